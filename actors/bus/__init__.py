@@ -1,0 +1,1 @@
+"""How actors talk: the `Bus` protocol and its implementations."""

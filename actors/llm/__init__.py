@@ -1,0 +1,1 @@
+"""The model gateway: one protocol, several dialects."""

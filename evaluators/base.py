@@ -1,0 +1,54 @@
+"""What actors ask of builders and evaluators, and what they get. Bad candidates are verdicts; `EvaluatorError` is ours."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from messages.commands import BuildCandidate, EvaluateCandidate
+from messages.events import Built
+from messages.verdicts import DidNotBuild, Verdict
+
+
+class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a build went."""
+
+    outcome: Built | DidNotBuild
+    cached: bool
+    wall_s: float
+    cpu_s: float
+
+
+class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict and what it cost."""
+
+    verdict: Verdict
+    device: str
+    wall_s: float
+    lease_s: float
+
+
+class Builder(Protocol):
+    """Compiles candidates on CPU workers."""
+
+    async def build(self, job: BuildCandidate) -> BuildReport:
+        """Build for the job's target, or find the artifact built before. Safe to call many times at once.
+
+        Raises:
+            messages.errors.EvaluatorError: the toolchain, the disk or the target is at fault.
+        """
+
+
+class Evaluator(Protocol):
+    """Checks and times built candidates."""
+
+    async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
+        """Judge one candidate.
+
+        Raises:
+            messages.errors.EvaluatorError: judge, artifact or device is at fault.
+        """
+
+    async def aclose(self) -> None:
+        """End all processes."""

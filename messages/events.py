@@ -1,0 +1,132 @@
+"""What happened outside the planner: events that actors publish on their run's stream. Each is durable before anybody acts on it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from messages.base import Message, Usage
+from messages.edits import EditScript
+from messages.settings import SearchSettings
+from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
+from messages.verdicts import DidNotBuild, Verdict
+
+JobKind: TypeAlias = Literal["write", "build", "evaluate", "plan"]
+
+
+class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
+    """First event of a run: all that the search depends on."""
+
+    run_id: str
+    task: TaskSpec
+    description: TaskDescription
+    target: Target
+    settings: SearchSettings
+    seed: int
+
+
+class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
+    """A stopped or crashed run goes on; `max_rounds` may have been raised."""
+
+    run_id: str
+    max_rounds: int | None = None
+
+
+class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.written.v1"):
+    """A coder's answer to `WriteCandidate`."""
+
+    job_id: str
+    branch_id: str
+    candidate: Candidate | None
+    complaint: str = ""
+    """Why the answer holds no candidate, in words that help to do better; empty if it does."""
+    prompt: str
+    answer: str
+    """The model's raw text."""
+    model: str
+    usage: Usage
+    latency_s: float
+
+
+class Built(Message, frozen=True, kw_only=True, tag="built"):
+    """The compiler accepted a candidate."""
+
+    artifact_id: str
+    """Content hash of candidate, target and flags; names a folder of the artifact store."""
+    log: str = ""
+    """Warnings and remarks, bounded."""
+
+
+class CandidateBuilt(Message, frozen=True, kw_only=True, tag="candidate.built.v1"):
+    """A builder's answer to `BuildCandidate`."""
+
+    job_id: str
+    candidate_id: str
+    outcome: Built | DidNotBuild
+    target: Target
+    cached: bool = False
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    """CPU seconds of the compiler and its children; 0 if cached."""
+
+
+class CandidateEvaluated(Message, frozen=True, kw_only=True, tag="evaluation.finished.v1"):
+    """An evaluator's verdict on one candidate."""
+
+    job_id: str
+    candidate_id: str
+    verdict: Verdict
+    purpose: str = "screen"
+    device: str
+    """As the system reports it."""
+    wall_s: float = 0.0
+    lease_s: float = 0.0
+    """Seconds for which the device's timing lease was held."""
+
+
+class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1"):
+    """The planner's model answered a call for edits."""
+
+    job_id: str
+    script: EditScript | None
+    complaint: str = ""
+    """Why the answer is no edit script; empty if it is."""
+    prompt: str
+    answer: str
+    model: str
+    usage: Usage
+    latency_s: float
+
+
+class JobLost(Message, frozen=True, kw_only=True, tag="job.lost.v1"):
+    """A job could not be done for reasons that are not the candidate's: dead letter, or an error that will not pass."""
+
+    job_id: str
+    kind: JobKind
+    error: str
+    permanent: bool = False
+    """True if trying again cannot help: wrong key, no such model, no compiler."""
+
+
+class ClockTicked(Message, frozen=True, kw_only=True, tag="clock.ticked.v1"):
+    """Time for the core: seconds that the run has been going, over all its sessions."""
+
+    elapsed_s: float
+
+
+class StopRequested(Message, frozen=True, kw_only=True, tag="stop.requested.v1"):
+    """A person wants the run to stop; jobs in flight are finished, nothing new begins."""
+
+    reason: str
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | CandidateWritten
+    | CandidateBuilt
+    | CandidateEvaluated
+    | EditsProposed
+    | JobLost
+    | ClockTicked
+    | StopRequested
+)

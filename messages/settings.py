@@ -1,0 +1,63 @@
+"""The settings of a search: part of `run.started.v1`, so a run is explained by its journal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Weight: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0)]
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When to stop; null means without limit."""
+
+    max_rounds: Positive = 40
+    """Evaluations; a candidate that does not build counts as one."""
+    wall_clock_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_calls: Positive | None = None
+    """Answers of models, planner and coders together."""
+    max_tokens: Positive | None = None
+    target_speedup: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Stop once the incumbent's credit reaches it."""
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the next node is chosen; see `actors/planner/core/selection.py` for the formula."""
+
+    rule: Literal["auto", "paper", "spread"] = "auto"
+    """`paper`: largest V, ties to the simpler (K-Search). `spread`: with evidence, exploration and virtual loss.
+    `auto`: `paper` with one branch, `spread` with more."""
+    exploration: Weight = 0.15
+    virtual_loss: Weight = 0.25
+    """Taken off a node's score for each branch in flight on its siblings or under its parent."""
+    evidence: Weight = 0.2
+    difficulty: Weight = 0.04
+    """Taken off per step of difficulty above 1."""
+    failure_decay: Share = 0.5
+    """A node's V is multiplied by this for each branch on it that ended without a correct candidate."""
+
+
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What decides how a search goes, besides the models and the seed."""
+
+    branches: Positive = 4
+    """Branches refined at once: the slots."""
+    stagnation_window: Positive = 5
+    """K: a branch ends after this many attempts in a row without improvement (K-Search, section 3)."""
+    max_difficulty: Annotated[int, msgspec.Meta(ge=1, le=5)] = 5
+    """Harder actions wait until nothing easier is open."""
+    max_new_nodes: Positive = 8
+    """Inserts (and parts of splits) that one script may hold, unless more were asked for."""
+    max_tries: Positive = 3
+    """Branches on one node that may end without a correct candidate before it is given up."""
+    refusals: Annotated[int, msgspec.Meta(ge=0)] = 2
+    """Times that a script with conflicts is refused as a whole and asked for again."""
+    max_duplicates: Positive = 60
+    """Attempts in a row that wrote a known candidate before the search ends as exhausted."""
+    max_lost: Positive = 8
+    """Jobs in a row that the infrastructure lost before the run gives up, to be resumed later."""
+    budget: Budget = Budget()
+    selection: Selection = Selection()
