@@ -55,8 +55,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Branches on one node that may end without a correct candidate before it is given up."""
     refusals: Annotated[int, msgspec.Meta(ge=0)] = 2
     """Times that a script with conflicts is refused as a whole and asked for again."""
-    max_duplicates: Positive = 60
-    """Attempts in a row that wrote a known candidate before the search ends as exhausted."""
+    max_idle_attempts: Positive = 60
+    """Attempts in a row that led to no evaluation (known candidates, unusable answers) before the search ends."""
     max_lost: Positive = 8
     """Jobs in a row that the infrastructure lost before the run gives up, to be resumed later."""
     budget: Budget = Budget()
