@@ -1,0 +1,1 @@
+"""Who writes candidates: one model call per attempt, stateless, any number at once."""
