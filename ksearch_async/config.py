@@ -1,0 +1,247 @@
+"""The configuration of a run: TOML file < environment < flags, checked, resolved and saved.
+
+Secrets have no field here: keys are read from the environment where a model is made, and are never written or printed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ksearch_async.refusals import refusal, suggestion
+from messages.settings import Positive, SearchSettings
+
+API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY")
+"""Where a key is looked for, in this order."""
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which model plans and writes."""
+
+    kind: Literal["auto", "offline", "chat"] = "auto"
+    """`offline`: built-in rules, not a language model. `chat`: an OpenAI-compatible endpoint.
+    `auto`: `chat` if a model is named, else `offline`."""
+    name: str | None = None
+    """The endpoint's name of the model."""
+    base_url: str | None = None
+    """Address of the endpoint; null means the openai package's default."""
+    concurrency: Positive = 8
+    """Calls in flight at once, planner and coders together."""
+    timeout_s: Seconds = 600.0
+    """Per call."""
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many jobs of each kind this process does at once."""
+
+    builders: Positive = 2
+    evaluators: Positive = 2
+    """Candidates judged at once; timing still happens one at a time per device."""
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a run is started with."""
+
+    task: str
+    """A bundled problem's name, or the path of a problem file."""
+    language: Literal["cpp"] = "cpp"
+    seed: int = 0
+    runs_dir: str = "runs"
+    sync: Literal["always", "never"] = "always"
+    """`always`: an event is on disk (fsync) before anybody acts on it. `never`: the operating system decides when;
+    survives a crash of the process but not of the machine."""
+    search: SearchSettings = SearchSettings()
+    model: ModelSettings = ModelSettings()
+    workers: WorkerSettings = WorkerSettings()
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting with a flag and an environment variable of its own."""
+
+    flag: str
+    """Without the leading dashes."""
+    path: str
+    """Where it stands in `RunConfig`, dotted."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable's name."""
+        return "KSEARCH_" + self.flag.upper().replace("-", "_")
+
+
+SETTINGS = (
+    Setting("language", "language"),
+    Setting("seed", "seed"),
+    Setting("runs-dir", "runs_dir"),
+    Setting("sync", "sync"),
+    Setting("branches", "search.branches"),
+    Setting("window", "search.stagnation_window"),
+    Setting("max-difficulty", "search.max_difficulty"),
+    Setting("max-rounds", "search.budget.max_rounds"),
+    Setting("max-seconds", "search.budget.wall_clock_s"),
+    Setting("max-calls", "search.budget.max_calls"),
+    Setting("max-tokens", "search.budget.max_tokens"),
+    Setting("target-speedup", "search.budget.target_speedup"),
+    Setting("model-kind", "model.kind"),
+    Setting("model", "model.name"),
+    Setting("base-url", "model.base_url"),
+    Setting("concurrency", "model.concurrency"),
+    Setting("timeout", "model.timeout_s"),
+    Setting("builders", "workers.builders"),
+    Setting("evaluators", "workers.evaluators"),
+)
+"""Whatever else `RunConfig` holds can be set in a file."""
+
+MAY_CHANGE = ("search.budget.max_rounds", "model.", "workers.", "sync", "runs_dir")
+"""What may differ when a run is resumed; a trailing dot means the whole table."""
+
+Layer = Mapping[str, object]
+"""Dotted path → value."""
+
+
+def resolve_config(
+    task: str | None = None,
+    *,
+    config_file: Path | None = None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object],
+    saved: RunConfig | None = None,
+) -> RunConfig:
+    """Merge defaults (or a saved configuration) with the file, the environment and the flags, and check the result.
+
+    Args:
+        task: The task as named on the command line.
+        config_file: TOML, with the tables of `RunConfig`.
+        environment: `KSEARCH_…` variables are read, others ignored.
+        flags: Flag (see `SETTINGS`) → value; null means not given.
+        saved: What a run was started with, when it is resumed.
+
+    Raises:
+        ConfigError: what cannot be used, where it stands, and what was probably meant.
+    """
+    merged: dict[str, object] = {} if saved is None else dict(flatten(msgspec.to_builtins(saved)))
+    if config_file is not None:
+        merged.update(_read_file(config_file))
+    merged.update(_read_environment(environment))
+    merged.update(_read_flags(flags))
+    if task is not None:
+        merged["task"] = task
+    if "task" not in merged:
+        raise refusal("no task given", "name a bundled problem or a problem file: ksearch run rmsnorm_silu")
+    return msgspec.convert(_nest(merged), RunConfig)
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read the configuration that a run saved.
+
+    Raises:
+        ConfigError: it is missing or damaged.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunConfig)
+    except OSError as error:
+        raise refusal(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise refusal(f"{str(path)!r} is no configuration of a run: {error}") from error
+
+
+def save_config(config: RunConfig, path: Path) -> None:
+    """Write the resolved configuration as JSON for people."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+
+
+def changed_keys(before: RunConfig, after: RunConfig) -> list[str]:
+    """Return which settings differ, as dotted paths."""
+    old, new = (dict(flatten(msgspec.to_builtins(config))) for config in (before, after))
+    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+
+
+def may_change(key: str) -> bool:
+    """Say whether a setting may differ when a run is resumed."""
+    return any(key.startswith(allowed) if allowed.endswith(".") else key == allowed for allowed in MAY_CHANGE)
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the leaves of nested tables with their dotted paths."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _nest(flat: Layer) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, value in flat.items():
+        *tables, key = path.split(".")
+        table = nested
+        for name in tables:
+            table = table.setdefault(name, {})
+        table[key] = value
+    return nested
+
+
+def _read_file(path: Path) -> Layer:
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise refusal(f"cannot read configuration file {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise refusal(f"{str(path)!r} is not TOML: {error}") from error
+    return {key: _checked(value, key, f"{key!r} in {str(path)!r}", strict=True) for key, value in flatten(content)}
+
+
+def _read_environment(environment: Mapping[str, str]) -> Layer:
+    known = {setting.variable: setting for setting in SETTINGS}
+    layer: dict[str, object] = {}
+    for name, text in sorted(environment.items()):
+        if not name.startswith("KSEARCH_") or name in API_KEY_VARIABLES:
+            continue
+        setting = known.get(name)
+        if setting is None:
+            hint = suggestion(name, known, "ksearch run --help lists the settings")
+            raise refusal(f"unknown environment variable {name!r}", hint)
+        layer[setting.path] = _checked(text, setting.path, name, strict=False)
+    return layer
+
+
+def _read_flags(flags: Mapping[str, object]) -> Layer:
+    known = {setting.flag: setting for setting in SETTINGS}
+    return {
+        known[flag].path: _checked(value, known[flag].path, f"--{flag}", strict=True)
+        for flag, value in flags.items()
+        if value is not None
+    }
+
+
+def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
+    """Return the value as its field wants it; `where` names its origin in the refusal."""
+    try:
+        converted: object = msgspec.convert(value, _type_of(path, where), strict=strict)
+    except msgspec.ValidationError as error:
+        said = str(error).split(" - at ", 1)[0].replace("`", "")
+        raise refusal(f"{where}: {said[:1].lower()}{said[1:]}, not {value!r}") from error
+    return converted
+
+
+def _type_of(path: str, where: str) -> Any:
+    """Return the annotated type of the field at `path`."""
+    kind: Any = RunConfig
+    walked = ""
+    for name in path.split("."):
+        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            raise refusal(f"{where}: {walked.rstrip('.')!r} is a value, not a table")
+        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        if name not in fields:
+            near = suggestion(name, fields, f"known here: {', '.join(fields)}")
+            raise refusal(f"unknown key {where}", near)
+        kind, walked = fields[name], f"{walked}{name}."
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        raise refusal(f"{where} is a table: write [{path}] and its keys under it")
+    return kind

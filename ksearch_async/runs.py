@@ -1,0 +1,117 @@
+"""Run folders: where a run keeps its things, what it is called, and how it is found again.
+
+Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is derived from it: `candidates/`, `best/`,
+`world_model/`; `ksearch.log` for people who look for a fault.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from ksearch_async.refusals import refusal, suggestion
+from messages.subjects import checked_id
+
+_SUFFIX_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+_NAME_LENGTH = 32
+
+
+class RunFolder(msgspec.Struct, frozen=True):
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.json"
+
+    @property
+    def journal(self) -> Path:
+        """All events of the run, one JSON record per line."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def candidates(self) -> Path:
+        """Every candidate that was written, by content hash."""
+        return self.path / "candidates"
+
+    @property
+    def best(self) -> Path:
+        """The incumbent's files."""
+        return self.path / "best"
+
+    @property
+    def log(self) -> Path:
+        """Log lines as JSON."""
+        return self.path / "ksearch.log"
+
+
+def new_run_id(task_name: str, started_at: datetime) -> str:
+    """Return a name for a run: task, start (UTC) and four random characters, e.g. `relu-20261120-142301-k3f9`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", Path(task_name).stem.lower()).strip("-")[:_NAME_LENGTH].strip("-") or "task"
+    suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(4))
+    return checked_id(f"{slug}-{started_at:%Y%m%d-%H%M%S}-{suffix}")
+
+
+def create_run(runs_dir: Path, run_id: str) -> RunFolder:
+    """Make a new run's folder.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    folder = RunFolder(runs_dir.absolute() / run_id)
+    try:
+        folder.path.mkdir(parents=True)
+        check_writable(folder.path)
+    except OSError as error:
+        raise refusal(
+            f"cannot write to {str(runs_dir)!r}: {error.strerror}", "choose another folder with --runs-dir"
+        ) from error
+    return folder
+
+
+def check_writable(folder: Path) -> None:
+    """Write and remove a file.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    probe = folder / ".writable"
+    probe.write_bytes(b"")
+    probe.unlink()
+
+
+def list_runs(runs_dir: Path) -> list[RunFolder]:
+    """Return the runs of a folder, the one written to last first."""
+    if not runs_dir.is_dir():
+        return []
+    found = [RunFolder(path) for path in runs_dir.absolute().iterdir() if (path / "journal.jsonl").is_file()]
+    return sorted(found, key=lambda run: (run.journal.stat().st_mtime_ns, run.run_id), reverse=True)
+
+
+def find_run(name: str, runs_dir: Path) -> RunFolder:
+    """Return the run that is meant by an id, a path, or `latest`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    runs = list_runs(runs_dir)
+    if name == "latest":
+        if not runs:
+            raise refusal(f"no runs in {str(runs_dir)!r}", "start one: ksearch run rmsnorm_silu")
+        return runs[0]
+    for path in (runs_dir / name, Path(name)):
+        if (path / "journal.jsonl").is_file():
+            return RunFolder(path.resolve())
+    hint = suggestion(name, (run.run_id for run in runs), f"ksearch looks in {str(runs_dir)!r}; --runs-dir says where")
+    raise refusal(f"no run {name!r}", hint)
