@@ -181,9 +181,11 @@ def _branch_started(state: SearchState, fact: BranchStarted) -> SearchState:
         node_id=node.node_id,
         base=parent.best,
         attempt_limit=fact.attempt_limit,
-        sample=node.tries + node.in_flight,
+        sample=node.tries + node.in_flight + node.samples,
     )
-    state = put(state, "nodes", node.node_id, replace(node, state="in_flight", in_flight=node.in_flight + 1))
+    samples = node.samples + branch.extra
+    node = replace(node, state="in_flight", in_flight=node.in_flight + 1, samples=samples)
+    state = put(state, "nodes", node.node_id, node)
     state = put(state, "branches", branch.branch_id, branch)
     return replace(state, issued=state.issued + 1)
 
@@ -251,13 +253,12 @@ def _attempt_finished(state: SearchState, fact: AttemptFinished) -> SearchState:
 def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
     branch = state.branches[fact.branch_id]
     node = state.node(fact.node_id)
-    failed = branch.best is None
     node = replace(
         node,
         best=better(node.best, branch.best),
         in_flight=node.in_flight - 1,
-        tries=node.tries + 1,
-        failures=node.failures + failed,
+        tries=node.tries + (not branch.extra),
+        failures=node.failures + (branch.best is None and not branch.extra),
     )
     if node.in_flight == 0:
         node = _settled(node, state.settings.max_tries)
@@ -268,6 +269,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
         base=branch.base,
         best=branch.best,
         attempts=branch.attempts,
+        extra=branch.extra,
     )
     state = drop(drop(state, "branches", branch.branch_id), "jobs", branch.job_id or "")
     return replace(put(state, "nodes", node.node_id, node), reports=(*state.reports, report), dry=False)

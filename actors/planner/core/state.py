@@ -1,4 +1,4 @@
-"""The state of a search: the fold of its facts. Immutable; large parts are persistent maps, so a change costs what it changes.
+"""The state of a search: the fold of its facts. Immutable; its maps are persistent, a change costs what it changes.
 
 Holds ids, numbers and one-line outcomes. Programs, prompts and build logs stay in the events that brought them.
 """
@@ -58,8 +58,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Attached when its first branch with a correct candidate ended; the best over its branches."""
     in_flight: int = 0
     """Branches at work on it now."""
+    samples: int = 0
+    """Extra samples drawn for it while the planner's model was thinking."""
     tries: int = 0
-    """Branches that ended."""
+    """Branches that ended, extra samples not counted."""
     failures: int = 0
     """Of these, without a correct candidate."""
     rounds: int = 0
@@ -109,7 +111,12 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
     awaiting: bool = False
     """Another branch is having the same candidate evaluated."""
     sample: int = 0
-    """How many branches there were on this node before it."""
+    """How many branches and extra samples there were on this node before it."""
+
+    @property
+    def extra(self) -> bool:
+        """It is an extra sample: one attempt for a node that another branch refines."""
+        return self.attempt_limit is not None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +128,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     base: Score | None
     best: Score | None
     attempts: tuple[Attempt, ...]
+    extra: bool = False
+    """An extra sample: told along with others, no reason to call."""
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):

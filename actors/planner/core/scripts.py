@@ -1,0 +1,203 @@
+"""Edit scripts of the planner's model: what is wrong with one, and what it changes.
+
+A script is checked as one, against the state at the moment it arrives. What the machine did since the model was asked
+(open, in flight, closed, given up) is never a conflict: pruning a node in flight means "when its branches end", a child
+of a node that was given up hangs under the nearest ancestor that was not. Conflicts are references that never existed,
+values that are not allowed, what repeats a node, and what contradicts the model's own earlier edits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from actors.planner.core.state import Node, SearchState
+from actors.planner.core.tree import live_parent
+from messages.base import ROOT
+from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
+from messages.facts import NodeInserted, NodePruned, NodeUpdated
+
+Change = NodeInserted | NodeUpdated | NodePruned
+WHOLE = -1
+"""`Refusal.index` of what is wrong with the script as a whole."""
+
+
+def conflicts(state: SearchState, script: EditScript, *, limit: int) -> tuple[Refusal, ...]:
+    """Return why the script cannot be applied as it is; empty if it can.
+
+    Args:
+        state: the search now.
+        script: what the model proposes.
+        limit: how many new nodes one script may bring.
+    """
+    check = _Check(state)
+    refusals = [
+        Refusal(index=index, reason=reason)
+        for index, edit in enumerate(script.edits)
+        if (reason := check.reason(edit)) is not None
+    ]
+    if check.new_nodes > limit:
+        refusals.append(Refusal(index=WHOLE, reason=f"{check.new_nodes} new nodes; at most {limit} in one script"))
+    return tuple(refusals)
+
+
+def without_refused(script: EditScript, refusals: Sequence[Refusal], *, limit: int) -> tuple[int, ...]:
+    """Return the positions of the edits that depend on no refused one, with at most `limit` new nodes."""
+    refused = {refusal.index for refusal in refusals}
+    gone: set[str] = set()
+    kept: list[int] = []
+    for index, edit in enumerate(script.edits):
+        depends = isinstance(edit, Insert) and edit.parent in gone
+        size = new_nodes(edit)
+        if index in refused or depends or size > limit:
+            gone |= {edit.key} - {""} if isinstance(edit, Insert) else set()
+            continue
+        limit -= size
+        kept.append(index)
+    return tuple(kept)
+
+
+def changes(state: SearchState, edits: Sequence[Edit]) -> tuple[Change, ...]:
+    """Return what edits without conflicts change, with ids given out in order."""
+    resolved = _Resolution(state)
+    for edit in edits:
+        resolved.take(edit)
+    return tuple(resolved.changes)
+
+
+def new_nodes(edit: Edit) -> int:
+    """Return how many nodes the edit brings."""
+    match edit:
+        case Insert():
+            return 1
+        case Split(into=parts):
+            return len(parts)
+        case Update() | Prune():
+            return 0
+
+
+class _Check:
+    """Looks at the edits in order; knows the keys and titles that earlier ones brought."""
+
+    def __init__(self, state: SearchState) -> None:
+        self._state = state
+        self._keys: set[str] = set()
+        self._titles: set[tuple[str, str]] = set()
+        self.new_nodes = 0
+
+    def reason(self, edit: Edit) -> str | None:
+        """Return why this edit cannot be applied."""
+        self.new_nodes += new_nodes(edit)
+        match edit:
+            case Insert():
+                return self._insert(edit)
+            case Update():
+                return self._update(edit)
+            case Prune(node=node_id):
+                return self._target(node_id)
+            case Split():
+                return self._split(edit)
+
+    def _insert(self, edit: Insert) -> str | None:
+        if edit.key and (edit.key in self._keys or edit.key in self._state.nodes):
+            return f"key {edit.key!r} is taken"
+        if edit.key:
+            self._keys.add(edit.key)
+        if edit.parent in self._keys and edit.parent != edit.key:
+            return self._title(edit.parent, edit.title)
+        if (parent := self._state.nodes.get(edit.parent)) is None:
+            return f"parent {edit.parent!r} does not exist"
+        if parent.state == "pruned" and not parent.given_up:
+            return f"parent {edit.parent!r} was pruned: {parent.prune_reason}"
+        return self._title(edit.parent, edit.title)
+
+    def _update(self, edit: Update) -> str | None:
+        if all(value is None for value in (edit.priority, edit.difficulty, edit.title, edit.description)):
+            return f"nothing to change for {edit.node!r}"
+        return self._target(edit.node)
+
+    def _split(self, edit: Split) -> str | None:
+        if (reason := self._target(edit.node)) is not None:
+            return reason
+        node = self._state.node(edit.node)
+        if node.state == "pruned" and not node.given_up:
+            return f"{edit.node!r} was pruned: {node.prune_reason}"
+        for part in edit.into:
+            if (reason := self._title(node.parent_id, part.title)) is not None:
+                return reason
+        return None
+
+    def _target(self, node_id: str) -> str | None:
+        if node_id == ROOT:
+            return f"{ROOT!r} is the root: it cannot be changed"
+        if node_id not in self._state.nodes:
+            return f"node {node_id!r} does not exist"
+        return None
+
+    def _title(self, parent_id: str, title: str) -> str | None:
+        """Refuse a child that says what a living sibling says already."""
+        wanted = (parent_id, title.casefold().strip())
+        if wanted in self._titles:
+            return f"two new children of {parent_id!r} are called {title!r}"
+        self._titles.add(wanted)
+        parent = self._state.nodes.get(parent_id)
+        for child_id in parent.children if parent else ():
+            child = self._state.node(child_id)
+            if child.state != "pruned" and child.title.casefold().strip() == wanted[1]:
+                return f"{child_id!r} under {parent_id!r} is called {title!r} already"
+        return None
+
+
+class _Resolution:
+    """Turns edits into facts: real ids for keys, living parents."""
+
+    def __init__(self, state: SearchState) -> None:
+        self._state = state
+        self._ids: dict[str, str] = {}
+        self._next = len(state.nodes)
+        self.changes: list[Change] = []
+
+    def take(self, edit: Edit) -> None:
+        """Append what this edit changes."""
+        match edit:
+            case Insert():
+                node_id = self._insert(self._parent(edit.parent), edit)
+                if edit.key:
+                    self._ids[edit.key] = node_id
+            case Update():
+                self.changes.append(
+                    NodeUpdated(
+                        node_id=edit.node,
+                        title=edit.title,
+                        description=edit.description,
+                        difficulty=edit.difficulty,
+                        priority=edit.priority,
+                    )
+                )
+            case Prune():
+                self.changes.append(NodePruned(node_id=edit.node, reason=edit.reason))
+            case Split():
+                node = self._state.node(edit.node)
+                for part in edit.into:
+                    self._insert(live_parent(self._state, self._state.node(node.parent_id)).node_id, part)
+                self.changes.append(NodePruned(node_id=edit.node, reason="split"))
+
+    def _parent(self, name: str) -> str:
+        if name in self._ids:
+            return self._ids[name]
+        parent: Node = live_parent(self._state, self._state.node(name))
+        return parent.node_id
+
+    def _insert(self, parent_id: str, proposal: Insert | Proposal) -> str:
+        node_id = f"n{self._next}"
+        self._next += 1
+        self.changes.append(
+            NodeInserted(
+                node_id=node_id,
+                parent_id=parent_id,
+                title=proposal.title,
+                description=proposal.description,
+                difficulty=proposal.difficulty,
+                priority=proposal.priority,
+            )
+        )
+        return node_id
