@@ -1,4 +1,4 @@
-"""What actors ask of builders and evaluators, and what they get. Bad candidates are verdicts; `EvaluatorError` is ours."""
+"""What actors ask of builders and evaluators, and what they get: verdicts on bad candidates, errors on our own."""
 
 from __future__ import annotations
 
