@@ -1,0 +1,88 @@
+"""Jobs from requests: a request in the state names things by id, a job on the bus carries them."""
+
+from __future__ import annotations
+
+from actors.planner.core.state import SearchState
+from actors.planner.library import Library
+from messages import subjects
+from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
+from messages.events import RunStarted
+from messages.facts import BuildRequested, EvaluationRequested, WriteRequested
+from messages.tasks import Action, AttemptBrief, Candidate
+
+JobRequest = WriteRequested | BuildRequested | EvaluationRequested
+
+
+def job_for(state: SearchState, library: Library, request: JobRequest) -> Command:
+    """Return the job that a request stands for, with all that a stateless worker needs."""
+    match request:
+        case WriteRequested():
+            return _write_job(state, library, request)
+        case BuildRequested():
+            return BuildCandidate(
+                job_id=request.job_id,
+                run_id=state.run_id,
+                candidate=library.candidate(request.candidate_id),
+                target=library.started.target,
+            )
+        case EvaluationRequested():
+            return EvaluateCandidate(
+                job_id=request.job_id,
+                run_id=state.run_id,
+                task=library.started.task,
+                candidate=library.candidate(request.candidate_id),
+                artifact_id=request.artifact_id,
+                target=library.started.target,
+                purpose=request.purpose,
+            )
+
+
+def queues_of(started: RunStarted) -> tuple[str, str, str]:
+    """Return the names of the run's queues for writing, building and evaluating."""
+    language, arch = started.description.language, started.target.arch
+    return (
+        subjects.write_jobs(started.run_id),
+        subjects.build_jobs(started.run_id, language, arch),
+        subjects.evaluate_jobs(started.run_id, language, arch),
+    )
+
+
+def queue_of(started: RunStarted, request: JobRequest) -> str:
+    """Return the queue that serves a request."""
+    write, build, evaluate = queues_of(started)
+    match request:
+        case WriteRequested():
+            return write
+        case BuildRequested():
+            return build
+        case EvaluationRequested():
+            return evaluate
+
+
+def _write_job(state: SearchState, library: Library, request: WriteRequested) -> WriteCandidate:
+    branch = state.branches[request.branch_id]
+    node = state.node(branch.node_id)
+    base = state.known.get(request.base_id) if request.base_id else None
+    return WriteCandidate(
+        job_id=request.job_id,
+        run_id=state.run_id,
+        branch_id=branch.branch_id,
+        language=library.started.description.language,
+        mode=request.mode,
+        task=library.started.description,
+        action=Action(node_id=node.node_id, title=node.title, description=node.description, difficulty=node.difficulty),
+        base=_candidate(library, request.base_id),
+        base_outcome=base.outcome if base else "",
+        current=_candidate(library, request.current_id),
+        current_verdict=library.verdict(request.current_id) if request.current_id else None,
+        history=tuple(
+            AttemptBrief(number=attempt.number, fate=attempt.fate, outcome=attempt.outcome)
+            for attempt in branch.attempts
+        ),
+        complaint=request.complaint,
+        sample=branch.sample,
+    )
+
+
+def _candidate(library: Library, candidate_id: str | None) -> Candidate | None:
+    return library.candidate(candidate_id) if candidate_id else None
