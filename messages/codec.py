@@ -6,7 +6,7 @@ On the wire unknown fields are tolerated (an older reader meets a newer writer);
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -60,7 +60,7 @@ _body: msgspec.msgpack.Decoder[Body] = msgspec.msgpack.Decoder(Body)
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _record_json = msgspec.json.Decoder(Record)
 _script = msgspec.json.Decoder(EditScript)
-_tag_json = msgspec.json.Decoder(dict[str, Any])
+_any_json = msgspec.json.Decoder()
 _VERSION = re.compile(r"^(?P<name>[a-z_.]+)\.v(?P<version>\d+)$")
 
 
@@ -81,7 +81,7 @@ def decode_body(payload: bytes) -> Body:
     """
     try:
         return _body.decode(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CodecError(str(error)) from error
 
 
@@ -93,7 +93,7 @@ def decode_command(payload: bytes) -> Command:
     """
     try:
         return _command.decode(payload)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CodecError(str(error)) from error
 
 
@@ -112,7 +112,7 @@ def decode_line(line: bytes) -> Record:
         return _record_json.decode(line)
     except msgspec.ValidationError as error:
         raise CodecError(_say_version(line) or str(error)) from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CodecError(f"not a JSON record: {error}") from error
 
 
@@ -135,7 +135,8 @@ def to_json(value: object) -> bytes:
 
 def _say_version(line: bytes) -> str:
     """Say that a line was written by a newer release, if that is what is wrong with it."""
-    body = _tag_json.decode(line).get("body")
+    value = _any_json.decode(line)
+    body = value.get("body") if isinstance(value, dict) else None
     tag = body.get("type") if isinstance(body, dict) else None
     match = _VERSION.match(tag) if isinstance(tag, str) else None
     if match is None or tag in KNOWN_TAGS:
