@@ -9,6 +9,7 @@ Promises (each has a contract test in `tests/contracts/bus.py`), none of them mo
 - A full queue refuses (`QueueFullError`): back-pressure is the submitter's to handle.
 - A cancelled run's queued jobs are gone; its jobs in flight are told at their next heartbeat and never come back.
 - A key-value entry changes only if the writer knows its revision.
+- What is too large (`MAX_JOB_BYTES`, `MAX_EVENT_BYTES`) is refused with a `BusError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from typing import Protocol
 import msgspec
 
 from messages.errors import BusError
+
+MAX_JOB_BYTES = 1 << 20
+"""Largest job and largest key-value entry: the default `max_payload` of a NATS server."""
+MAX_EVENT_BYTES = 8 << 20
+"""Largest event: the largest `max_payload` that NATS recommends. An event holds prompt and answer, never artifacts."""
 
 
 class QueueFullError(BusError):

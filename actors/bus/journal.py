@@ -1,0 +1,287 @@
+"""A run's journal: one JSON record per line, appended, and never rewritten.
+
+Rules of reading, for `JournalStore` and `read_journal` alike:
+
+- A last line without its newline, or that is no JSON, was torn by a crash before its publish returned: it is owed
+  again.
+- Any other line that is no record of the expected number is an error that names file and line. Nothing is skipped.
+- A tag that this release does not know is an error too, wherever it stands: the journal is a newer release's.
+
+What durable means is `sync`. With `never`, a record is in the page cache when publish returns: it survives `kill -9` of
+this process, not a power cut. With `always` it is on the disk (fdatasync), for one sync per batch of concurrent
+publishers, in a thread. Writes to and reads from the page cache are done on the event loop: microseconds, unless the
+disk is so far behind that the kernel holds writers back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+
+from actors.bus.base import Posted
+from actors.bus.store import Head
+from messages import codec
+from messages.codec import CodecError, Record
+from messages.errors import BusError
+from messages.facts import Decided
+
+TAIL_ENTRIES = 256
+"""Newest entries that are kept in memory for readers that follow; older ones are read from the file."""
+SPAN_BYTES = 1 << 20
+"""How much of the file is read at once."""
+
+_log = structlog.get_logger(__name__)
+_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+
+
+def read_journal(path: Path) -> Iterator[Record]:
+    """Yield the records of a journal that may be in use; a torn last line is not yielded.
+
+    Raises:
+        BusError: it cannot be read, or is damaged, or of a newer version.
+    """
+    with _as_bus_errors(path), path.open("rb") as file:
+        for record, _ in _records(file, path):
+            yield record
+
+
+class JournalStore:
+    """Keeps a run's event stream in a file that it locks. An `actors.bus.store.EventStore`.
+
+    After a failed write or sync it takes nothing more: what the file holds then is uncertain until it is loaded again.
+    """
+
+    def __init__(self, path: Path, *, sync: Literal["always", "never"]) -> None:
+        """Say where; `load` opens.
+
+        Args:
+            path: the journal; made if it is not there, its folder is not.
+            sync: whether a record is on the disk, or in the page cache, when publish returns.
+        """
+        self._path = path
+        self._sync = sync
+        self._fd = -1
+        self._starts = array("Q")
+        """Offset of every durable line."""
+        self._end = 0
+        """Offset behind the last durable line."""
+        self._pending: list[tuple[Posted, bytes]] = []
+        self._tail: deque[Posted] = deque(maxlen=TAIL_ENTRIES)
+        self._writing = anyio.Lock()
+        self._failure = ""
+
+    def load(self) -> Iterable[Head]:
+        """Lock the file, check every line of it, and cut off a torn last one."""
+        with _as_bus_errors(self._path):
+            self._fd = _open_locked(self._path, durable=self._sync == "always")
+            try:
+                return self._load()
+            except BaseException:
+                self.close()
+                raise
+
+    def add(self, entry: Posted, *, decision: bool) -> None:
+        """Turn an entry into its line; `commit` writes it."""
+        if self._fd < 0:
+            raise BusError(f"journal {self._path} is closed")
+        self._check()
+        self._pending.append((entry, _line_of(entry, decision=decision)))
+
+    async def commit(self, seq: int) -> None:
+        """Write what is pending, unless a concurrent publisher has done so."""
+        if self._sync == "never":
+            self._write_pending(self._take_pending())
+        else:
+            async with self._writing:
+                if seq > len(self._starts):
+                    await anyio.to_thread.run_sync(self._write_pending, self._take_pending())
+        if seq > len(self._starts):
+            self._check()
+
+    def read(self, after: int, limit: int) -> Sequence[Posted]:
+        """Return entries from memory where they are new, else from the file."""
+        last = min(after + limit, len(self._starts))
+        if last <= after:
+            return ()
+        if self._tail and self._tail[0].seq <= after + 1:
+            first = after + 1 - self._tail[0].seq
+            return list(islice(self._tail, first, first + last - after))
+        return self._read_span(after, last)
+
+    def close(self) -> None:
+        """Close the file, which unlocks it."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _load(self) -> list[Head]:
+        heads = []
+        with self._path.open("rb") as file:
+            for record, end in _records(file, self._path):
+                self._starts.append(self._end)
+                self._end = end
+                heads.append(Head(seq=record.seq, msg_id=record.msg_id, decision=isinstance(record.body, Decided)))
+        torn_bytes = os.fstat(self._fd).st_size - self._end
+        if torn_bytes:
+            os.ftruncate(self._fd, self._end)
+            _log.warning("torn last line cut off", journal=str(self._path), line=len(heads) + 1, bytes=torn_bytes)
+        return heads
+
+    def _take_pending(self) -> list[tuple[Posted, bytes]]:
+        batch, self._pending = self._pending, []
+        return batch
+
+    def _write_pending(self, batch: list[tuple[Posted, bytes]]) -> None:
+        self._check()
+        try:
+            _write(self._fd, b"".join(line for _, line in batch))
+            if self._sync == "always":
+                _sync_data(self._fd)
+        except OSError as error:
+            self._failure = f"journal {self._path} cannot be written: {error}; once that is put right, resume the run"
+            raise BusError(self._failure) from error
+        for entry, line in batch:
+            self._tail.append(entry)
+            self._end += len(line)
+            self._starts.append(self._end - len(line))
+
+    def _read_span(self, after: int, last: int) -> list[Posted]:
+        start = self._starts[after]
+        stop = last
+        while stop > after + 1 and self._end_of(stop) - start > SPAN_BYTES:
+            stop = after + (stop - after) // 2
+        with _as_bus_errors(self._path):
+            span = os.pread(self._fd, self._end_of(stop) - start, start)
+        return [
+            _posted_of(_parse(line, number, self._path))
+            for number, line in enumerate(span.splitlines(keepends=True), start=after + 1)
+        ]
+
+    def _end_of(self, seq: int) -> int:
+        return self._end if seq == len(self._starts) else self._starts[seq]
+
+    def _check(self) -> None:
+        if self._failure:
+            raise BusError(self._failure)
+
+
+def _line_of(entry: Posted, *, decision: bool) -> bytes:
+    """Return the entry's line, having made sure that reading gives back what was said.
+
+    JSON has no NaN and no infinity: without this check they would become null, and the journal unreadable.
+    """
+    try:
+        body = codec.decode_body(entry.payload)
+        record = Record(seq=entry.seq, at=entry.at, msg_id=entry.msg_id, body=body)
+        line = codec.encode_line(record)
+        is_faithful = codec.decode_line(line) == record
+    except CodecError as error:
+        raise BusError(f"event {entry.msg_id!r} cannot be kept in a journal: {error}") from error
+    if not is_faithful:
+        raise BusError(f"event {entry.msg_id!r} cannot be kept in a journal: it holds a number that JSON does not have")
+    if isinstance(body, Decided) != decision:
+        raise BusError(f"event {entry.msg_id!r}: decisions of a planner, and nothing else, are published with a fence")
+    return line
+
+
+def _posted_of(record: Record) -> Posted:
+    return Posted(seq=record.seq, at=record.at, msg_id=record.msg_id, payload=codec.encode(record.body))
+
+
+def _records(file: BinaryIO, path: Path) -> Iterator[tuple[Record, int]]:
+    """Yield each record with the offset behind its line, up to a torn last line."""
+    end = 0
+    ahead = file.readline()
+    for number in range(1, 1 << 62):
+        line, ahead = ahead, file.readline()
+        if not line or (not ahead and _is_torn(line)):
+            return
+        end += len(line)
+        yield _parse(line, number, path), end
+
+
+def _parse(line: bytes, number: int, path: Path) -> Record:
+    try:
+        record = codec.decode_line(line)
+    except CodecError as error:
+        raise BusError(f"{path}, line {number}: {error}") from error
+    if record.seq != number:
+        raise BusError(f"{path}, line {number}: record {record.seq} stands where record {number} belongs")
+    return record
+
+
+def _is_torn(line: bytes) -> bool:
+    if not line.endswith(b"\n"):
+        return True
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
+    return False
+
+
+def _write(fd: int, block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _open_locked(path: Path, *, durable: bool) -> int:
+    """Open and lock a journal, making it if need be. The lock is the file's own and ends with the process."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if durable:
+            _sync_folder(path.parent)
+    except BlockingIOError as error:
+        holder = _lock_holder(fd)
+        os.close(fd)
+        raise BusError(f"run {str(path.parent)!r} is in use by {holder}: stop that one first") from error
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: a synced file without its name is lost with the power."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _lock_holder(fd: int) -> str:
+    """Name the process that holds the lock, where the system tells (Linux, same pid namespace)."""
+    status = os.fstat(fd)
+    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        lines = []
+    for fields in (line.split() for line in lines):
+        # "1: FLOCK ADVISORY WRITE 708 08:01:1234 0 EOF"
+        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == wanted:
+            return f"process {fields[4]}"
+    return "another process"
+
+
+@contextmanager
+def _as_bus_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BusError(f"journal {path}: {error.strerror or error}") from error

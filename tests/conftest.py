@@ -1,0 +1,49 @@
+"""Fixtures that every test may use: the event loop, the guard against blocking it, and the one against leftovers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+from blockbuster import blockbuster_ctx
+
+from actors.clock import VirtualTimeLoop
+
+Backend: TypeAlias = tuple[str, dict[str, object]]
+
+REAL_TIME: Backend = ("asyncio", {})
+VIRTUAL_TIME: Backend = ("asyncio", {"loop_factory": VirtualTimeLoop})
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> Backend:
+    """asyncio with the real clock; with `@pytest.mark.virtual_time` (or a module's `pytestmark`) on the virtual one."""
+    return REAL_TIME if request.node.get_closest_marker("virtual_time") is None else VIRTUAL_TIME
+
+
+@pytest.fixture(scope="session", autouse=True)
+def event_loop_is_never_blocked() -> Iterator[None]:
+    """Fail a test whose coroutines block the loop in our code; what is done without a loop is not looked at."""
+    with blockbuster_ctx(["actors", "messages"]) as guard:
+        for function in guard.functions.values():
+            # The journal writes to the page cache and reads back from it: microseconds, see actors/bus/journal.py.
+            function.can_block_in("actors/bus/journal.py", ("_write", "_read_span", "load", "close"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    """Fail the session if a child process of ours outlives the tests."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    children = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+    _, alive = psutil.wait_procs(children, timeout=2)
+    left = [f"{child.pid}: {' '.join(child.cmdline())}" for child in alive]
+    assert not left, f"processes left behind by tests: {left}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the markers that this file gives a meaning."""
+    config.addinivalue_line("markers", "virtual_time: runs on an event loop whose clock jumps to the next timer")
