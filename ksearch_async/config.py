@@ -18,6 +18,8 @@ from messages.settings import Positive, SearchSettings
 API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY")
 """Where a key is looked for, in this order."""
 
+DEFAULT_RUNS_DIR = "runs"
+
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
@@ -52,7 +54,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A bundled problem's name, or the path of a problem file."""
     language: Literal["cpp"] = "cpp"
     seed: int = 0
-    runs_dir: str = "runs"
+    runs_dir: str = DEFAULT_RUNS_DIR
     sync: Literal["always", "never"] = "always"
     """`always`: an event is on disk (fsync) before anybody acts on it. `never`: the operating system decides when;
     survives a crash of the process but not of the machine."""
@@ -168,9 +170,9 @@ def may_change(key: str) -> bool:
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the leaves of nested tables with their dotted paths."""
+    """Yield the leaves of nested tables with their dotted paths; an empty table is a leaf."""
     for key, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
@@ -194,7 +196,12 @@ def _read_file(path: Path) -> Layer:
         raise refusal(f"cannot read configuration file {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise refusal(f"{str(path)!r} is not TOML: {error}") from error
-    return {key: _checked(value, key, f"{key!r} in {str(path)!r}", strict=True) for key, value in flatten(content)}
+    layer: dict[str, object] = {}
+    for key, value in flatten(content):
+        where = f"{key!r} in {str(path)!r}"
+        if not (value == {} and _is_table(_type_of(key, where))):
+            layer[key] = _checked(value, key, where, strict=True)
+    return layer
 
 
 def _read_environment(environment: Mapping[str, str]) -> Layer:
@@ -222,8 +229,11 @@ def _read_flags(flags: Mapping[str, object]) -> Layer:
 
 def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
     """Return the value as its field wants it; `where` names its origin in the refusal."""
+    kind = _type_of(path, where)
+    if _is_table(kind):
+        raise refusal(f"{where} is a table: write [{path}] and its keys under it")
     try:
-        converted: object = msgspec.convert(value, _type_of(path, where), strict=strict)
+        converted: object = msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
         said = str(error).split(" - at ", 1)[0].replace("`", "")
         raise refusal(f"{where}: {said[:1].lower()}{said[1:]}, not {value!r}") from error
@@ -235,13 +245,15 @@ def _type_of(path: str, where: str) -> Any:
     kind: Any = RunConfig
     walked = ""
     for name in path.split("."):
-        if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        if not _is_table(kind):
             raise refusal(f"{where}: {walked.rstrip('.')!r} is a value, not a table")
         fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
         if name not in fields:
             near = suggestion(name, fields, f"known here: {', '.join(fields)}")
             raise refusal(f"unknown key {where}", near)
         kind, walked = fields[name], f"{walked}{name}."
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        raise refusal(f"{where} is a table: write [{path}] and its keys under it")
     return kind
+
+
+def _is_table(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)

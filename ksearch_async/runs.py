@@ -6,6 +6,8 @@ Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is deriv
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import secrets
 from datetime import datetime
@@ -13,6 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from actors.bus.journal import read_journal
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.config import DEFAULT_RUNS_DIR
 from ksearch_async.refusals import refusal, suggestion
 from messages.subjects import checked_id
 
@@ -54,6 +59,15 @@ class RunFolder(msgspec.Struct, frozen=True):
     def log(self) -> Path:
         """Log lines as JSON."""
         return self.path / "ksearch.log"
+
+    def in_use(self) -> bool:
+        """Say whether a process is working on the run: it holds the journal's lock."""
+        with self.journal.open("rb") as journal:
+            try:
+                fcntl.flock(journal, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
 
 def new_run_id(task_name: str, started_at: datetime) -> str:
@@ -115,3 +129,20 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
             return RunFolder(path.resolve())
     hint = suggestion(name, (run.run_id for run in runs), f"ksearch looks in {str(runs_dir)!r}; --runs-dir says where")
     raise refusal(f"no run {name!r}", hint)
+
+
+def runs_dir_or_default(given: Path | None) -> Path:
+    """Return the folder that holds the runs: as given, else as the environment says, else `runs`."""
+    return given if given is not None else Path(os.environ.get("KSEARCH_RUNS_DIR") or DEFAULT_RUNS_DIR)
+
+
+def open_chronicle(folder: RunFolder) -> Chronicle:
+    """Read a run's journal, which may be in use.
+
+    Raises:
+        messages.errors.BusError: it cannot be read, is damaged, or is of a newer release.
+    """
+    chronicle = Chronicle()
+    for record in read_journal(folder.journal):
+        chronicle.fold(record)
+    return chronicle

@@ -1,0 +1,118 @@
+"""A run as its journal tells it: records folded into what people want to know. Knows no files and prints nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from actors.planner.core.evolve import evolve
+from actors.planner.core.state import SearchState
+from actors.planner.core.tree import path_titles
+from messages.codec import Record
+from messages.events import CandidateEvaluated, RunResumed, RunStarted
+from messages.facts import AttemptFinished, Decided, Fact, IncumbentChanged, RunFinished, SearchReopened
+from messages.verdicts import Measured
+
+DUPLICATE = "duplicate"
+
+
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's incumbent, as it is shown."""
+
+    candidate_id: str
+    path: str
+    """Folder that holds its files."""
+    node_id: str
+    found_by: tuple[str, ...]
+    """Titles of the actions from the root's child down to its node."""
+    round: int
+    speedup_vs_reference: float
+    speedup_interval: tuple[float, float]
+    """95 % bootstrap interval; its lower bound is the credit."""
+    latency_us: float
+    """Median over timed calls."""
+    reference_latency_us: float | None
+    """The same for the reference, interleaved with the candidate's calls."""
+    device: str
+
+    @property
+    def faster(self) -> bool:
+        """Say whether the whole interval lies above the reference."""
+        return self.speedup_interval[0] > 1.0
+
+
+class Chronicle:
+    """Folds a run's records, one after the other."""
+
+    def __init__(self) -> None:
+        self.state = SearchState()
+        self.started: RunStarted | None = None
+        self.last_seq = 0
+        self.elapsed_s = 0.0
+        """Wall-clock over all sessions, from the records' stamps."""
+        self._last_at: datetime | None = None
+        self.fates: Counter[str] = Counter()
+        """Attempts by fate; `DUPLICATE` counts those that wrote a known candidate."""
+        self.finished: RunFinished | None = None
+        self._incumbent: CandidateEvaluated | None = None
+        self._measured: dict[str, CandidateEvaluated] = {}
+
+    def fold(self, record: Record) -> None:
+        """Take one record."""
+        for _ in self.unfold(record):
+            pass
+
+    def unfold(self, record: Record) -> Iterator[Fact]:
+        """Take one record, and yield each of its facts right after it was folded."""
+        body = record.body
+        at = datetime.fromisoformat(record.at)
+        if self._last_at is not None and not isinstance(body, RunResumed):
+            self.elapsed_s += max(0.0, (at - self._last_at).total_seconds())
+        self.last_seq, self._last_at = record.seq, at
+        if isinstance(body, RunStarted):
+            self.started = body
+        elif isinstance(body, CandidateEvaluated) and isinstance(body.verdict, Measured):
+            self._measured[body.candidate_id] = body
+        elif isinstance(body, Decided):
+            for fact in body.facts:
+                self._fold_fact(fact)
+                yield fact
+
+    def best(self, folder: str) -> Best | None:
+        """Return the incumbent; `folder` is where its files lie."""
+        incumbent, evaluated = self.state.incumbent, self._incumbent
+        if incumbent is None or evaluated is None or not isinstance(evaluated.verdict, Measured):
+            return None
+        verdict = evaluated.verdict
+        interval = verdict.speedup_interval
+        return Best(
+            candidate_id=incumbent.candidate_id,
+            path=folder,
+            node_id=incumbent.node_id,
+            found_by=path_titles(self.state, incumbent.node_id),
+            round=incumbent.round,
+            speedup_vs_reference=incumbent.speedup,
+            speedup_interval=(incumbent.credit, interval.high if interval else incumbent.speedup),
+            latency_us=incumbent.latency_us,
+            reference_latency_us=verdict.reference_latency_us,
+            device=evaluated.device,
+        )
+
+    def _fold_fact(self, fact: Fact) -> None:
+        self.state = evolve(self.state, fact)
+        if isinstance(fact, AttemptFinished):
+            self.fates[DUPLICATE if repeats_known(fact) else fact.fate] += 1
+        elif isinstance(fact, IncumbentChanged):
+            self._incumbent = self._measured.get(fact.candidate_id)
+        elif isinstance(fact, RunFinished):
+            self.finished = fact
+        elif isinstance(fact, SearchReopened):
+            self.finished = None
+
+
+def repeats_known(fact: AttemptFinished) -> bool:
+    """Say whether the attempt wrote what an earlier one had written: its verdict was known, nothing was evaluated."""
+    return fact.round == 0 and fact.fate not in ("unusable", "lost")

@@ -1,0 +1,55 @@
+"""`ksearch best`: where a run's best kernel lies and how fast it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from actors.bus.journal import read_journal
+from ksearch_async.cli import exits
+from ksearch_async.cli.output import put, put_json
+from ksearch_async.narrate import best_lines
+from ksearch_async.refusals import refusal
+from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
+from messages.errors import BusError
+from messages.events import CandidateWritten
+
+
+def best_command(
+    run: str = "latest",
+    /,
+    *,
+    source: Annotated[bool, Parameter(negative="")] = False,
+    runs_dir: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Say where a run's best kernel lies and how fast it is. Ends with 1 if no candidate was correct and timed.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        source: Print the kernel's main file instead.
+        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object: `{"run": …, "best": {…} | null}`.
+    """
+    if source and as_json:
+        raise refusal("--source and --json cannot be given together")
+    folder = find_run(run, runs_dir_or_default(runs_dir))
+    best = open_chronicle(folder).best(str(folder.best))
+    if as_json:
+        put_json({"run": folder.run_id, "best": best})
+    elif source and best is not None:
+        put(_main_text(folder, best.candidate_id).rstrip("\n"))
+    else:
+        put("\n".join(best_lines(best)))
+    return exits.FOUND if best is not None else exits.NOT_FOUND
+
+
+def _main_text(folder: RunFolder, candidate_id: str) -> str:
+    """Return the main file of a candidate, from the event that brought it."""
+    for record in read_journal(folder.journal):
+        body = record.body
+        if isinstance(body, CandidateWritten) and body.candidate and body.candidate.candidate_id == candidate_id:
+            return body.candidate.files[0].text
+    raise BusError(f"journal {folder.journal} holds no candidate {candidate_id!r}")

@@ -1,0 +1,121 @@
+"""`ksearch doctor`: what a search needs, and whether this machine has it. Imports neither torch nor a model client."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from cyclopts import Parameter
+
+from evaluators.target import probe_target
+from ksearch_async.cli import exits
+from ksearch_async.cli.output import put, put_json
+from ksearch_async.config import API_KEY_VARIABLES
+from ksearch_async.runs import check_writable, runs_dir_or_default
+from messages.errors import KsearchError
+
+_PROBE_TIMEOUT_S = 10.0
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    name: str
+    status: str
+    """`ok`, `note` (a search goes without it) or `missing`."""
+    detail: str
+
+
+def doctor_command(
+    *,
+    base_url: str | None = None,
+    runs_dir: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Check what a search needs on this machine. Ends with 3 if something that is needed is missing.
+
+    Args:
+        base_url: A model endpoint to reach. [env: KSEARCH_BASE_URL]
+        runs_dir: Where runs would be written. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object.
+    """
+    address = base_url or os.environ.get("KSEARCH_BASE_URL")
+    findings = [*_machine(), _compiler(), *_packages(), _model(address), _runs_dir(runs_dir_or_default(runs_dir))]
+    healthy = all(finding.status != "missing" for finding in findings)
+    if as_json:
+        put_json({"healthy": healthy, "findings": findings})
+    else:
+        for finding in findings:
+            put(f"{finding.status:<8} {finding.name:<10} {finding.detail}")
+    return exits.FOUND if healthy else exits.INFRASTRUCTURE
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding(name="python", status="ok", detail=f"{platform.python_version()} on {platform.platform()}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    yield Finding(name="machine", status="ok", detail=f"{cores} cores, {memory_gib:.1f} GiB memory")
+    yield _gpu()
+
+
+def _gpu() -> Finding:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return Finding(name="gpu", status="note", detail="no nvidia-smi found; kernels in C++ need no GPU")
+    query = [tool, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True)  # noqa: S603 - a fixed command
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(name="gpu", status="note", detail=f"nvidia-smi failed: {error}")
+    names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    detail = f"{', '.join(names) or 'none'}; this release searches on the CPU only"
+    return Finding(name="gpu", status="note", detail=detail)
+
+
+def _compiler() -> Finding:
+    try:
+        target = probe_target("cpp")
+    except KsearchError as error:
+        return Finding(name="compiler", status="missing", detail=str(error))
+    return Finding(name="compiler", status="ok", detail=f"{target.toolchain}, -march={target.march}, {target.device}")
+
+
+def _packages() -> Iterator[Finding]:
+    for name, needed in (("torch", True), ("triton", False), ("apache-tvm-ffi", True), ("openai", True)):
+        try:
+            yield Finding(name=name, status="ok", detail=version(name))
+        except PackageNotFoundError:
+            yield Finding(name=name, status="missing" if needed else "note", detail="not installed")
+
+
+def _model(address: str | None) -> Finding:
+    has_key = any(os.environ.get(name) for name in API_KEY_VARIABLES)
+    key = "a key is set" if has_key else f"no key is set ({' or '.join(API_KEY_VARIABLES)})"
+    if address is None:
+        rules = "without --model the built-in rules plan and write; they are not a language model"
+        return Finding(name="model", status="note", detail=f"{key}; {rules}")
+    import httpx  # noqa: PLC0415 - only where an endpoint is asked about
+
+    try:
+        status_code = httpx.get(f"{address.rstrip('/')}/models", timeout=_PROBE_TIMEOUT_S).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Finding(name="model", status="missing", detail=f"{address} cannot be reached: {error}")
+    return Finding(name="model", status="ok", detail=f"{address} answers (HTTP {status_code}); {key}")
+
+
+def _runs_dir(folder: Path) -> Finding:
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    try:
+        check_writable(existing)
+    except OSError as error:
+        return Finding(name="runs", status="missing", detail=f"cannot write to {str(existing)!r}: {error.strerror}")
+    return Finding(name="runs", status="ok", detail=f"{str(folder.absolute())!r} can be written")

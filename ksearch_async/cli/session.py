@@ -1,0 +1,49 @@
+"""What `run` and `resume` share: leading a session, showing it, and its exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable
+
+import anyio
+
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli import exits
+from ksearch_async.cli.output import note
+from ksearch_async.cli.views import JsonView, PlainView, View
+from ksearch_async.launch import Session, lead_session
+from ksearch_async.logs import configure_logs
+from ksearch_async.models import model_words
+
+
+def conduct(opening: Awaitable[Session], *, as_json: bool) -> int:
+    """Open and lead a session, and return the exit code that it earned."""
+    return anyio.run(_conduct, opening, as_json)
+
+
+async def _conduct(opening: Awaitable[Session], as_json: bool) -> int:
+    configure_logs()
+    session = await opening
+    configure_logs(session.folder.log)
+    chronicle = Chronicle()
+    view = _view(session, chronicle, as_json=as_json)
+    await lead_session(session, view, note=note)
+    view.finish()
+    return _exit_code(session, chronicle)
+
+
+def _view(session: Session, chronicle: Chronicle, *, as_json: bool) -> View:
+    if as_json:
+        return JsonView(chronicle, session.folder)
+    words = model_words(session.config.model, os.environ)
+    return PlainView(chronicle, session.folder, session.config, words)
+
+
+def _exit_code(session: Session, chronicle: Chronicle) -> int:
+    finished = chronicle.finished
+    if finished is None or finished.stopped_by == "interrupted":
+        return exits.INTERRUPTED
+    if finished.stopped_by == "infrastructure":
+        return exits.INFRASTRUCTURE
+    best = chronicle.best(str(session.folder.best))
+    return exits.FOUND if best is not None and best.faster else exits.NOT_FOUND

@@ -1,0 +1,94 @@
+"""`ksearch show`: a run's summary and its tree, from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from actors.planner.core.state import Node, SearchState
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli import exits
+from ksearch_async.cli.output import put, put_json
+from ksearch_async.narrate import best_lines, duration, fates_line, shortened, state_line
+from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
+from messages.base import ROOT
+
+
+def show_command(
+    run: str = "latest",
+    /,
+    *,
+    runs_dir: Path | None = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> int:
+    """Show a run: state, best kernel, tree, counts by fate.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object.
+    """
+    folder = find_run(run, runs_dir_or_default(runs_dir))
+    chronicle = open_chronicle(folder)
+    if as_json:
+        put_json(_summary(folder, chronicle))
+    else:
+        put("\n".join(_lines(folder, chronicle)))
+    return exits.FOUND
+
+
+def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
+    state, started = chronicle.state, chronicle.started
+    yield f"run        {folder.run_id}"
+    if started is not None:
+        yield f"task       {started.task.name}, {started.description.language}, {started.target.device}"
+    yield f"state      {state_line(chronicle, in_use=folder.in_use())}"
+    yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
+    yield f"fates      {fates_line(chronicle)}"
+    yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens"
+    yield from best_lines(chronicle.best(str(folder.best)))
+    if state.nodes:
+        yield ""
+        yield from _tree_lines(state, state.node(ROOT), "", "")
+
+
+def _tree_lines(state: SearchState, node: Node, lead: str, indent: str) -> Iterator[str]:
+    yield lead + _node_text(state, node)
+    children = [state.node(child) for child in node.children]
+    for child in children:
+        last = child is children[-1]
+        corner, below = ("└── ", "    ") if last else ("├── ", "│   ")
+        yield from _tree_lines(state, child, indent + corner, indent + below)
+
+
+def _node_text(state: SearchState, node: Node) -> str:
+    if node.node_id == ROOT:
+        return "n0 reference"
+    star = " ★" if state.incumbent is not None and state.incumbent.node_id == node.node_id else ""
+    words = [node.state.replace("_", " "), f"V {node.priority:.2f}"]
+    if node.best is not None:
+        words.append(f"{node.best.speedup:.2f}x" if node.best.speedup is not None else "correct, not timed")
+    failed = [f"{count} {fate}" for fate, count in node.fates if fate != "measured"]
+    return f"{node.node_id} {shortened(node.title, 60)}  [{', '.join(words + failed)}]{star}"
+
+
+def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:
+    state, started, finished = chronicle.state, chronicle.started, chronicle.finished
+    return {
+        "run": folder.run_id,
+        "path": str(folder.path),
+        "task": started.task.name if started else None,
+        "device": started.target.device if started else None,
+        "state": "finished" if finished else "running" if folder.in_use() else "stopped",
+        "stopped_by": finished.stopped_by if finished else None,
+        "rounds": state.rounds,
+        "max_rounds": state.settings.budget.max_rounds,
+        "elapsed_s": chronicle.elapsed_s,
+        "fates": dict(chronicle.fates),
+        "usage": state.usage,
+        "best": chronicle.best(str(folder.best)),
+        "nodes": sorted(state.nodes.values(), key=lambda node: int(node.node_id[1:])),
+    }

@@ -1,0 +1,62 @@
+"""Where log lines go: all of them to the run's log as JSON, warnings to stderr for people."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import structlog
+
+_SHARED: list[structlog.types.Processor] = [
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.add_logger_name,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.format_exc_info,
+]
+
+
+def configure_logs(file: Path | None = None) -> None:
+    """Send our lines, and those of libraries that use `logging`, to the console (warnings) and to a file (all).
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    console = logging.StreamHandler()
+    console.setLevel(logging.WARNING)
+    console.setFormatter(_formatter(_for_people))
+    handlers: list[logging.Handler] = [console]
+    if file is not None:
+        to_file = logging.FileHandler(file, encoding="utf-8")
+        to_file.setFormatter(_formatter(structlog.processors.JSONRenderer()))
+        handlers.append(to_file)
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        old.close()
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    structlog.configure(
+        processors=[*_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_SHARED,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+
+
+def _for_people(_logger: object, _method: str, event: structlog.types.EventDict) -> str:
+    """Render `warning: what happened (key=value, …)` on one line; the exception's text stays in the file."""
+    level = event.pop("level", "warning")
+    said = event.pop("event", "")
+    details = ", ".join(f"{key}={value!r}" for key, value in event.items() if key not in _ONLY_IN_FILE)
+    return f"{level}: {said}{f' ({details})' if details else ''}"
+
+
+_ONLY_IN_FILE = frozenset({"timestamp", "logger", "exception"})

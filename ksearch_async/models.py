@@ -1,0 +1,60 @@
+"""Which model a configuration means, said in words and made. The only place that reads keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from actors.llm.base import Model
+from ksearch_async.config import API_KEY_VARIABLES, ModelSettings
+from ksearch_async.refusals import refusal
+
+Dialect = Literal["offline", "chat"]
+
+
+def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Dialect:
+    """Return which dialect the settings ask for. A key alone asks for nothing: it may be there for other programs.
+
+    Raises:
+        ConfigError: they ask for an endpoint and leave out what it takes.
+    """
+    if settings.kind == "offline" or (settings.kind == "auto" and settings.name is None and settings.base_url is None):
+        return "offline"
+    if settings.name is None:
+        raise refusal("an endpoint is asked for, but no model is named", "say which: --model NAME")
+    if settings.base_url is None and not api_key(environment):
+        raise refusal(
+            f"model {settings.name!r} needs a key or an address",
+            f"set {' or '.join(API_KEY_VARIABLES)} in the environment, or give --base-url; "
+            "--model-kind offline uses the built-in rules",
+        )
+    return "chat"
+
+
+def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
+    """Say in words who plans and writes."""
+    if dialect_of(settings, environment) == "offline":
+        return "offline: built-in rules, not a language model"
+    return f"{settings.name} at {settings.base_url or 'the default endpoint of the openai package'}"
+
+
+def open_model(settings: ModelSettings, environment: Mapping[str, str]) -> Model:
+    """Make the model; the caller closes it."""
+    if dialect_of(settings, environment) == "offline":
+        from actors.llm.offline import OfflineModel  # noqa: PLC0415 - each dialect is loaded only where it is used
+
+        return OfflineModel()
+    from actors.llm.chat import ChatModel  # noqa: PLC0415 - openai takes half a second to import
+
+    return ChatModel(
+        model=settings.name or "",
+        base_url=settings.base_url,
+        api_key=api_key(environment),
+        concurrency=settings.concurrency,
+        timeout_s=settings.timeout_s,
+    )
+
+
+def api_key(environment: Mapping[str, str]) -> str:
+    """Return the key for the endpoint, or nothing."""
+    return next((environment[name] for name in API_KEY_VARIABLES if environment.get(name)), "")

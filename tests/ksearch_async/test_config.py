@@ -1,0 +1,145 @@
+"""File < environment < flags; what cannot be used is refused where it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ksearch_async.config import (
+    SETTINGS,
+    RunConfig,
+    changed_keys,
+    load_config,
+    may_change,
+    resolve_config,
+    save_config,
+)
+from ksearch_async.models import dialect_of, model_words
+from messages.errors import ConfigError
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text(text)
+    return path
+
+
+def resolved(path: Path | None = None, environment: dict[str, str] | None = None, **flags: object) -> RunConfig:
+    named = {name.replace("_", "-"): value for name, value in flags.items()}
+    return resolve_config("relu", config_file=path, environment=environment or {}, flags=named)
+
+
+def refused(path: Path | None = None, environment: dict[str, str] | None = None, **flags: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolved(path, environment, **flags)
+    return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(tmp_path: Path) -> None:
+    file = written(tmp_path, "[search]\nbranches = 2\nstagnation_window = 2\nmax_tries = 2\n")
+    environment = {"KSEARCH_BRANCHES": "3", "KSEARCH_WINDOW": "3"}
+    search = resolved(file, environment, branches=4).search
+    assert (search.branches, search.stagnation_window, search.max_tries, search.refusals) == (4, 3, 2, 2)
+
+
+def test_every_setting_has_a_flag_and_a_variable_that_reach_it() -> None:
+    values: dict[str, tuple[str, object]] = {
+        "language": ("cpp", "cpp"), "runs-dir": ("x", "x"), "sync": ("never", "never"), "model": ("m", "m"),
+        "base-url": ("http://h", "http://h"), "model-kind": ("chat", "chat"), "max-seconds": ("2.5", 2.5),
+        "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5),
+    }  # fmt: skip
+    for setting in SETTINGS:
+        text, value = values.get(setting.flag, ("3", 3))
+        by_flag = resolve_config("relu", environment={}, flags={setting.flag: value})
+        by_variable = resolve_config("relu", environment={setting.variable: text}, flags={})
+        assert by_flag == by_variable
+        assert setting.flag in ("language",) or changed_keys(RunConfig(task="relu"), by_flag) == [setting.path]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[search]\nbranchs = 2", "unknown key 'search.branchs' in"),
+        ("[search]\nbranchs = 2", "did you mean 'branches'?"),
+        ("[serch.budget]\nmax_rounds = 2", "did you mean 'search'?"),
+        ("[serch]", "did you mean 'search'?"),
+        ("[search]\nbranches = 'two'", "'search.branches' in"),
+        ("[search]\nbranches = 'two'", "expected int, got str, not 'two'"),
+        ("[search]\nbranches = 0", "expected int >= 1, not 0"),
+        ("search = 3", "'search' in"),
+        ("task = []", "expected str, got array"),
+        ("[model]\nkind = 'gpt'", "invalid enum value 'gpt'"),
+        ("[model\n", "is not TOML"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_by_key(tmp_path: Path, text: str, said: str) -> None:
+    message = refused(written(tmp_path, text))
+    assert said in message
+    assert "run.toml" in message
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "cannot read configuration file" in refused(tmp_path / "none.toml")
+
+
+def test_an_empty_table_changes_nothing(tmp_path: Path) -> None:
+    assert resolved(written(tmp_path, "[search]\n[model]\n")) == RunConfig(task="relu")
+
+
+def test_a_misspelt_variable_is_refused_and_others_programs_are_not_ours() -> None:
+    assert "did you mean 'KSEARCH_BRANCHES'?" in refused(environment={"KSEARCH_BRANCHS": "2"})
+    assert resolved(environment={"PATH": "/bin", "BRANCHES": "9"}) == RunConfig(task="relu")
+
+
+def test_a_wrong_value_names_the_flag_or_the_variable() -> None:
+    assert refused(branches=0).startswith("--branches: expected int >= 1")
+    assert refused(environment={"KSEARCH_MAX_ROUNDS": "many"}).startswith("KSEARCH_MAX_ROUNDS: ")
+
+
+def test_a_run_needs_a_task() -> None:
+    with pytest.raises(ConfigError, match="no task given"):
+        resolve_config(environment={}, flags={})
+
+
+def test_a_saved_configuration_is_read_back_as_it_was(tmp_path: Path) -> None:
+    config = resolved(branches=7, model="m", base_url="http://h")
+    save_config(config, tmp_path / "config.json")
+    assert load_config(tmp_path / "config.json") == config
+
+
+def test_no_key_is_ever_part_of_a_configuration(tmp_path: Path) -> None:
+    environment = {"KSEARCH_API_KEY": "sk-first-secret", "OPENAI_API_KEY": "sk-second-secret"}
+    save_config(resolved(environment=environment, model="m"), tmp_path / "config.json")
+    assert "secret" not in (tmp_path / "config.json").read_text()
+
+
+def test_only_rounds_model_workers_and_places_may_change_when_a_run_is_resumed() -> None:
+    before = resolved()
+    after = resolved(max_rounds=99, model="m", builders=5, sync="never", branches=9, seed=9)
+    assert [key for key in changed_keys(before, after) if not may_change(key)] == ["search.branches", "seed"]
+
+
+def test_a_key_alone_asks_for_no_endpoint() -> None:
+    environment = {"OPENAI_API_KEY": "sk-secret"}
+    assert dialect_of(resolved().model, environment) == "offline"
+    assert "not a language model" in model_words(resolved().model, environment)
+
+
+def test_a_named_model_with_a_key_or_an_address_is_an_endpoint() -> None:
+    assert dialect_of(resolved(model="m").model, {"KSEARCH_API_KEY": "sk-secret"}) == "chat"
+    assert dialect_of(resolved(model="m", base_url="http://h").model, {}) == "chat"
+    assert dialect_of(resolved(model="m", model_kind="offline").model, {}) == "offline"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"model": "m"}, "needs a key"),
+        ({"base_url": "http://h"}, "no model is named"),
+        ({"model_kind": "chat"}, "named"),
+    ],
+)
+def test_an_endpoint_that_lacks_something_is_refused(flags: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        dialect_of(resolved(**flags).model, {})
