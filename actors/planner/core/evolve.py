@@ -365,7 +365,7 @@ def _settled(node: Node, max_tries: int) -> Node:
 
 
 def _issue(state: SearchState, request: Requested) -> SearchState:
-    job = Job(request=request, withheld=not state.running)
+    job = Job(request=request, withheld=state.pausing)
     return replace(put(state, "jobs", request.job_id, job), issued=state.issued + 1)
 
 

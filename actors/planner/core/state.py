@@ -28,6 +28,9 @@ NodeState: TypeAlias = Literal["open", "in_flight", "closed", "pruned"]
 Status: TypeAlias = Literal["new", "running", "stopping", "finished"]
 Requested: TypeAlias = WriteRequested | BuildRequested | EvaluationRequested | PlanRequested
 
+PAUSES: frozenset[StoppedBy] = frozenset({"interrupted", "infrastructure"})
+"""Ends that leave branches in the middle; a resumed run takes them up."""
+
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """A correct candidate and what it is worth."""
@@ -149,7 +152,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     request: Requested
     withheld: bool = False
-    """Decided while the run was stopping: not sent before it goes on."""
+    """Decided while the run was pausing: not sent before it goes on."""
 
 
 class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +212,11 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     def finished(self) -> bool:
         """Nothing more happens unless the run is resumed."""
         return self.status == "finished"
+
+    @property
+    def pausing(self) -> bool:
+        """The run is being stopped in the middle, to be resumed; otherwise what was written is still evaluated."""
+        return self.status == "stopping" and self.stopped_by in PAUSES
 
     @property
     def plan(self) -> PlanRequested | None:

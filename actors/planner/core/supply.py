@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from actors.planner.core.evolve import better
 from actors.planner.core.selection import select
-from actors.planner.core.state import Branch, Node, Requested, Score, SearchState, active, in_order
+from actors.planner.core.state import PAUSES, Branch, Node, Requested, Score, SearchState, active, in_order
 from actors.planner.core.step import Step
 from actors.planner.core.tree import childless, frontier, worth
 from messages.base import ROOT
@@ -64,6 +64,7 @@ def begin(step: Step) -> None:
         _settle_childless(step)
         _fill_slots(step)
         _call_planner(step)
+        _fill_slots(step)
         _revive(step)
     if step.state.status == "stopping" and not _draining(step.state):
         _finish(step)
@@ -116,7 +117,7 @@ def _draining(state: SearchState) -> bool:
 def _finish(step: Step) -> None:
     state = step.state
     stopped_by = state.stopped_by or "exhausted"
-    if stopped_by not in ("interrupted", "infrastructure"):
+    if stopped_by not in PAUSES:
         for branch in active(state):
             _close(step, branch, "the run ended")
     incumbent = step.state.incumbent
@@ -199,7 +200,7 @@ def _next_attempt(branch: Branch) -> tuple[WriteMode, Score | None, str | None, 
 
 def _settle_childless(step: Step) -> None:
     """Give closed nodes that the planner was asked about in vain a machine-made child, or mark them spent."""
-    if step.state.plan is not None:
+    if step.state.plan is not None or _has_news(step.state):
         return
     best = step.state.incumbent.credit if step.state.incumbent else 0.0
     for node in childless(step.state):
@@ -254,8 +255,7 @@ def _call_planner(step: Step) -> None:
     free = slots - len(state.branches)
     unasked = tuple(node.node_id for node in childless(state) if not node.asked)[:_MAX_ASKED]
     scarce = open_nodes < 2 * free and not state.dry
-    news = any(not report.extra for report in state.reports)
-    if not (news or unasked or scarce):
+    if not (_has_news(state) or unasked or scarce):
         return
     first = len(state.nodes) == 1 and state.rounds == 0
     step.take(
@@ -267,6 +267,11 @@ def _call_planner(step: Step) -> None:
             childless=unasked,
         )
     )
+
+
+def _has_news(state: SearchState) -> bool:
+    """Say whether a branch ended that the planner's model has not been told of; an extra sample is no news."""
+    return any(not report.extra for report in state.reports)
 
 
 def _revive(step: Step) -> None:

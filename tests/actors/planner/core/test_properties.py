@@ -33,9 +33,7 @@ def node_ids(state: SearchState) -> list[str]:
 def scripts(draw: st.DrawFn, ids: list[str]) -> EditScript:
     title = st.sampled_from([f"t{index}" for index in range(12)])
     unit = st.floats(0, 1)
-    proposals = st.builds(
-        Proposal, title=title, description=st.just("d"), difficulty=st.integers(1, 5), priority=unit
-    )
+    proposals = st.builds(Proposal, title=title, description=st.just("d"), difficulty=st.integers(1, 5), priority=unit)
     edit: st.SearchStrategy[Edit] = st.one_of(
         st.builds(
             Insert,
@@ -85,9 +83,7 @@ def check_invariants(world: World) -> None:
         assert branch.job_id is None or branch.job_id in state.jobs
         assert not (branch.awaiting and branch.job_id)
         if branch.awaiting:
-            assert any(
-                other.candidate_id == branch.candidate_id and other.job_id for other in state.branches.values()
-            )
+            assert any(other.candidate_id == branch.candidate_id and other.job_id for other in state.branches.values())
     for node in state.nodes.values():
         assert node.in_flight == sum(branch.node_id == node.node_id for branch in state.branches.values())
         assert (node.state == "in_flight") == (node.in_flight > 0)
@@ -173,7 +169,11 @@ def test_a_search_that_is_answered_comes_to_its_end(world: World, salt: int) -> 
 def test_no_candidate_with_a_settled_verdict_is_evaluated_again(world: World) -> None:
     finished: dict[str, list[str]] = {}
     for fact in world.facts:
-        if (candidate_id := getattr(fact, "candidate_id", None)) and getattr(fact, "round", 0) and hasattr(fact, "fate"):
+        if (
+            (candidate_id := getattr(fact, "candidate_id", None))
+            and getattr(fact, "round", 0)
+            and hasattr(fact, "fate")
+        ):
             finished.setdefault(candidate_id, []).append(fact.fate)
     for fates in finished.values():
         assert len(fates) <= 2
