@@ -1,0 +1,80 @@
+"""From a program and a plan to a complete C++ source that keeps the calling contract of the prompt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from actors.llm.offline.expressions import C_TYPES, Writer, identifier
+from actors.llm.offline.fused import fused_body
+from actors.llm.offline.graph import Program
+from actors.llm.offline.loops import indented
+from actors.llm.offline.plan import Plan, plan_comment
+from actors.llm.offline.runtime import needed_functions
+from actors.llm.offline.unfused import unfused_body
+
+
+class Contract(msgspec.Struct, frozen=True, kw_only=True):
+    """How the candidate is called."""
+
+    header: str
+    """The function's declaration up to its closing parenthesis."""
+    inputs: str
+    """Name of the argument that holds the pointers to inputs and parameters."""
+    outputs: str
+    """Name of the argument that holds the pointers to outputs."""
+
+
+def write_source(program: Program, plan: Plan, contract: Contract) -> str:
+    """Return the source. Everything in it follows from the graph, the shapes and dtypes, and the plan."""
+    writer = Writer(program, plan)
+    body = fused_body(program, plan, writer) if plan.fuse else unfused_body(program, plan, writer)
+    statements = [*_constants(writer), *_pointers(program, contract), *_scalars(program, writer), *body, "return 0;"]
+    function = "\n".join([f"{contract.header} {{", *indented(statements), "}"])
+    sizes = f"constexpr int64_t R = {program.rows};\nconstexpr int64_t C = {program.columns};"
+    sections = (plan_comment(plan), _includes(plan), sizes, needed_functions(function), function)
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _includes(plan: Plan) -> str:
+    headers = ("algorithm", "cmath", "cstddef", "cstdint", "cstring", "vector")
+    lines = [f"#include <{header}>" for header in headers]
+    if plan.stream:
+        lines += ["#if defined(__AVX__)", "#include <immintrin.h>", "#endif"]
+    return "\n".join(lines)
+
+
+def _constants(writer: Writer) -> list[str]:
+    values = {"zero": "0.0", "half": "0.5", "one": "1.0", "minus_root_half": "-0.70710678118654752440"}
+    return [f"[[maybe_unused]] constexpr {writer.real} {name} = {value};" for name, value in values.items()]
+
+
+def _pointers(program: Program, contract: Contract) -> list[str]:
+    inputs = [tensor for tensor in program.tensors if tensor.role != "output"]
+    outputs = [tensor for tensor in program.tensors if tensor.role == "output"]
+    used = {node.name for node in program.nodes if node.op == "load"}
+    lines = []
+    for position, tensor in enumerate(inputs):
+        if tensor.name in used:
+            kind = f"const {C_TYPES[tensor.dtype]}*"
+            source = f"static_cast<{kind}>({contract.inputs}[{position}])"
+            lines.append(f"{kind} __restrict {identifier(tensor)} = {source};")
+    for position, tensor in enumerate(outputs):
+        kind = f"{C_TYPES[tensor.dtype]}*"
+        source = f"static_cast<{kind}>({contract.outputs}[{position}])"
+        lines.append(f"{kind} __restrict {identifier(tensor)} = {source};")
+    return lines
+
+
+def _scalars(program: Program, writer: Writer) -> list[str]:
+    lines = []
+    for index, node in enumerate(program.nodes):
+        if node.kind == "scalar":
+            match node.op:
+                case "const":
+                    value = writer.constant(node)
+                case "load":
+                    value = writer.loaded(node, "0")
+                case _:
+                    value = writer.operation(node, [f"v{arg}" for arg in node.args])
+            lines.append(f"[[maybe_unused]] const {writer.real} v{index} = {value};")
+    return lines

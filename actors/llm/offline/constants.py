@@ -1,0 +1,176 @@
+"""What a reference says outside `forward`: constants of the module, `get_init_inputs`, and what `__init__` sets."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from actors.llm.offline.graph import NoRuleError
+from actors.llm.offline.tracing import Value
+
+Made: TypeAlias = tuple[str, list[Value], dict[str, Value]]
+"""A module: its class and the arguments it was made with."""
+
+_OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+
+
+class Constants(msgspec.Struct, kw_only=True):
+    """Names and values known without running the reference."""
+
+    forward: ast.FunctionDef
+    globals: dict[str, Value]
+    attributes: dict[str, Value]
+    """Plain values that `__init__` sets on the module."""
+    modules: dict[str, Made]
+    """torch.nn modules that `__init__` sets on the module."""
+    namespaces: dict[str, str]
+    """Names that imports bind, and what they stand for."""
+
+    def full_name(self, dotted: str) -> str:
+        """Return a dotted name with its first part as it was imported: `F.silu` is `torch.nn.functional.silu`."""
+        first, _, rest = dotted.partition(".")
+        return f"{self.namespaces.get(first, first)}.{rest}" if rest else self.namespaces.get(first, first)
+
+
+def read_constants(module: ast.Module) -> Constants:
+    """Collect what is known.
+
+    Raises:
+        NoRuleError: there is no `Model` with a `forward`.
+    """
+    known: dict[str, Value] = {}
+    for statement in module.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                _keep(known, name, value, known)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                _keep(known, name, value, known)
+            case _:
+                pass
+    methods = _methods(module)
+    if "forward" not in methods:
+        raise NoRuleError("a reference without `Model.forward`")
+    constants = Constants(
+        forward=methods["forward"], globals=known, attributes={}, modules={}, namespaces=_imports(module)
+    )
+    if "__init__" in methods:
+        _read_init(methods["__init__"], _init_inputs(module, known), constants)
+    return constants
+
+
+def constant(node: ast.expr, known: dict[str, Value]) -> Value:
+    """Return the value of an expression of literals, known names and arithmetic.
+
+    Raises:
+        NoRuleError: it is something else.
+    """
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            return value
+        case ast.Name(id=name) if name in known:
+            return known[name]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return tuple(constant(part, known) for part in parts)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(operand, known)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_number(left, known), _number(right, known))
+        case ast.Call(func=function, args=[argument]) if ast.unparse(function) == "math.sqrt":
+            return math.sqrt(_number(argument, known))
+        case _:
+            raise NoRuleError(f"the constant `{ast.unparse(node)}`")
+
+
+def _number(node: ast.expr, known: dict[str, Value]) -> float:
+    value = constant(node, known)
+    if not isinstance(value, int | float):
+        raise NoRuleError(f"`{ast.unparse(node)}` as a number")
+    return value
+
+
+def _keep(target: dict[str, Value], name: str, node: ast.expr, known: dict[str, Value]) -> None:
+    """Note a constant; what is none stays unknown and is only missed if `forward` asks for it."""
+    try:
+        target[name] = constant(node, known)
+    except NoRuleError:
+        target.pop(name, None)
+
+
+def _methods(module: ast.Module) -> dict[str, ast.FunctionDef]:
+    for statement in module.body:
+        if isinstance(statement, ast.ClassDef) and statement.name == "Model":
+            return {item.name: item for item in statement.body if isinstance(item, ast.FunctionDef)}
+    return {}
+
+
+def _imports(module: ast.Module) -> dict[str, str]:
+    names = {"torch": "torch"}
+    for statement in module.body:
+        match statement:
+            case ast.Import(names=aliases):
+                names |= {alias.asname: alias.name for alias in aliases if alias.asname}
+                names |= {first: first for first in (a.name.split(".")[0] for a in aliases if not a.asname)}
+            case ast.ImportFrom(module=str() as source, names=aliases):
+                names |= {alias.asname or alias.name: f"{source}.{alias.name}" for alias in aliases}
+            case _:
+                pass
+    return names
+
+
+def _init_inputs(module: ast.Module, known: dict[str, Value]) -> tuple[Value, ...]:
+    """Return the arguments of `__init__`; unknown ones as None."""
+    for statement in module.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name == "get_init_inputs":
+            for inner in statement.body:
+                if isinstance(inner, ast.Return) and isinstance(inner.value, ast.List | ast.Tuple):
+                    found: dict[str, Value] = {}
+                    for index, element in enumerate(inner.value.elts):
+                        _keep(found, str(index), element, known)
+                    return tuple(found.get(str(index)) for index in range(len(inner.value.elts)))
+    return ()
+
+
+def _read_init(init: ast.FunctionDef, given: tuple[Value, ...], constants: Constants) -> None:
+    local = dict(constants.globals)
+    arguments = init.args.args[1:]
+    first_default = len(arguments) - len(init.args.defaults)
+    for argument, default in zip(arguments[first_default:], init.args.defaults, strict=True):
+        _keep(local, argument.arg, default, constants.globals)
+    local |= {argument.arg: value for argument, value in zip(arguments, given, strict=False)}
+    for statement in init.body:
+        match statement:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call() as call):
+                _keep_module(name, call, local, constants)
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                _keep(constants.attributes, name, value, local)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                _keep(local, name, value, local)
+            case _:
+                pass
+
+
+def _keep_module(name: str, call: ast.Call, local: dict[str, Value], constants: Constants) -> None:
+    """Note a module of torch.nn, or the constant that a call such as `math.sqrt(8)` gives."""
+    made = constants.full_name(ast.unparse(call.func))
+    if not made.startswith("torch.nn."):
+        _keep(constants.attributes, name, call, local)
+        return
+    found: dict[str, Value] = {}
+    for index, argument in enumerate(call.args):
+        _keep(found, str(index), argument, local)
+    for keyword in call.keywords:
+        _keep(found, keyword.arg or "", keyword.value, local)
+    positional = [found.pop(str(index), None) for index in range(len(call.args))]
+    constants.modules[name] = (made.removeprefix("torch.nn."), positional, found)

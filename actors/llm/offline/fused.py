@@ -1,0 +1,199 @@
+"""Writes a program row by row: one loop per reduction that others wait for, one for the outputs, no temporaries."""
+
+from __future__ import annotations
+
+from actors.llm.offline.expressions import C_TYPES, Writer, identifier
+from actors.llm.offline.graph import COSTLY, REDUCTIONS, Node, Program, TensorInfo, levels
+from actors.llm.offline.loops import ColumnLoop, column_loop, indented, needed_columns
+from actors.llm.offline.plan import Plan
+
+_BLOCK_BYTES = 64 * 1024
+"""Largest buffer for streamed outputs: it must stay in the caches next to the core."""
+
+
+def fused_body(program: Program, plan: Plan, writer: Writer) -> list[str]:
+    """Return the statements that compute all outputs."""
+    return _Fused(program, plan, writer).body()
+
+
+class _Fused:
+    """One program under construction."""
+
+    def __init__(self, program: Program, plan: Plan, writer: Writer) -> None:
+        self._program = program
+        self._plan = plan
+        self._writer = writer
+        self._levels = levels(program)
+        self._last = max(self._levels[output] for output in program.outputs)
+        self._needed = [needed_columns(program, self._targets(number)) for number in range(self._last + 1)]
+        self._kept = self._choose_kept() if plan.keep else frozenset()
+
+    def body(self) -> list[str]:
+        """Return the loop over rows with what stands around it."""
+        plan = self._plan
+        schedule = f"schedule(static, {plan.rows})" if plan.rows else "schedule(static)"
+        loop = [
+            *([f"#pragma omp for {schedule}"] if plan.threads else []),
+            "for (int64_t r = 0; r < R; ++r) {",
+            *indented(self._row()),
+            "}",
+            *(["stream_end();"] if plan.stream else []),
+        ]
+        return [*(["#pragma omp parallel"] if plan.threads else []), "{", *indented([*self._buffers(), *loop]), "}"]
+
+    def _targets(self, number: int) -> list[int]:
+        """Return what the loop of this number must compute: operands of reductions, or the outputs."""
+        program = self._program
+        if number == self._last:
+            return [output for output in program.outputs if program.nodes[output].kind == "full"]
+        return [program.nodes[index].args[0] for index in self._reductions(number)]
+
+    def _reductions(self, number: int) -> list[int]:
+        return [index for index in self._program.reductions if self._levels[index] == number + 1]
+
+    def _choose_kept(self) -> frozenset[int]:
+        """Return the costly values of one loop that a later one meets again."""
+        kept: set[int] = set()
+        for number, later in enumerate(self._needed[1:], start=1):
+            earlier = {index for needed in self._needed[:number] for index in needed}
+            again = frozenset(index for index in later if index in earlier and self._is_costly(index))
+            reached = needed_columns(self._program, self._targets(number), again)
+            kept |= again & set(reached)
+        return frozenset(kept)
+
+    def _is_costly(self, index: int) -> bool:
+        node = self._program.nodes[index]
+        return node.kind == "full" and node.op in COSTLY
+
+    def _buffers(self) -> list[str]:
+        lines = [f"std::vector<{self._writer.real}> kept_{index}(C);" for index in sorted(self._kept)]
+        for position, tensor in self._full_outputs() if self._block else []:
+            lines.append(f"alignas(64) {C_TYPES[tensor.dtype]} block_{position}[{self._block}];")
+        return lines
+
+    @property
+    def _block(self) -> int:
+        """Columns per block of the output loop; 0 if it is not blocked."""
+        if not self._plan.stream:
+            return min(self._plan.columns, self._program.columns)
+        widest = self._plan.columns or self._program.columns
+        return min(widest, self._program.columns, _BLOCK_BYTES // 8)
+
+    def _full_outputs(self) -> list[tuple[int, TensorInfo]]:
+        tensors = [tensor for tensor in self._program.tensors if tensor.role == "output"]
+        nodes = [self._program.nodes[output] for output in self._program.outputs]
+        return [(at, tensor) for at, tensor in enumerate(tensors) if nodes[at].kind == "full"]
+
+    def _row(self) -> list[str]:
+        lines = ["const int64_t base = r * C;", *self._prefetch(), *self._row_values(0)]
+        for number in range(self._last):
+            lines += self._reduction_loop(number)
+            lines += self._row_values(number + 1)
+        return [*lines, *self._output_loop(), *self._row_outputs()]
+
+    def _prefetch(self) -> list[str]:
+        ahead = self._plan.prefetch
+        if not ahead:
+            return []
+        full = {node.name for node in self._program.nodes if node.op == "load" and node.kind == "full"}
+        tensors = [tensor for tensor in self._program.tensors if tensor.name in full and tensor.role != "output"]
+        fetches = [f"__builtin_prefetch({identifier(tensor)} + base + {ahead} * C + c);" for tensor in tensors]
+        return [
+            f"if (r + {ahead} < R) {{",
+            *indented(["for (int64_t c = 0; c < C; c += 16) {", *indented(fetches), "}"]),
+            "}",
+        ]
+
+    def _row_values(self, level: int) -> list[str]:
+        """Return values per row that are known from this level on, reductions aside."""
+        lines = []
+        for index, node in enumerate(self._program.nodes):
+            if node.kind == "row" and self._levels[index] == level and node.op not in REDUCTIONS:
+                lines.append(f"const {self._writer.real} v{index} = {self._expression(node)};")
+        return lines
+
+    def _expression(self, node: Node) -> str:
+        if node.op == "load":
+            return self._writer.loaded(node, {"full": "base + i", "vector": "i", "row": "r"}[node.kind])
+        return self._writer.operation(node, [f"v{arg}" for arg in node.args])
+
+    def _columns(self, number: int) -> list[str]:
+        """Return the statements that compute one column of the loop of this number."""
+        earlier = {index for needed in self._needed[:number] for index in needed}
+        known = frozenset(index for index in self._kept if index in earlier)
+        lines = []
+        for index in needed_columns(self._program, self._targets(number), known):
+            node = self._program.nodes[index]
+            value = f"kept_{index}[i]" if index in known else self._expression(node)
+            lines.append(f"const {self._writer.real} v{index} = {value};")
+            if index in self._kept and index not in known:
+                lines.append(f"kept_{index}[i] = v{index};")
+        return lines
+
+    def _reduction_loop(self, number: int) -> list[str]:
+        parts = self._plan.accumulators
+        reductions = self._reductions(number)
+        lines, clauses = [], ""
+        for index in reductions:
+            op = self._program.nodes[index].op
+            names = [f"a{index}_{part}" for part in range(parts)]
+            kind = self._writer.accumulator if op == "sum" else self._writer.real
+            lines += [f"{kind} {name} = {self._writer.start(op)};" for name in names]
+            clauses += f" reduction({'+' if op == 'sum' else op} : {', '.join(names)})"
+
+        def body(part: int) -> list[str]:
+            taken = [
+                self._writer.accumulated(
+                    self._program.nodes[index].op, f"a{index}_{part}", f"v{self._program.nodes[index].args[0]}"
+                )
+                for index in reductions
+            ]
+            return [*self._columns(number), *taken]
+
+        loop = ColumnLoop(count="C", parts=parts, vectorise=self._plan.vectorise, clauses=clauses)
+        lines += column_loop(loop, body)
+        for index in reductions:
+            names = [f"a{index}_{part}" for part in range(parts)]
+            combined = self._writer.combined(self._program.nodes[index].op, names)
+            lines.append(f"const {self._writer.real} v{index} = {combined};")
+        return lines
+
+    def _output_loop(self) -> list[str]:
+        outputs = self._full_outputs()
+        if not outputs:
+            return []
+        block = self._block
+
+        def body(part: int) -> list[str]:  # noqa: ARG001 - outputs are the same in every part
+            stores = []
+            for position, tensor in outputs:
+                value = self._writer.stored(tensor, f"v{self._program.outputs[position]}")
+                target = f"block_{position}[i - start]" if self._plan.stream else f"{identifier(tensor)}[base + i]"
+                stores.append(f"{target} = {value};")
+            return [*self._columns(self._last), *stores]
+
+        shape = ColumnLoop(count="C", parts=self._plan.unroll, vectorise=self._plan.vectorise)
+        if not block:
+            return column_loop(shape, body)
+        inner = ColumnLoop(count="count", start="start", parts=self._plan.unroll, vectorise=self._plan.vectorise)
+        streams = [
+            f"stream_out({identifier(tensor)} + base + start, block_{at}, count * sizeof block_{at}[0]);"
+            for at, tensor in outputs
+        ]
+        return [
+            f"for (int64_t start = 0; start < C; start += {block}) {{",
+            *indented([
+                f"const int64_t count = C - start < {block} ? C - start : {block};",
+                *column_loop(inner, body),
+                *(streams if self._plan.stream else []),
+            ]),
+            "}",
+        ]  # fmt: skip
+
+    def _row_outputs(self) -> list[str]:
+        lines = []
+        tensors = [tensor for tensor in self._program.tensors if tensor.role == "output"]
+        for output, tensor in zip(self._program.outputs, tensors, strict=True):
+            if self._program.nodes[output].kind == "row":
+                lines.append(f"{identifier(tensor)}[r] = {self._writer.stored(tensor, f'v{output}')};")
+        return lines

@@ -1,0 +1,74 @@
+"""The plan of a program: which transformations it went through, with which parameters. Written into the source as a comment.
+
+The comment is how the rules read code that they are shown: what they would otherwise have to infer from it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_COMMENT = re.compile(r"^// plan:(?P<words>[^\n]*)$", re.MULTILINE)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program is written. The default is the plain way: one loop per operation, with temporaries, on one thread."""
+
+    fuse: bool = False
+    """A row is gone through once per reduction and once for the outputs; nothing but outputs is stored."""
+    threads: bool = False
+    """Rows are shared among OpenMP threads."""
+    vectorise: bool = False
+    """Loops over columns are written for SIMD, with exponentials and the like inlined as polynomials."""
+    keep: bool = False
+    """Costly values that a later loop over the row needs again stay in a buffer (else they are computed again)."""
+    wide: bool = False
+    """Sums are accumulated in double precision."""
+    exact: bool = False
+    """Exponentials and the like are libm's even where loops are vectorised."""
+    stream: bool = False
+    """Outputs are written past the caches."""
+    accumulators: int = 1
+    """Independent partial results per reduction, each over its own part of the row."""
+    unroll: int = 1
+    """Parts of the row on which the loop that writes the outputs works in turns."""
+    rows: int = 0
+    """Rows that a thread takes at a time; 0: equal shares."""
+    columns: int = 0
+    """Columns per block of the loop that writes the outputs; 0: the whole row."""
+    prefetch: int = 0
+    """Rows ahead of which inputs are prefetched; 0: none."""
+
+
+def plan_comment(plan: Plan) -> str:
+    """Return the plan as one comment line."""
+    return f"// plan: {plan_words(plan)}".rstrip()
+
+
+def plan_words(plan: Plan) -> str:
+    """Return what differs from the plain way, in words; empty if nothing does."""
+    words = []
+    for name in Plan.__struct_fields__:
+        value = getattr(plan, name)
+        if value is True:
+            words.append(name)
+        elif value != getattr(_PLAIN, name):
+            words.append(f"{name}={value}")
+    return " ".join(words)
+
+
+def read_plan(source: str) -> Plan | None:
+    """Return the plan that a source was written by; None if it does not say."""
+    found = _COMMENT.search(source)
+    if found is None:
+        return None
+    values: dict[str, bool | int] = {}
+    for word in found["words"].split():
+        name, _, number = word.partition("=")
+        if name in Plan.__struct_fields__ and (not number or number.isdecimal()):
+            values[name] = int(number) if number else True
+    return msgspec.convert(values, Plan)
+
+
+_PLAIN = Plan()
