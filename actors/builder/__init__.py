@@ -1,0 +1,5 @@
+"""The builder actor."""
+
+from actors.builder.actor import serve_builds
+
+__all__ = ["serve_builds"]

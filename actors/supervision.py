@@ -1,0 +1,80 @@
+"""Supervision: an actor that crashed starts again, and one that keeps crashing takes the run down with it.
+
+The only place where `except Exception` is allowed: here an unknown error has an answer, which is another start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+FIRST_PAUSE_S = 0.5
+"""Before the first new start; each further one within the window waits twice as long."""
+
+log = structlog.get_logger(__name__)
+
+
+async def supervise(
+    name: str,
+    start: Callable[..., Awaitable[None]],
+    *,
+    restarts: int = 3,
+    within_s: float = 60.0,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run an actor until it returns or is cancelled, and start it again when it crashes.
+
+    An actor that crashes before it has said `started` is not started again: its surroundings are wrong, not its luck.
+
+    Args:
+        name: for the log.
+        start: the actor; called with `task_status` and nothing else, so bind its collaborators first.
+        restarts: new starts allowed within the window.
+        within_s: length of the window.
+        task_status: told when the actor has started for the first time.
+
+    Raises:
+        Exception: the last crash, as it was raised, once there were more than `restarts` within `within_s`.
+    """
+    crashes: deque[float] = deque()
+    first = _Once(task_status)
+    while True:
+        try:
+            await start(task_status=first)
+        except Exception as error:
+            now = anyio.current_time()
+            crashes.append(now)
+            while now - crashes[0] > within_s:
+                crashes.popleft()
+            if not first.said or len(crashes) > restarts:
+                log.error("actor failed", actor=name, crashes=len(crashes), error=_text_of(error))  # noqa: TRY400 - who called shows the traceback
+                raise
+            pause_s = FIRST_PAUSE_S * 2.0 ** (len(crashes) - 1)
+            log.warning("actor crashed; starting again", actor=name, pause_s=pause_s, exc_info=error)
+            await anyio.sleep(pause_s)
+        else:
+            return
+
+
+class _Once(TaskStatus[None]):
+    """Passes `started` on once: the caller waits for the first start only."""
+
+    def __init__(self, task_status: TaskStatus[None]) -> None:
+        self._task_status = task_status
+        self.said = False
+
+    def started(self, value: None = None) -> None:
+        if not self.said:
+            self.said = True
+            self._task_status.started(value)
+
+
+def _text_of(error: BaseException) -> str:
+    """Say what happened, in one line, looking into groups."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_text_of(each) for each in error.exceptions)
+    return f"{type(error).__name__}: {error}"
