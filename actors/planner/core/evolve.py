@@ -20,9 +20,9 @@ from actors.planner.core.state import (
     SearchState,
     drop,
     put,
+    put_node,
     root_node,
 )
-from messages.base import ROOT
 from messages.facts import (
     AttemptFinished,
     BranchClosed,
@@ -77,7 +77,7 @@ def _opened(state: SearchState, fact: SearchOpened) -> SearchState:
         seed=fact.seed,
         status="running",
     )
-    return put(opened, "nodes", ROOT, root_node())
+    return put_node(opened, root_node())
 
 
 @_folds_in(SearchReopened)
@@ -111,8 +111,7 @@ def _inserted(state: SearchState, fact: NodeInserted) -> SearchState:
         origin=fact.origin,
         depth=parent.depth + 1,
     )
-    state = put(state, "nodes", parent.node_id, replace(parent, children=(*parent.children, node.node_id)))
-    return put(state, "nodes", node.node_id, node)
+    return put_node(put_node(state, replace(parent, children=(*parent.children, node.node_id))), node)
 
 
 @_folds_in(NodeUpdated)
@@ -122,7 +121,7 @@ def _updated(state: SearchState, fact: NodeUpdated) -> SearchState:
         for name in ("title", "description", "difficulty", "priority")
         if (value := getattr(fact, name)) is not None
     }
-    return put(state, "nodes", fact.node_id, replace(state.node(fact.node_id), **believed))
+    return put_node(state, replace(state.node(fact.node_id), **believed))
 
 
 @_folds_in(NodePruned)
@@ -132,18 +131,18 @@ def _pruned(state: SearchState, fact: NodePruned) -> SearchState:
         node = replace(node, state="pruned")
     elif node.state == "closed":
         node = replace(node, spent=True)
-    return put(state, "nodes", node.node_id, node)
+    return put_node(state, node)
 
 
 @_folds_in(NodeSpent)
 def _spent(state: SearchState, fact: NodeSpent) -> SearchState:
-    return put(state, "nodes", fact.node_id, replace(state.node(fact.node_id), spent=True))
+    return put_node(state, replace(state.node(fact.node_id), spent=True))
 
 
 @_folds_in(PlanRequested)
 def _plan_requested(state: SearchState, fact: PlanRequested) -> SearchState:
     for node_id in fact.childless:
-        state = put(state, "nodes", node_id, replace(state.node(node_id), asked=True))
+        state = put_node(state, replace(state.node(node_id), asked=True))
     return _issue(state, fact)
 
 
@@ -185,7 +184,7 @@ def _branch_started(state: SearchState, fact: BranchStarted) -> SearchState:
     )
     samples = node.samples + branch.extra
     node = replace(node, state="in_flight", in_flight=node.in_flight + 1, samples=samples)
-    state = put(state, "nodes", node.node_id, node)
+    state = put_node(state, node)
     state = put(state, "branches", branch.branch_id, branch)
     return replace(state, issued=state.issued + 1)
 
@@ -243,9 +242,11 @@ def _attempt_finished(state: SearchState, fact: AttemptFinished) -> SearchState:
     )
     node = state.node(branch.node_id)
     node = replace(node, fates=_counted(node.fates, fact.fate), rounds=node.rounds + bool(fact.round))
-    state = put(put(state, "branches", branch.branch_id, branch), "nodes", node.node_id, node)
+    state = put_node(put(state, "branches", branch.branch_id, branch), node)
     if not fact.round:
         return replace(state, idle_attempts=state.idle_attempts + 1)
+    parent = state.node(node.parent_id)
+    state = put_node(state, replace(parent, child_rounds=parent.child_rounds + 1))
     return replace(_remember(state, fact), rounds=state.rounds + 1, idle_attempts=0, losses=0)
 
 
@@ -272,7 +273,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
         extra=branch.extra,
     )
     state = drop(drop(state, "branches", branch.branch_id), "jobs", branch.job_id or "")
-    return replace(put(state, "nodes", node.node_id, node), reports=(*state.reports, report), dry=False)
+    return replace(put_node(state, node), reports=(*state.reports, report), dry=False)
 
 
 @_folds_in(IncumbentChanged)

@@ -81,7 +81,7 @@ class _Check:
     def __init__(self, state: SearchState) -> None:
         self._state = state
         self._keys: set[str] = set()
-        self._titles: set[tuple[str, str]] = set()
+        self._titles: dict[str, dict[str, str]] = {}
         self.new_nodes = 0
 
     def reason(self, edit: Edit) -> str | None:
@@ -135,16 +135,26 @@ class _Check:
 
     def _title(self, parent_id: str, title: str) -> str | None:
         """Refuse a child that says what a living sibling says already."""
-        wanted = (parent_id, title.casefold().strip())
-        if wanted in self._titles:
-            return f"two new children of {parent_id!r} are called {title!r}"
-        self._titles.add(wanted)
-        parent = self._state.nodes.get(parent_id)
-        for child_id in parent.children if parent else ():
-            child = self._state.node(child_id)
-            if child.state != "pruned" and child.title.casefold().strip() == wanted[1]:
-                return f"{child_id!r} under {parent_id!r} is called {title!r} already"
+        titles = self._siblings(parent_id)
+        wanted = _comparable(title)
+        if (there := titles.get(wanted)) is not None:
+            return f"{there or 'another insert'} under {parent_id!r} is called {title!r} already"
+        titles[wanted] = ""
         return None
+
+    def _siblings(self, parent_id: str) -> dict[str, str]:
+        """Return the titles under a parent, each with the id of its node; empty for those of this script."""
+        if parent_id not in self._titles:
+            parent = self._state.nodes.get(parent_id)
+            children = [self._state.node(child) for child in parent.children] if parent else []
+            self._titles[parent_id] = {
+                _comparable(child.title): child.node_id for child in children if child.state != "pruned"
+            }
+        return self._titles[parent_id]
+
+
+def _comparable(title: str) -> str:
+    return title.casefold().strip()
 
 
 class _Resolution:

@@ -52,8 +52,7 @@ def score(state: SearchState, nodes: list[Node]) -> list[tuple[Node, Terms]]:
     if not _spreads(state):
         return [(node, Terms(belief=_belief(state, node))) for node in nodes]
     load = _load(state)
-    spent = _rounds_below(state)
-    return [(node, _terms(state, node, load, spent)) for node in nodes]
+    return [(node, _terms(state, node, load)) for node in nodes]
 
 
 def _spreads(state: SearchState) -> bool:
@@ -65,7 +64,7 @@ def _belief(state: SearchState, node: Node) -> float:
     return float(node.priority * state.settings.selection.failure_decay**node.failures)
 
 
-def _terms(state: SearchState, node: Node, load: dict[str, float], spent: dict[str, int]) -> Terms:
+def _terms(state: SearchState, node: Node, load: dict[str, float]) -> Terms:
     weights = state.settings.selection
     parent = state.node(node.parent_id)
     distance = math.log(max(worth(parent), 1e-3) / max(state.incumbent.credit, 1.0)) if state.incumbent else 0.0
@@ -73,7 +72,7 @@ def _terms(state: SearchState, node: Node, load: dict[str, float], spent: dict[s
     return Terms(
         belief=_belief(state, node),
         evidence=weights.evidence * min(0.0, max(-1.0, distance)),
-        exploration=weights.exploration * math.sqrt(math.log1p(state.rounds) / (1 + spent.get(parent.node_id, 0))),
+        exploration=weights.exploration * math.sqrt(math.log1p(state.rounds) / (1 + parent.child_rounds)),
         difficulty=-weights.difficulty * (node.difficulty - 1),
         load=-weights.virtual_loss * near,
     )
@@ -86,12 +85,3 @@ def _load(state: SearchState) -> dict[str, float]:
         parent_id = state.node(branch.node_id).parent_id
         load[parent_id] = load.get(parent_id, 0.0) + 1.0 / state.settings.branches
     return load
-
-
-def _rounds_below(state: SearchState) -> dict[str, int]:
-    """Sum the rounds spent on the children of each node."""
-    spent: dict[str, int] = {}
-    for node in state.nodes.values():
-        if node.rounds:
-            spent[node.parent_id] = spent.get(node.parent_id, 0) + node.rounds
-    return spent

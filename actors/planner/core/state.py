@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Literal, TypeAlias
 
 import msgspec
-from rpds import HashTrieMap
+from rpds import HashTrieMap, HashTrieSet
 
 from messages.base import ROOT, Usage
 from messages.facts import (
@@ -57,6 +57,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     state: NodeState = "open"
     depth: int = 0
     children: tuple[str, ...] = ()
+    live_children: int = 0
+    """Of these, open or in flight."""
+    child_rounds: int = 0
+    """Evaluations spent on its children."""
     best: Score | None = None
     """Attached when its first branch with a correct candidate ended; the best over its branches."""
     in_flight: int = 0
@@ -79,6 +83,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The planner was asked for children."""
     spent: bool = False
     """Closed, and gets no further children."""
+
+    @property
+    def live(self) -> bool:
+        """Something may still come of it by itself."""
+        return self.state in ("open", "in_flight")
+
+    @property
+    def barren(self) -> bool:
+        """Closed, may get children, and has none that is live. The root's children are nobody's duty."""
+        return self.state == "closed" and not self.spent and not self.live_children and self.node_id != ROOT
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,6 +195,10 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     open_questions: tuple[str, ...] = ()
     nodes: HashTrieMap[str, Node] = HashTrieMap()
     """By id; ids are `n0` (the root), `n1`, … in order of insertion."""
+    frontier_ids: HashTrieSet[str] = HashTrieSet()
+    """Index: ids of open nodes whose parent is closed."""
+    barren_ids: HashTrieSet[str] = HashTrieSet()
+    """Index: ids of barren nodes."""
     branches: HashTrieMap[str, Branch] = HashTrieMap()
     """Branches at work."""
     jobs: HashTrieMap[str, Job] = HashTrieMap()
@@ -269,6 +287,35 @@ def put(state: SearchState, name: MapName, key: str, value: Entry) -> SearchStat
     return msgspec.structs.replace(state, **{name: entries.insert(key, value), "entries_hash": mixed})
 
 
+def put_node(state: SearchState, node: Node) -> SearchState:
+    """Return the state with a node set, its parent's count of live children and the indexes kept true."""
+    before = state.nodes.get(node.node_id)
+    state = _index(put(state, "nodes", node.node_id, node), node)
+    if before is not None and (before.state == "closed") != (node.state == "closed"):
+        for child in node.children:
+            state = _index(state, state.node(child))
+    born = node.live - (before is not None and before.live)
+    if not born or not node.parent_id:
+        return state
+    parent = state.node(node.parent_id)
+    return put_node(state, msgspec.structs.replace(parent, live_children=parent.live_children + born))
+
+
+def _index(state: SearchState, node: Node) -> SearchState:
+    in_frontier = node.state == "open" and state.node(node.parent_id).state == "closed"
+    frontier_ids = _indexed(state.frontier_ids, node.node_id, belongs=in_frontier)
+    barren_ids = _indexed(state.barren_ids, node.node_id, belongs=node.barren)
+    if frontier_ids is state.frontier_ids and barren_ids is state.barren_ids:
+        return state
+    return msgspec.structs.replace(state, frontier_ids=frontier_ids, barren_ids=barren_ids)
+
+
+def _indexed(index: HashTrieSet[str], node_id: str, *, belongs: bool) -> HashTrieSet[str]:
+    if belongs == (node_id in index):
+        return index
+    return index.insert(node_id) if belongs else index.remove(node_id)
+
+
 def drop(state: SearchState, name: MapName, key: str) -> SearchState:
     """Return the state without one entry of one of its maps; the same state if it is not there."""
     entries: HashTrieMap[str, Entry] = getattr(state, name)
@@ -300,7 +347,8 @@ def recomputed_entries_hash(state: SearchState) -> int:
 
 
 _MAPS: tuple[MapName, ...] = ("nodes", "branches", "jobs", "known")
-_PLAIN_FIELDS = tuple(name for name in SearchState.__struct_fields__ if name not in (*_MAPS, "entries_hash"))
+_DERIVED = (*_MAPS, "entries_hash", "frontier_ids", "barren_ids")
+_PLAIN_FIELDS = tuple(name for name in SearchState.__struct_fields__ if name not in _DERIVED)
 
 
 def _entry_hash(name: MapName, key: str, value: Entry | None) -> int:

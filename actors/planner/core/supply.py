@@ -20,7 +20,7 @@ from actors.planner.core.evolve import better
 from actors.planner.core.selection import select
 from actors.planner.core.state import PAUSES, Branch, Node, Requested, Score, SearchState, active, in_order
 from actors.planner.core.step import Step
-from actors.planner.core.tree import childless, frontier, worth
+from actors.planner.core.tree import childless, worth
 from messages.base import ROOT
 from messages.commands import WriteMode
 from messages.edits import Refusal
@@ -251,7 +251,7 @@ def _call_planner(step: Step) -> None:
     state = step.state
     if state.plan is not None:
         return
-    slots, open_nodes = state.settings.branches, len(frontier(state))
+    slots, open_nodes = state.settings.branches, len(state.frontier_ids)
     free = slots - len(state.branches)
     unasked = tuple(node.node_id for node in childless(state) if not node.asked)[:_MAX_ASKED]
     scarce = open_nodes < 2 * free and not state.dry
@@ -277,7 +277,7 @@ def _has_news(state: SearchState) -> bool:
 def _revive(step: Step) -> None:
     """With nothing under way: reopen the best closed node, or end the run."""
     while not step.state.jobs and not step.state.branches:
-        if not frontier(step.state) and not _reopen(step):
+        if not step.state.frontier_ids and not _reopen(step):
             stop(step, "exhausted", "nothing is open, and nothing is left to vary")
             return
         _fill_slots(step)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.planner.core.state import Node, SearchState, in_order
+from actors.planner.core.state import Node, SearchState, number_of
 from messages.base import ROOT
 
 
 def frontier(state: SearchState) -> list[Node]:
     """Return the open nodes whose parent is the root or closed, in order of insertion."""
-    return [
-        node for node in in_order(state.nodes) if node.state == "open" and state.node(node.parent_id).state == "closed"
-    ]
+    return [state.nodes[node_id] for node_id in sorted(state.frontier_ids, key=number_of)]
 
 
 def ancestors(state: SearchState, node: Node) -> Iterator[Node]:
@@ -23,9 +21,9 @@ def ancestors(state: SearchState, node: Node) -> Iterator[Node]:
 
 
 def childless(state: SearchState) -> list[Node]:
-    """Return the closed nodes that still may get children and have none open or in flight, best first."""
-    found = [node for node in in_order(state.nodes) if _lacks_children(state, node)]
-    return sorted(found, key=lambda node: -worth(node))
+    """Return the barren nodes, best first: closed, may get children, and have none open or in flight."""
+    nodes = [state.nodes[node_id] for node_id in state.barren_ids]
+    return sorted(nodes, key=lambda node: (-worth(node), number_of(node.node_id)))
 
 
 def worth(node: Node) -> float:
@@ -47,9 +45,3 @@ def path_titles(state: SearchState, node_id: str) -> tuple[str, ...]:
     node = state.node(node_id)
     above = [ancestor.title for ancestor in ancestors(state, node) if ancestor.node_id != ROOT]
     return (*reversed(above), node.title)
-
-
-def _lacks_children(state: SearchState, node: Node) -> bool:
-    if node.state != "closed" or node.spent or node.node_id == ROOT:
-        return False
-    return not any(state.node(child).state in ("open", "in_flight") for child in node.children)

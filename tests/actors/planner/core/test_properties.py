@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState, active, in_order, recomputed_entries_hash, state_hash
-from actors.planner.core.tree import frontier
+from actors.planner.core.state import Node, SearchState, active, in_order, recomputed_entries_hash, state_hash
+from actors.planner.core.tree import childless, frontier
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Split, Update
 from messages.events import ClockTicked, Event, JobLost, RunResumed, StopRequested
 from messages.facts import BuildRequested, EvaluationRequested, PlanRequested, WriteRequested
@@ -69,6 +69,11 @@ def answers(draw: st.DrawFn, world: World) -> Event:
             return proposed(request.job_id, draw(st.none() | scripts(node_ids(world.state))))
 
 
+def is_childless(state: SearchState, node: Node) -> bool:
+    may_have = node.state == "closed" and not node.spent and node.node_id != "n0"
+    return may_have and not any(state.node(child).state in ("open", "in_flight") for child in node.children)
+
+
 def check_invariants(world: World) -> None:
     state = world.state
     assert state.entries_hash == recomputed_entries_hash(state)
@@ -89,8 +94,9 @@ def check_invariants(world: World) -> None:
         assert (node.state == "in_flight") == (node.in_flight > 0)
         if node.state == "closed" and node.node_id != "n0":
             assert node.best is not None
-    for node in frontier(state):
-        assert state.node(node.parent_id).state == "closed"
+    nodes = in_order(state.nodes)
+    assert frontier(state) == [n for n in nodes if n.state == "open" and state.node(n.parent_id).state == "closed"]
+    assert {n.node_id for n in childless(state)} == {n.node_id for n in nodes if is_childless(state, n)}
     if state.running:
         assert state.jobs, "a running search waits for something"
 
@@ -161,7 +167,7 @@ def test_a_search_that_is_answered_comes_to_its_end(world: World, salt: int) -> 
                 world.give(proposed(request.job_id, EditScript()))
         check_invariants(world)
     assert world.state.finished
-    assert world.state.stopped_by in ("rounds", "exhausted", "interrupted")
+    assert world.state.stopped_by in ("rounds", "exhausted", "interrupted", "infrastructure")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
