@@ -30,6 +30,8 @@ def event_loop_is_never_blocked() -> Iterator[None]:
         for function in guard.functions.values():
             # The journal writes to the page cache and reads back from it: microseconds, see actors/bus/journal.py.
             function.can_block_in("actors/bus/journal.py", ("_write", "_read_span", "load", "close"))
+            # A crash that is logged is shown with its source lines.
+            function.can_block_in("structlog/_base.py", ("_process_event",))
         yield
 
 
