@@ -56,6 +56,11 @@ class RunFolder(msgspec.Struct, frozen=True):
         return self.path / "best"
 
     @property
+    def artifacts(self) -> Path:
+        """What was built, by content hash; can be deleted when the run is over."""
+        return self.path / "artifacts"
+
+    @property
     def log(self) -> Path:
         """Log lines as JSON."""
         return self.path / "ksearch.log"

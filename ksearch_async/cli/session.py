@@ -7,7 +7,6 @@ from collections.abc import Awaitable
 
 import anyio
 
-from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note
 from ksearch_async.cli.views import JsonView, PlainView, View
@@ -25,25 +24,24 @@ async def _conduct(opening: Awaitable[Session], as_json: bool) -> int:
     configure_logs()
     session = await opening
     configure_logs(session.folder.log)
-    chronicle = Chronicle()
-    view = _view(session, chronicle, as_json=as_json)
-    await lead_session(session, view, note=note)
+    view = _view(session, as_json=as_json)
+    await lead_session(session, view.tell, note)
     view.finish()
-    return _exit_code(session, chronicle)
+    return _exit_code(session)
 
 
-def _view(session: Session, chronicle: Chronicle, *, as_json: bool) -> View:
+def _view(session: Session, *, as_json: bool) -> View:
     if as_json:
-        return JsonView(chronicle, session.folder)
+        return JsonView(session.chronicle, session.folder)
     words = model_words(session.config.model, os.environ)
-    return PlainView(chronicle, session.folder, session.config, words)
+    return PlainView(session.chronicle, session.folder, session.config, words)
 
 
-def _exit_code(session: Session, chronicle: Chronicle) -> int:
-    finished = chronicle.finished
+def _exit_code(session: Session) -> int:
+    finished = session.chronicle.finished
     if finished is None or finished.stopped_by == "interrupted":
         return exits.INTERRUPTED
     if finished.stopped_by == "infrastructure":
         return exits.INFRASTRUCTURE
-    best = chronicle.best(str(session.folder.best))
+    best = session.chronicle.best(str(session.folder.best))
     return exits.FOUND if best is not None and best.faster else exits.NOT_FOUND

@@ -23,11 +23,8 @@ LONG_TEXTS = frozenset({"prompt", "answer", "description", "candidate", "task", 
 class View(Protocol):
     """Shows one session of a run."""
 
-    def recall(self, record: Record) -> None:
-        """Take a record of an earlier session."""
-
     def tell(self, record: Record) -> None:
-        """Take a record of this session, as it is journalled."""
+        """Take a record, as it is journalled."""
 
     def finish(self) -> None:
         """Say how it ended."""
@@ -42,10 +39,6 @@ class PlainView:
         self._folder = folder
         self._config = config
         self._model_words = model_words
-
-    def recall(self, record: Record) -> None:
-        """Fold it and say nothing."""
-        self._chronicle.fold(record)
 
     def tell(self, record: Record) -> None:
         """Say in a line each thing that is worth one."""
@@ -89,10 +82,6 @@ class JsonView:
     def __init__(self, chronicle: Chronicle, folder: RunFolder) -> None:
         self._chronicle = chronicle
         self._folder = folder
-
-    def recall(self, record: Record) -> None:
-        """Fold it and print nothing."""
-        self._chronicle.fold(record)
 
     def tell(self, record: Record) -> None:
         """Print the event, or each fact of the decision."""

@@ -136,10 +136,10 @@ def test_a_named_model_with_a_key_or_an_address_is_an_endpoint() -> None:
     ("flags", "said"),
     [
         ({"model": "m"}, "needs a key"),
-        ({"base_url": "http://h"}, "no model is named"),
-        ({"model_kind": "chat"}, "named"),
+        ({"base-url": "http://h"}, "no model is named"),
+        ({"model-kind": "chat"}, "named"),
     ],
 )
 def test_an_endpoint_that_lacks_something_is_refused(flags: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        dialect_of(resolved(**flags).model, {})
+        dialect_of(resolve_config("relu", environment={}, flags=flags).model, {})

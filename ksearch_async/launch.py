@@ -1,0 +1,239 @@
+"""Opens runs and leads them: all actors of a local run in one process, started together and ended together."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import TaskGroup
+
+from actors.builder.actor import serve_builds
+from actors.bus.base import Bus
+from actors.bus.journal import JournalStore
+from actors.bus.memory import MemoryBus
+from actors.coder.actor import serve_writes
+from actors.evaluator.actor import serve_evaluations
+from actors.llm.base import Model
+from actors.planner.actor import plan_run
+from actors.planner.jobs import queues_of
+from actors.recorder.actor import record_run
+from actors.supervision import supervise
+from evaluators.base import Evaluator
+from evaluators.builder import LocalBuilder
+from evaluators.target import probe_target
+from evaluators.tasks import bundled_tasks, load_task
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.config import RunConfig, changed_keys, load_config, may_change, save_config
+from ksearch_async.models import dialect_of, open_model
+from ksearch_async.refusals import refusal
+from ksearch_async.runs import RunFolder, create_run, new_run_id, open_chronicle
+from messages.base import Language
+from messages.codec import Record, decode_body, encode
+from messages.errors import BusError, EvaluatorError
+from messages.events import RunResumed, RunStarted, StopRequested
+from messages.facts import Decided, RunFinished
+from messages.tasks import Target
+
+_CLOSE_TIMEOUT_S = 10.0
+_GOES_ON = frozenset({"interrupted", "infrastructure"})
+"""Ends after which a run that is resumed simply goes on."""
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is about to start, or to go on."""
+
+    folder: RunFolder
+    config: RunConfig
+    started: RunStarted
+    chronicle: Chronicle
+    """The run so far."""
+    opening: RunStarted | RunResumed | None
+    """The session's first event; null if the run is over and nothing is to be done."""
+
+
+async def open_run(config: RunConfig) -> Session:
+    """Check the task and this machine, and make the run's folder.
+
+    Raises:
+        ConfigError: task, model settings, toolchain or folder cannot be used.
+        messages.errors.EvaluatorError: the judge failed on the reference.
+    """
+    task = load_task(config.task)
+    dialect_of(config.model, os.environ)
+    target = await anyio.to_thread.run_sync(find_target, config.language)
+    folder = create_run(Path(config.runs_dir), new_run_id(config.task, datetime.now(UTC)))
+    config = _anchored(config)
+    try:
+        save_config(config, folder.config)
+        started = RunStarted(
+            run_id=folder.run_id,
+            task=task,
+            description=await describe_task(task, config.language),
+            target=target,
+            settings=config.search,
+            seed=config.seed,
+        )
+    except BaseException:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    return Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+
+
+async def reopen_run(folder: RunFolder, config: RunConfig) -> Session:
+    """Check that a run can go on with this configuration, on this machine.
+
+    Raises:
+        ConfigError: it would not be the same run.
+        messages.errors.BusError: the journal cannot be read.
+    """
+    saved = load_config(folder.config)
+    chronicle = await anyio.to_thread.run_sync(open_chronicle, folder)
+    started = chronicle.started
+    if started is None:
+        raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")
+    dialect_of(config.model, os.environ)
+    _check_same_run(saved, config, started)
+    budget = config.search.budget
+    spent = chronicle.finished is not None and chronicle.finished.stopped_by not in _GOES_ON
+    if spent and budget.max_rounds <= chronicle.state.settings.budget.max_rounds:
+        return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=None)
+    target = await anyio.to_thread.run_sync(find_target, config.language)
+    if target.fingerprint != started.target.fingerprint:
+        raise refusal(
+            f"run {folder.run_id!r} is for {started.target.device} ({started.target.toolchain}, "
+            f"-march={started.target.march}), and this machine is another: its measurements cannot be compared",
+            "resume it where it was started, or start a new run here",
+        )
+    save_config(config, folder.config)
+    opening = RunResumed(run_id=folder.run_id, max_rounds=budget.max_rounds)
+    return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
+
+
+def find_target(language: Language) -> Target:
+    """Say what this machine builds for; runs the compiler once.
+
+    Raises:
+        ConfigError: there is no usable compiler.
+    """
+    try:
+        return probe_target(language)
+    except EvaluatorError as error:
+        raise refusal(str(error), "ksearch doctor checks what a search needs") from error
+
+
+async def lead_session(session: Session, tell: Callable[[Record], None], note: Callable[[str], None]) -> None:
+    """Lead a run until it ends, is interrupted, or something fails.
+
+    Args:
+        session: from `open_run` or `reopen_run`.
+        tell: called with every record that follows those of the session's chronicle.
+        note: called with a line for the person at the terminal.
+
+    Raises:
+        messages.errors.KsearchError: what failed; in an exception group where several things did.
+    """
+    if session.opening is None:
+        return
+    folder, run_id = session.folder, session.folder.run_id
+    bus = MemoryBus(lambda _run_id: JournalStore(folder.journal, sync=session.config.sync))
+    model = open_model(session.config.model, os.environ)
+    evaluator = open_evaluator(folder)
+    try:
+        last_seq = await bus.open_stream(run_id)
+        await bus.publish(run_id, encode(session.opening), msg_id=f"{run_id}.opened-{last_seq}")
+        async with anyio.create_task_group() as actors:
+            actors.start_soon(_heed_signals, bus, run_id, actors, note)
+            await _start_actors(actors, session, bus, model, evaluator)
+            await _follow(bus, run_id, session.chronicle.last_seq, tell)
+            actors.cancel_scope.cancel()
+    finally:
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+            await evaluator.aclose()
+            await model.aclose()
+        bus.close()
+
+
+async def _start_actors(actors: TaskGroup, session: Session, bus: Bus, model: Model, evaluator: Evaluator) -> None:
+    """Start the planner first: it declares the queues that the workers pull from."""
+    run_id, config = session.folder.run_id, session.config
+    builder = LocalBuilder(session.folder.artifacts)
+    _, build_queue, evaluate_queue = queues_of(session.started)
+    slots = config.search.branches
+    entries: dict[str, Callable[..., Awaitable[object]]] = {
+        "planner": partial(plan_run, bus, model, run_id=run_id),
+        "recorder": partial(record_run, bus, run_id=run_id, folder=session.folder.path),
+        "coder": partial(serve_writes, bus, model, run_id=run_id, slots=slots),
+        "builder": partial(serve_builds, bus, builder, run_id=run_id, queue=build_queue, slots=config.workers.builders),
+        "evaluator": partial(
+            serve_evaluations, bus, evaluator, run_id=run_id, queue=evaluate_queue, slots=config.workers.evaluators
+        ),
+    }
+    for name, entry in entries.items():
+        await actors.start(supervise, name, entry)
+
+
+async def _follow(bus: Bus, run_id: str, after: int, tell: Callable[[Record], None]) -> None:
+    """Tell every record until one says that the run is over."""
+    events = bus.events(run_id, after=after)
+    try:
+        async for posted in events:
+            body = decode_body(posted.payload)
+            tell(Record(seq=posted.seq, at=posted.at, msg_id=posted.msg_id, body=body))
+            if isinstance(body, Decided) and isinstance(body.facts[-1], RunFinished):
+                return
+    finally:
+        await events.aclose()
+    raise BusError(f"the event stream of run {run_id!r} ended before the run did")
+
+
+async def _heed_signals(bus: Bus, run_id: str, actors: TaskGroup, note: Callable[[str], None]) -> None:
+    """Stop the run on Ctrl-C: the first time when what is in flight is done, the second time now."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        stopping = False
+        async for received in signals:
+            if stopping:
+                note("stopping now")
+                actors.cancel_scope.cancel()
+                return
+            stopping = True
+            note("stopping when the evaluations in flight are done; again stops now")
+            stop = StopRequested(reason=signal.Signals(received).name)
+            await bus.publish(run_id, encode(stop), msg_id=f"{run_id}.stop-{uuid4().hex}")
+
+
+def _anchored(config: RunConfig) -> RunConfig:
+    """Return the configuration with paths that mean the same from every folder."""
+    task = config.task if config.task in bundled_tasks() else str(Path(config.task).expanduser().absolute())
+    return msgspec.structs.replace(config, task=task, runs_dir=str(Path(config.runs_dir).absolute()))
+
+
+def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) -> None:
+    """Refuse what would make it another run.
+
+    Raises:
+        ConfigError: names what has changed.
+    """
+    language = started.description.language
+    origin = msgspec.structs.replace(saved, search=started.settings, seed=started.seed, language=language)
+    changed = [key for key in changed_keys(origin, config) if not may_change(key)]
+    if changed:
+        raise refusal(
+            f"{', '.join(changed)} differ{'s' if len(changed) == 1 else ''} from what run {started.run_id!r} "
+            "was started with",
+            "rounds, model, workers and sync may change; for anything else start a new run",
+        )
+    is_there = config.task in bundled_tasks() or Path(config.task).exists()
+    if is_there and load_task(config.task).task_id != started.task.task_id:
+        raise refusal(
+            f"problem {config.task!r} has changed since run {started.run_id!r} was started",
+            "put it back, or start a new run",
+        )

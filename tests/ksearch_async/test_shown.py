@@ -1,0 +1,159 @@
+"""What is shown of a run: lines as it goes on, JSON events, summaries from the journal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from stories import KERNEL, RUN_ID, story
+
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli import main
+from ksearch_async.cli.views import JsonView, PlainView
+from ksearch_async.config import RunConfig
+from ksearch_async.narrate import Narrator, duration, shortened
+from ksearch_async.runs import RunFolder
+from messages.codec import Record, encode_line
+
+
+def folded(records: list[Record]) -> Chronicle:
+    chronicle = Chronicle()
+    for record in records:
+        chronicle.fold(record)
+    return chronicle
+
+
+def on_disk(tmp_path: Path, records: list[Record]) -> RunFolder:
+    folder = RunFolder(tmp_path / RUN_ID)
+    folder.path.mkdir()
+    folder.journal.write_bytes(b"".join(map(encode_line, records)))
+    return folder
+
+
+def test_the_chronicle_knows_the_best_kernel_its_interval_and_how_it_was_found() -> None:
+    best = folded(story()).best("/runs/x/best")
+    assert best is not None
+    assert (best.candidate_id, best.found_by, best.round) == (KERNEL.candidate_id, ("fuse the passes",), 2)
+    assert (best.speedup_vs_reference, best.speedup_interval, best.faster) == (2.0, (1.9, 2.1), True)
+    assert (best.latency_us, best.reference_latency_us) == (50.0, 100.0)
+
+
+def test_time_between_sessions_does_not_count() -> None:
+    records = story(None)
+    later = [msgspec.structs.replace(record, at=record.at.replace("2026", "2027")) for record in story()[-1:]]
+    assert folded(records).elapsed_s == 12.0
+    assert folded(records + later).elapsed_s > 12.0
+
+
+def test_each_evaluation_is_a_line_with_round_node_outcome_and_standing() -> None:
+    narrator = Narrator(Chronicle())
+    lines = [" ".join(line.split()) for record in story() for line in narrator.tell(record)]
+    assert lines == [
+        "world model: 1 new; 1 open",
+        "1/2 fuse the passes wrong: 17 of 64 elements are wrong (no best yet)",
+        "2/2 fuse the passes measured: 2.00x the reference [1.90, 2.10], 50.0 us (new best)",
+        "stopping: its rounds are used up",
+    ]
+
+
+def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chronicle, folder = Chronicle(), RunFolder(tmp_path / RUN_ID)
+    view = PlainView(chronicle, folder, RunConfig(task="relu"), "offline: built-in rules, not a language model")
+    for record in story():
+        view.tell(record)
+    view.finish()
+    shown = capsys.readouterr().out
+    for said in (
+        "built-in rules, not a language model",
+        "2.00x the reference [1.90, 2.10] (95 % interval)",
+        "in round 2: fuse the passes",
+        f"lies in    {folder.best}",
+        "fates      1 measured, 1 wrong",
+        "its rounds are used up",
+        f"ksearch eval relu {folder.best}",
+    ):
+        assert said in shown
+    assert "ksearch resume" not in shown
+
+
+def test_a_run_that_was_killed_is_said_to_be_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = RunFolder(tmp_path / RUN_ID)
+    PlainView(folded(story(None)), folder, RunConfig(task="relu"), "offline").finish()
+    assert f"ksearch resume {folder.path}" in capsys.readouterr().out
+
+
+def test_json_events_are_one_object_per_line_and_end_with_run_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(tmp_path / RUN_ID)
+    view = JsonView(Chronicle(), folder)
+    for record in story():
+        view.tell(record)
+    view.finish()
+    printed = capsys.readouterr().out
+    events = [json.loads(line) for line in printed.splitlines()]
+    kinds = [event["kind"] for event in events]
+    assert kinds.count("evaluation.finished") == 2
+    assert kinds.count("run.finished") == 1
+    assert set(events[-1]) == {"kind", "run", "rounds", "best", "stopped_by"}
+    assert (events[-1]["run"], events[-1]["rounds"], events[-1]["stopped_by"]) == (RUN_ID, 2, "rounds")
+    assert events[-1]["best"]["speedup_interval"] == [1.9, 2.1]
+    assert "secret" not in printed
+    assert [event["candidate_id"] for event in events if event["kind"] == "candidate.written"][
+        -1
+    ] == KERNEL.candidate_id
+
+
+def test_show_prints_the_tree_and_the_best_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_disk(tmp_path, story())
+    assert main(["show", RUN_ID, "--runs-dir", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "ended: its rounds are used up" in shown
+    assert "└── n1 fuse the passes" in shown
+    assert "2.00x the reference [1.90, 2.10]" in shown
+
+
+def test_show_reads_a_run_whose_last_line_was_torn_by_a_kill(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = on_disk(tmp_path, story(None))
+    with folder.journal.open("ab") as journal:
+        journal.write(b'{"seq":99,"at"')
+    assert main(["show", RUN_ID, "--runs-dir", str(tmp_path), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["state"], summary["rounds"], summary["fates"]) == ("stopped", 2, {"wrong": 1, "measured": 1})
+    assert [node["node_id"] for node in summary["nodes"]] == ["n0", "n1"]
+
+
+def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = on_disk(tmp_path, story())
+    lines = folder.journal.read_bytes().splitlines(keepends=True)
+    folder.journal.write_bytes(b"".join([*lines[:3], b"{}\n", *lines[4:]]))
+    assert main(["show", RUN_ID, "--runs-dir", str(tmp_path)]) == 3
+    assert "line 4" in capsys.readouterr().err
+
+
+def test_best_prints_the_source_it_speaks_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_disk(tmp_path, story())
+    assert main(["best", RUN_ID, "--runs-dir", str(tmp_path), "--source"]) == 0
+    assert capsys.readouterr().out == KERNEL.files[0].text
+
+
+def test_best_ends_with_1_when_nothing_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_disk(tmp_path, story()[:5])
+    assert main(["best", RUN_ID, "--runs-dir", str(tmp_path), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"run": RUN_ID, "best": None}
+
+
+def test_texts_are_shortened_at_their_end_and_put_on_one_line() -> None:
+    assert shortened("a\n b", 10) == "a b"
+    assert shortened("abcdefgh", 5) == "abcd…"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(4.25, "4.2 s"), (192, "3 min 12 s"), (7500, "2 h 05 min")])
+def test_durations_are_said_in_the_unit_that_fits(seconds: float, said: str) -> None:
+    assert duration(seconds) == said
