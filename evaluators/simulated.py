@@ -38,7 +38,7 @@ class SimulatedBuilder:
 
 
 class SimulatedEvaluator:
-    """Gives the verdict that `judge` gives, after `cpu_s` of real work in a process of its own and `wall_s` of waiting."""
+    """Gives the verdict of `judge` after `cpu_s` of real work in a process of its own and `wall_s` of waiting."""
 
     def __init__(
         self,
