@@ -1,4 +1,4 @@
-"""The plan of a program: which transformations it went through, with which parameters. Written into the source as a comment.
+"""The plan of a program: its transformations and their parameters, written into the source as a comment.
 
 The comment is how the rules read code that they are shown: what they would otherwise have to infer from it.
 """
@@ -13,7 +13,7 @@ _COMMENT = re.compile(r"^// plan:(?P<words>[^\n]*)$", re.MULTILINE)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is written. The default is the plain way: one loop per operation, with temporaries, on one thread."""
+    """How a program is written. The default is the plain way: a loop per operation, temporaries, one thread."""
 
     fuse: bool = False
     """A row is gone through once per reduction and once for the outputs; nothing but outputs is stored."""

@@ -133,10 +133,14 @@ class _Walk:
             case ast.Name(id=name):
                 return self._name(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                value = self.evaluate(operand)
-                return -value if isinstance(value, int | float) else self._tracer.unary("neg", value)
+                return self._negated(self.evaluate(operand))
             case ast.BinOp(left=left, op=op, right=right):
                 return self._arithmetic(op, self.evaluate(left), self.evaluate(right))
+            case _:
+                return self._primary(node)
+
+    def _primary(self, node: ast.expr) -> Value:
+        match node:
             case ast.Attribute():
                 return self._attribute(node)
             case ast.Subscript(value=value, slice=index):
@@ -145,6 +149,9 @@ class _Walk:
                 return self._call(node)
             case _:
                 raise NoRuleError(f"the expression `{ast.unparse(node)}`")
+
+    def _negated(self, value: Value) -> Value:
+        return -value if isinstance(value, int | float) else self._tracer.unary("neg", value)
 
     def _assign(self, target: ast.expr, value: Value) -> None:
         match target:

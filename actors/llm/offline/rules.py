@@ -1,7 +1,7 @@
 """What the built-in rules know of torch: its operations, in terms of a few primitives.
 
-A rule gets the tracer, the positional and the keyword arguments of the call, and returns the result. Functions and methods
-share a rule: a method's tensor is its first argument. Formulas are those of torch's documentation.
+A rule gets the tracer and the arguments of the call by name, and returns the result. Functions and methods share a
+rule: a method's tensor is its first argument. Formulas are those of torch's documentation.
 """
 
 from __future__ import annotations
@@ -259,8 +259,10 @@ def _squeeze(tracer: Tracer, a: Arguments) -> Value:
     return tracer.reshaped(value, value.shape[:-1])
 
 
-_SPREAD = Signature("input dim unbiased keepdim correction", _var, dim=None, unbiased=None, keepdim=False, correction=1)
-_NORM = Signature("input p dim keepdim", _norm, p=2, dim=None, keepdim=False)
+def _spread(rule: Rule) -> Signature:
+    names = "input dim unbiased keepdim correction"
+    return Signature(names, rule, dim=None, unbiased=None, keepdim=False, correction=1)
+
 
 RULES: dict[str, Signature] = {
     **{name: _unary(name) for name in ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "abs", "neg", "tanh", "erf")},
@@ -300,9 +302,9 @@ RULES: dict[str, Signature] = {
     "max": _max_with_indices("max"),
     "min": _max_with_indices("min"),
     "mean": Signature("input dim keepdim dtype", _mean, dim=None, keepdim=False, dtype=None),
-    "var": _SPREAD,
-    "std": Signature("input dim unbiased keepdim correction", _std, dim=None, unbiased=None, keepdim=False, correction=1),
-    "norm": _NORM,
+    "var": _spread(_var),
+    "std": _spread(_std),
+    "norm": Signature("input p dim keepdim", _norm, p=2, dim=None, keepdim=False),
     "normalize": Signature("input p dim eps", _normalize, p=2, dim=1, eps=1e-12),
     "softmax": Signature("input dim dtype", _softmax, dtype=None),
     "log_softmax": Signature("input dim dtype", _log_softmax, dtype=None),
@@ -320,7 +322,7 @@ RULES: dict[str, Signature] = {
     "to": _identity("dtype"),
     "type_as": _identity("other"),
 }  # fmt: skip
-"""By torch's name, namespace left out. Casts are identities: all arithmetic is at least as wide as the widest tensor."""
+"""By torch's name, without its namespace. Casts are identities: arithmetic is at least as wide as every tensor."""
 
 MODULES: dict[str, tuple[str, str]] = {
     "ReLU": ("relu", "inplace"),

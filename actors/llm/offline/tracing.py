@@ -1,4 +1,4 @@
-"""Builds the graph while a reference is gone through: shapes as torch would infer them, and what is built from primitives."""
+"""Builds the graph while a reference is gone through, with shapes as torch would infer them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actors.llm.offline.graph import GraphBuilder, Kind, Node, NoRuleError, Tens
 FLOATING = frozenset({"float32", "float64", "bfloat16", "float16"})
 
 Shape: TypeAlias = tuple[int, ...]
-Value: TypeAlias = "Traced | float | int | bool | str | None | tuple[Value, ...]"
+Value: TypeAlias = "Traced | float | int | bool | str | tuple[Value, ...] | None"
 """What an expression of the reference can be: a tensor, or a Python value known without running it."""
 
 
@@ -164,7 +164,11 @@ class Tracer:
         kind = self.graph.nodes[index].kind
         ones = (1,) * self.trailing
         for operand in operands:
-            if self._kind(operand) == "row" and kind == "full" and _padded(operand.shape, self.rank)[-len(ones) :] != ones:
+            if (
+                self._kind(operand) == "row"
+                and kind == "full"
+                and _padded(operand.shape, self.rank)[-len(ones) :] != ones
+            ):
                 raise NoRuleError(f"a value per row of shape {operand.shape} that is broadcast along the columns")
         expected = {"full": self.full, "row": self._leading + ones}.get(kind)
         squeezed = kind == "row" and shape == self._leading

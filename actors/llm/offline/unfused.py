@@ -1,4 +1,4 @@
-"""Writes a program the plain way: one loop nest per operation, each result in a temporary, as an eager framework does."""
+"""Writes a program the plain way: a loop nest per operation, each result in a temporary, as an eager framework does."""
 
 from __future__ import annotations
 
