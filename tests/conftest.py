@@ -16,6 +16,8 @@ Backend: TypeAlias = tuple[str, dict[str, object]]
 REAL_TIME: Backend = ("asyncio", {})
 VIRTUAL_TIME: Backend = ("asyncio", {"loop_factory": VirtualTimeLoop})
 
+_RECORDING = ("keep_candidate", "keep_log", "keep_verdict", "keep_best")
+
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest) -> Backend:
@@ -30,6 +32,8 @@ def event_loop_is_never_blocked() -> Iterator[None]:
         for function in guard.functions.values():
             # The journal writes to the page cache and reads back from it: microseconds, see actors/bus/journal.py.
             function.can_block_in("actors/bus/journal.py", ("_write", "_read_span", "load", "close"))
+            # So does the recorder, for the same reason: see actors/recorder/actor.py.
+            function.can_block_in("actors/recorder/folder.py", _RECORDING)
             # A crash that is logged is shown with its source lines.
             function.can_block_in("structlog/_base.py", ("_process_event",))
         yield

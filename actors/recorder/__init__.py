@@ -1,0 +1,5 @@
+"""The recorder actor."""
+
+from actors.recorder.actor import record_run
+
+__all__ = ["record_run"]

@@ -1,0 +1,230 @@
+"""The derived part of a run's folder: `candidates/<id>/` and `best/`. All of it can be made anew from the journal.
+
+Every file appears whole (written beside its place and renamed). A model chose the names of source files, so a name
+that could leave the candidate's folder, or hide one of our own files, is not used: the text stays in the journal.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from messages.base import Message
+from messages.codec import to_json
+from messages.errors import BoundaryError
+from messages.events import CandidateWritten
+from messages.tasks import Candidate
+from messages.verdicts import Verdict
+
+OURS = frozenset({"candidate.json", "prompt.md", "answer.md", "build.log", "verdict.json", "evidence.json"})
+"""Names of the recorder's own files."""
+_NAME_BYTES = 200
+_UNUSABLE = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
+"""What the file system says to a name, rather than to us."""
+
+S = TypeVar("S", bound=Message)
+
+log = structlog.get_logger(__name__)
+
+
+class Manifest(Message, frozen=True, kw_only=True):
+    """`candidate.json`: what the files are, and who wrote them."""
+
+    candidate_id: str
+    language: str
+    entry_point: str
+    files: tuple[str, ...]
+    """Source files that lie beside it, the main file first."""
+    job_id: str
+    branch_id: str
+    model: str
+
+
+class KeptVerdict(Message, frozen=True, kw_only=True):
+    """`verdict.json`: the latest verdict on a candidate."""
+
+    seq: int
+    """Place of its event in the run's stream."""
+    at: str
+    job_id: str
+    purpose: str
+    """`build`, `screen` or `confirm`."""
+    device: str
+    wall_s: float
+    lease_s: float = 0.0
+    verdict: Verdict
+
+
+class Evidence(Message, frozen=True, kw_only=True):
+    """`evidence.json`: why the files beside it are the best of the run, and how they were found."""
+
+    seq: int
+    """Place in the run's stream of the decision that made it the incumbent."""
+    at: str
+    run_id: str
+    candidate_id: str
+    round: int
+    node_id: str
+    found_by: tuple[str, ...]
+    """Titles of the actions from the root's child down to the node."""
+    credit: float
+    """Lower bound of the speedup's 95 % interval."""
+    speedup_vs_reference: float
+    latency_us: float
+    candidate: Manifest | None = None
+    evaluation: KeptVerdict | None = None
+
+
+class RunFiles:
+    """Writes the derived files of one run. What is there already, and not older, is left alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._candidates = folder / "candidates"
+        self._best = folder / "best"
+
+    def keep_candidate(self, written: CandidateWritten) -> None:
+        """Keep a candidate with the prompt and the answer it came from; of equal ones the first."""
+        candidate = written.candidate
+        if candidate is None:
+            return
+        folder = self._candidates / candidate.candidate_id
+        if (folder / "candidate.json").exists():
+            return
+        with _as_boundary_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            files = _write_sources(folder, candidate)
+            _write(folder / "prompt.md", written.prompt.encode())
+            _write(folder / "answer.md", written.answer.encode())
+            # Last, since its presence says that the others are there.
+            _write_json(folder / "candidate.json", _manifest(written, candidate, files))
+
+    def keep_log(self, candidate_id: str, text: str) -> None:
+        """Keep what the compiler said, if it said anything."""
+        path = self._candidates / candidate_id / "build.log"
+        if text and not path.exists():
+            with _as_boundary_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(path, text.encode())
+
+    def keep_verdict(self, candidate_id: str, kept: KeptVerdict) -> None:
+        """Keep a verdict unless a later one is kept."""
+        path = self._candidates / candidate_id / "verdict.json"
+        with _as_boundary_errors(path):
+            last = _read(path, KeptVerdict)
+            if last is None or last.seq < kept.seq:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write_json(path, kept)
+
+    def keep_best(self, evidence: Evidence) -> None:
+        """Make `best/` this candidate's, unless it is a later one's.
+
+        The folder is replaced by two renames: a reader may for an instant find none, never half of one.
+        """
+        with _as_boundary_errors(self._best):
+            last = _read(self._best / "evidence.json", Evidence)
+            if last is not None and last.seq >= evidence.seq:
+                return
+            source = self._candidates / evidence.candidate_id
+            fresh, old = self._best.with_name(".best.new"), self._best.with_name(".best.old")
+            for left_over in (fresh, old):
+                shutil.rmtree(left_over, ignore_errors=True)
+            fresh.mkdir(parents=True)
+            manifest = _read(source / "candidate.json", Manifest)
+            for name in manifest.files if manifest else ():
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source / name, fresh / name)
+            evaluation = _read(source / "verdict.json", KeptVerdict)
+            _write_json(
+                fresh / "evidence.json",
+                msgspec.structs.replace(evidence, candidate=manifest, evaluation=evaluation),
+            )
+            if self._best.exists():
+                self._best.rename(old)
+            fresh.rename(self._best)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def is_usable_name(path: str) -> bool:
+    """Say whether a source file may be written under this name inside its candidate's folder."""
+    parts = path.split("/")
+    return (
+        all(part and not part.startswith(".") and len(part.encode()) <= _NAME_BYTES for part in parts)
+        and not any(letter in path for letter in "\\:\0")
+        and parts[0].casefold() not in OURS
+    )
+
+
+def _write_sources(folder: Path, candidate: Candidate) -> tuple[str, ...]:
+    """Write the source files; return the names of those that could be written."""
+    written: list[str] = []
+    for file in candidate.files:
+        if file.path not in written and is_usable_name(file.path) and _write_source(folder / file.path, file.text):
+            written.append(file.path)
+        else:
+            log.warning(
+                "source file kept in the journal only: its name cannot be used",
+                candidate=candidate.candidate_id,
+                name=file.path,
+            )
+    return tuple(written)
+
+
+def _write_source(path: Path, text: str) -> bool:
+    """Write one; false if its name cannot be used, because of its form or because of the other files' names."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, text.encode())
+    except OSError as error:
+        if error.errno not in _UNUSABLE:
+            raise
+        return False
+    return True
+
+
+def _manifest(written: CandidateWritten, candidate: Candidate, files: tuple[str, ...]) -> Manifest:
+    return Manifest(
+        candidate_id=candidate.candidate_id,
+        language=candidate.language,
+        entry_point=candidate.entry_point,
+        files=files,
+        job_id=written.job_id,
+        branch_id=written.branch_id,
+        model=written.model,
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(content)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _write_json(path: Path, value: Message) -> None:
+    _write(path, msgspec.json.format(to_json(value), indent=2) + b"\n")
+
+
+def _read(path: Path, kind: type[S]) -> S | None:
+    """Read one of our files; None if it is not there, or is none of ours: then it is written anew."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+@contextmanager
+def _as_boundary_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BoundaryError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
