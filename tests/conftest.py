@@ -52,5 +52,5 @@ def no_process_is_left() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers that this file gives a meaning, and have assertions of contracts explained."""
-    pytest.register_assert_rewrite("contracts")
+    pytest.register_assert_rewrite("tests.contracts")
     config.addinivalue_line("markers", "virtual_time: runs on an event loop whose clock jumps to the next timer")

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from contracts.bus import BusContract
 
 from actors.bus.journal import JournalStore
 from actors.bus.memory import MemoryBus
 from actors.bus.store import EventStore, MemoryStore
+from tests.contracts.bus import BusContract
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from jobs import APPLY, TASK, job, program
+from tests.actors.coder.jobs import APPLY, TASK, job, program
 
 from actors.coder.evidence import LOG_CHARS, bounded_lines, evidence_of
 from actors.coder.parse import parse_answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.planner.core.state import Branch
-from messages.edits import EditScript, Insert, Prune, Split, Update
+from messages.edits import EditScript, Insert, Proposal, Prune, Split, Update
 from messages.errors import ProtocolError
 from messages.events import JobLost, RunResumed, StopRequested
 from messages.facts import (
@@ -25,7 +25,17 @@ from messages.facts import (
 )
 from messages.settings import Budget, SearchSettings
 from messages.verdicts import DidNotBuild, TimedOut, Wrong
-from world import World, built, candidate, evaluated, inserts, measured, proposed, started, written
+from tests.actors.planner.core.world import (
+    World,
+    built,
+    candidate,
+    evaluated,
+    inserts,
+    measured,
+    proposed,
+    started,
+    written,
+)
 
 WRONG = Wrong(reason="1 of 4 elements differ")
 
@@ -259,18 +269,11 @@ def test_splitting_replaces_a_node_by_smaller_ones() -> None:
     world = search(window=1)
     world.propose(inserts(2))
     world.attempt("a", WRONG)
-    parts = inserts(2, prefix="part").edits
-    split = Split(
-        node="n1",
-        into=tuple(  # type: ignore[arg-type]
-            {"title": part.title, "description": "", "difficulty": 1, "priority": 0.4}
-            for part in parts
-            if isinstance(part, Insert)
-        ),
+    parts = (
+        Proposal(title="part 0", description="", difficulty=1, priority=0.4),
+        Proposal(title="part 1", description="", difficulty=1, priority=0.4),
     )
-    import msgspec
-
-    world.propose(msgspec.convert(msgspec.to_builtins(EditScript(edits=(split,))), EditScript))
+    world.propose(EditScript(edits=(Split(node="n1", into=parts),)))
     assert world.state.node("n1").state == "pruned"
     assert world.state.node("n1").children == ()
     assert [world.state.node(name).title for name in ("n3", "n4")] == ["part 0", "part 1"]

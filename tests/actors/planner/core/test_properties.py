@@ -13,7 +13,7 @@ from messages.events import ClockTicked, Event, JobLost, RunResumed, StopRequest
 from messages.facts import BuildRequested, EvaluationRequested, PlanRequested, WriteRequested
 from messages.settings import Budget, SearchSettings
 from messages.verdicts import Crashed, TimedOut, Verdict, Wrong
-from world import World, built, candidate, evaluated, measured, proposed, written
+from tests.actors.planner.core.world import World, built, evaluated, measured, proposed, written
 
 VERDICTS: tuple[Verdict, ...] = (
     measured(0.5),
