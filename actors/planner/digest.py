@@ -11,7 +11,7 @@ lengthen the text at its end, which is good for prefix caches. A line is shown w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
@@ -42,13 +42,20 @@ def tree_digest(state: SearchState, *, budget_tokens: int, shown: Iterable[str] 
         return "\n".join(lines.values())
     size = _shorten(nodes, lines, size)
     protected = {ROOT, *shown} | ({state.incumbent.node_id} if state.incumbent else set())
-    notes: dict[str, str] = {}
+    hidden: dict[str, _Hidden] = {}
+    left_out = ""
     if size > budget:
-        notes = _fold(nodes, lines, size - budget, protected)
-        size = _size(lines) + _size(notes)
-    left_out = _leave_out(nodes, lines, size - budget, protected) if size > budget else ""
+        hidden = _fold(nodes, lines, size - budget, protected)
+        size = _size(lines) + _size(_notes(hidden))
+    if size > budget:
+        left_out = _leave_out(nodes, lines, hidden, size - budget, protected)
+    notes = _notes(hidden)
     text = [part for node_id, line in lines.items() for part in (line, notes.get(node_id)) if part]
     return "\n".join([*text, left_out] if left_out else text)
+
+
+def _notes(hidden: dict[str, _Hidden]) -> dict[str, str]:
+    return {node_id: found.line(f"below {node_id}") for node_id, found in hidden.items()}
 
 
 @lru_cache(maxsize=8192)
@@ -110,54 +117,57 @@ def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
     return size
 
 
-class _Subtree(msgspec.Struct):
-    """What lies at and under a node."""
+class _Hidden(msgspec.Struct):
+    """What is counted instead of shown."""
 
-    settled: bool
-    """Nothing in it is open, in flight or spoken of."""
     states: Counter[str]
-    best: Node | None
+    best: Node | None = None
+
+    def take(self, node: Node) -> None:
+        """Count one more node."""
+        self.states[_state(node)] += 1
+        if _credit(node) > (_credit(self.best) if self.best else 0.0):
+            self.best = node
+
+    def line(self, where: str) -> str:
+        """Return the count as a line."""
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
+        shown = f"; best {self.best.node_id}: {_credit(self.best):.2f}" if self.best else ""
+        return f"({self.states.total()} more {where}: {counts}{shown})"
 
 
-def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[str]) -> dict[str, str]:
+def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[str]) -> dict[str, _Hidden]:
     """Replace settled subtrees by counts, deepest and oldest first, until `excess` characters are gone.
 
     Returns:
         The counts, by the node under which they stand.
     """
-    subtrees = _subtrees(nodes, protected)
+    settled = _settled(nodes, protected)
     groups: dict[str, list[Node]] = {}
     for node in nodes:
-        if subtrees[node.node_id].settled and not subtrees[node.parent_id].settled:
+        if node.node_id in settled and node.parent_id not in settled:
             groups.setdefault(node.parent_id, []).append(node)
-    notes: dict[str, str] = {}
+    by_id = {node.node_id: node for node in nodes}
+    hidden: dict[str, _Hidden] = {}
     for parent_id, tops in sorted(groups.items(), key=lambda group: (-group[1][0].depth, _age(group[1]))):
         if excess <= 0:
             break
-        notes[parent_id] = _note(parent_id, [subtrees[top.node_id] for top in tops])
-        excess += len(notes[parent_id]) + 1
-        for node_id in _below(tops, nodes):
-            excess -= len(lines.pop(node_id)) + 1
-    return notes
+        found = _Hidden(states=Counter())
+        for node in _with_all_below(tops, by_id):
+            found.take(node)
+            excess -= len(lines.pop(node.node_id)) + 1
+        hidden[parent_id] = found
+        excess += len(found.line(f"below {parent_id}")) + 1
+    return hidden
 
 
-def _subtrees(nodes: list[Node], protected: set[str]) -> dict[str, _Subtree]:
-    """Sum the tree up from its leaves: children have larger ids than parents."""
-    found = {
-        node.node_id: _Subtree(
-            settled=node.state in {"closed", "pruned"} and node.node_id not in protected,
-            states=Counter([_state(node)]),
-            best=node if _credit(node) else None,
-        )
-        for node in nodes
-    }
-    for node in reversed(nodes[1:]):
-        own, parent = found[node.node_id], found[node.parent_id]
-        parent.settled = parent.settled and own.settled
-        if own.settled:
-            parent.states.update(own.states)
-            parent.best = max((best for best in (parent.best, own.best) if best), key=_credit, default=None)
-    return found
+def _settled(nodes: list[Node], protected: set[str]) -> set[str]:
+    """Return the ids of nodes at and under which nothing is open, in flight or spoken of."""
+    alive: set[str] = set()
+    for node in reversed(nodes):  # children have larger ids than parents
+        if node.node_id in alive or node.state in {"open", "in_flight"} or node.node_id in protected:
+            alive |= {node.node_id, node.parent_id}
+    return {node.node_id for node in nodes} - alive
 
 
 def _credit(node: Node) -> float:
@@ -168,37 +178,30 @@ def _age(tops: list[Node]) -> int:
     return int(tops[-1].node_id[1:])
 
 
-def _note(parent_id: str, subtrees: list[_Subtree]) -> str:
-    states: Counter[str] = sum((subtree.states for subtree in subtrees), Counter())
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    bests = [subtree.best for subtree in subtrees if subtree.best is not None]
-    best = max(bests, key=_credit, default=None)
-    shown = f"; best {best.node_id}: {_credit(best):.2f}" if best is not None else ""
-    return f"({states.total()} more below {parent_id}: {counts}{shown})"
-
-
-def _below(tops: list[Node], nodes: list[Node]) -> list[str]:
-    """Return the ids of `tops` and of all that lies under them."""
-    by_id = {node.node_id: node for node in nodes}
-    waiting, found = [top.node_id for top in tops], []
+def _with_all_below(tops: list[Node], by_id: dict[str, Node]) -> Iterator[Node]:
+    waiting = list(tops)
     while waiting:
-        node_id = waiting.pop()
-        found.append(node_id)
-        waiting.extend(by_id[node_id].children)
-    return found
+        node = waiting.pop()
+        yield node
+        waiting.extend(by_id[child] for child in node.children)
 
 
-def _leave_out(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[str]) -> str:
-    """Leave lines out, least interesting first, and count them."""
-    left: Counter[str] = Counter()
+def _leave_out(
+    nodes: list[Node], lines: dict[str, str], hidden: dict[str, _Hidden], excess: int, protected: set[str]
+) -> str:
+    """Leave lines out, least interesting first, and count them together with what was counted below them."""
+    left = _Hidden(states=Counter())
     present = [node for node in nodes if node.node_id in lines and node.node_id not in protected]
     for node in sorted(present, key=_interest):
         if excess <= -_NOTE_CHARS:
             break
         excess -= len(lines.pop(node.node_id)) + 1
-        left[_state(node)] += 1
-    counts = ", ".join(f"{count} {state}" for state, count in sorted(left.items()))
-    return f"({left.total()} more nodes: {counts})" if left else ""
+        left.take(node)
+        below = hidden.pop(node.node_id, None)
+        if below is not None:
+            excess -= len(below.line(f"below {node.node_id}")) + 1
+            left.states.update(below.states)
+    return left.line("nodes") if left.states else ""
 
 
 _NOTE_CHARS = 120

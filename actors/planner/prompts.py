@@ -100,23 +100,24 @@ def plan_request(
 def parse_script(text: str) -> tuple[EditScript | None, str]:
     """Find the edit script in an answer.
 
-    The first balanced JSON object with the right shape counts, in a fence or bare; of several that are wrong, the
-    complaint is about the first with a field of a script.
+    The first balanced JSON object that has a field of a script and decodes counts, in a fence or bare; if none decodes,
+    the complaint is about the first.
 
     Returns:
         The script and an empty text, or None and what was wrong, in words that help to do better.
     """
     complaint = ""
-    for candidate in _objects(text):
+    for found in _objects(text):
+        if _FIELD.search(found) is None:
+            continue
         try:
-            return decode_script(candidate), ""
+            return decode_script(found), ""
         except CodecError as error:
-            if not complaint and re.search(r'"(edits|summary|open_questions)"', candidate):
-                complaint = _explained(str(error))
+            complaint = complaint or _explained(str(error))
     if complaint:
         return None, complaint
     if "{" in text:
-        return None, "the answer holds no complete JSON object: it was cut off, or braces or quotes do not match"
+        return None, 'the answer holds no complete JSON object with "edits": it was cut off, or its braces do not match'
     said = " ".join(text.split())[:300]
     return None, f"the answer holds no JSON object; it said: {said!r}" if said else "the answer is empty"
 
@@ -212,6 +213,7 @@ def _objects(text: str) -> list[str]:
 
 _MAX_UNMATCHED = 64
 """Braces without an end after which an answer is given up: each costs a pass over the rest."""
+_FIELD = re.compile(r'"(?:edits|summary|open_questions)"\s*:')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 
 

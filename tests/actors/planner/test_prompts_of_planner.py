@@ -143,7 +143,7 @@ TEXT = msgspec.json.encode(SCRIPT).decode()
     [
         TEXT,
         f"```json\n{TEXT}\n```",
-        f"Let me think about {{x}} first.\n{TEXT}\nThat is all }}.",
+        f"Let me think about {{x}} and {{}} first.\n{TEXT}\nThat is all }}.",
         f"```\n{json.dumps(json.loads(TEXT), indent=2)}\n```\nand {{}}",
     ],
 )
