@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,10 +26,11 @@ from actors.evaluator.actor import serve_evaluations
 from actors.llm.base import Model
 from actors.planner.actor import plan_run
 from actors.planner.jobs import queues_of
-from actors.recorder.actor import record_run
+from actors.recorder import record_run
 from actors.supervision import supervise
-from evaluators.base import Evaluator
+from evaluators.base import Builder, Evaluator
 from evaluators.builder import LocalBuilder
+from evaluators.local import LocalEvaluator
 from evaluators.target import probe_target
 from evaluators.tasks import bundled_tasks, load_task
 from ksearch_async.chronicle import Chronicle
@@ -43,7 +45,6 @@ from messages.events import RunResumed, RunStarted, StopRequested
 from messages.facts import Decided, RunFinished
 from messages.tasks import Target
 
-_CLOSE_TIMEOUT_S = 10.0
 _GOES_ON = frozenset({"interrupted", "infrastructure"})
 """Ends after which a run that is resumed simply goes on."""
 
@@ -60,8 +61,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """The session's first event; null if the run is over and nothing is to be done."""
 
 
-async def open_run(config: RunConfig) -> Session:
-    """Check the task and this machine, and make the run's folder.
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answers, builds and judges."""
+
+    model: Model
+    builder: Builder
+    evaluator: Evaluator
+
+
+@asynccontextmanager
+async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
+    """Check the task and this machine, make the run's folder, and have what the run needs until it is over.
+
+    A folder whose run did not begin is removed again.
 
     Raises:
         ConfigError: task, model settings, toolchain or folder cannot be used.
@@ -72,24 +84,49 @@ async def open_run(config: RunConfig) -> Session:
     target = await anyio.to_thread.run_sync(find_target, config.language)
     folder = create_run(Path(config.runs_dir), new_run_id(config.task, datetime.now(UTC)))
     config = _anchored(config)
+    save_config(config, folder.config)
     try:
-        save_config(config, folder.config)
-        started = RunStarted(
-            run_id=folder.run_id,
-            task=task,
-            description=await describe_task(task, config.language),
-            target=target,
-            settings=config.search,
-            seed=config.seed,
-        )
-    except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        raise
-    return Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+        async with open_model(config.model, os.environ) as model, open_evaluator(folder.artifacts, config) as evaluator:
+            started = RunStarted(
+                run_id=folder.run_id,
+                task=task,
+                description=await evaluator.describe_task(task, config.language),
+                target=target,
+                settings=config.search,
+                seed=config.seed,
+            )
+            session = Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+            yield session, Tools(model=model, builder=LocalBuilder(folder.artifacts), evaluator=evaluator)
+    finally:
+        if not folder.journal.exists():
+            shutil.rmtree(folder.path, ignore_errors=True)
 
 
-async def reopen_run(folder: RunFolder, config: RunConfig) -> Session:
-    """Check that a run can go on with this configuration, on this machine.
+@asynccontextmanager
+async def reopen_run(folder: RunFolder, config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
+    """Check that a run can go on with this configuration, on this machine, and have what it needs until it is over.
+
+    Raises:
+        ConfigError: it would not be the same run.
+        messages.errors.BusError: the journal cannot be read.
+    """
+    session = await check_reopening(folder, config)
+    async with open_model(config.model, os.environ) as model, open_evaluator(folder.artifacts, config) as evaluator:
+        yield session, Tools(model=model, builder=LocalBuilder(folder.artifacts), evaluator=evaluator)
+
+
+@asynccontextmanager
+async def open_evaluator(artifacts: Path, config: RunConfig) -> AsyncIterator[LocalEvaluator]:
+    """Make an evaluator, and end its processes afterwards."""
+    evaluator = LocalEvaluator(artifacts, slots=config.workers.evaluators)
+    try:
+        yield evaluator
+    finally:
+        await evaluator.aclose()
+
+
+async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
+    """Return the session with which a run goes on, or without an opening event if it is over.
 
     Raises:
         ConfigError: it would not be the same run.
@@ -130,51 +167,54 @@ def find_target(language: Language) -> Target:
         raise refusal(str(error), "ksearch doctor checks what a search needs") from error
 
 
-async def lead_session(session: Session, tell: Callable[[Record], None], note: Callable[[str], None]) -> None:
+async def lead_session(
+    session: Session, tools: Tools, *, tell: Callable[[Record], None], note: Callable[[str], None]
+) -> None:
     """Lead a run until it ends, is interrupted, or something fails.
 
     Args:
-        session: from `open_run` or `reopen_run`.
+        session: from `open_run` or `reopen_run`, with an opening event.
+        tools: who answers, builds and judges.
         tell: called with every record that follows those of the session's chronicle.
         note: called with a line for the person at the terminal.
 
     Raises:
         messages.errors.KsearchError: what failed; in an exception group where several things did.
     """
-    if session.opening is None:
-        return
-    folder, run_id = session.folder, session.folder.run_id
-    bus = MemoryBus(lambda _run_id: JournalStore(folder.journal, sync=session.config.sync))
-    model = open_model(session.config.model, os.environ)
-    evaluator = open_evaluator(folder)
+    run_id = session.folder.run_id
+    bus = MemoryBus(lambda _run_id: JournalStore(session.folder.journal, sync=session.config.sync))
     try:
         last_seq = await bus.open_stream(run_id)
-        await bus.publish(run_id, encode(session.opening), msg_id=f"{run_id}.opened-{last_seq}")
+        if session.opening is not None:
+            await bus.publish(run_id, encode(session.opening), msg_id=f"{run_id}.opened-{last_seq}")
         async with anyio.create_task_group() as actors:
             actors.start_soon(_heed_signals, bus, run_id, actors, note)
-            await _start_actors(actors, session, bus, model, evaluator)
+            await _start_actors(actors, session, bus, tools)
             await _follow(bus, run_id, session.chronicle.last_seq, tell)
             actors.cancel_scope.cancel()
     finally:
-        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-            await evaluator.aclose()
-            await model.aclose()
         bus.close()
 
 
-async def _start_actors(actors: TaskGroup, session: Session, bus: Bus, model: Model, evaluator: Evaluator) -> None:
+async def _start_actors(actors: TaskGroup, session: Session, bus: Bus, tools: Tools) -> None:
     """Start the planner first: it declares the queues that the workers pull from."""
     run_id, config = session.folder.run_id, session.config
-    builder = LocalBuilder(session.folder.artifacts)
     _, build_queue, evaluate_queue = queues_of(session.started)
     slots = config.search.branches
     entries: dict[str, Callable[..., Awaitable[object]]] = {
-        "planner": partial(plan_run, bus, model, run_id=run_id),
+        "planner": partial(plan_run, bus, tools.model, run_id=run_id),
         "recorder": partial(record_run, bus, run_id=run_id, folder=session.folder.path),
-        "coder": partial(serve_writes, bus, model, run_id=run_id, slots=slots),
-        "builder": partial(serve_builds, bus, builder, run_id=run_id, queue=build_queue, slots=config.workers.builders),
+        "coder": partial(serve_writes, bus, tools.model, run_id=run_id, slots=slots),
+        "builder": partial(
+            serve_builds, bus, tools.builder, run_id=run_id, queue=build_queue, slots=config.workers.builders
+        ),
         "evaluator": partial(
-            serve_evaluations, bus, evaluator, run_id=run_id, queue=evaluate_queue, slots=config.workers.evaluators
+            serve_evaluations,
+            bus,
+            tools.evaluator,
+            run_id=run_id,
+            queue=evaluate_queue,
+            slots=config.workers.evaluators,
         ),
     }
     for name, entry in entries.items():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Literal
+
+import anyio
 
 from actors.llm.base import Model
 from ksearch_async.config import API_KEY_VARIABLES, ModelSettings
 from ksearch_async.refusals import refusal
+
+_CLOSE_TIMEOUT_S = 5.0
 
 Dialect = Literal["offline", "chat"]
 
@@ -38,8 +43,18 @@ def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
     return f"{settings.name} at {settings.base_url or 'the default endpoint of the openai package'}"
 
 
-def open_model(settings: ModelSettings, environment: Mapping[str, str]) -> Model:
-    """Make the model; the caller closes it."""
+@asynccontextmanager
+async def open_model(settings: ModelSettings, environment: Mapping[str, str]) -> AsyncIterator[Model]:
+    """Make the model, and close its connections afterwards."""
+    model = _made(settings, environment)
+    try:
+        yield model
+    finally:
+        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+            await model.aclose()
+
+
+def _made(settings: ModelSettings, environment: Mapping[str, str]) -> Model:
     if dialect_of(settings, environment) == "offline":
         from actors.llm.offline import OfflineModel  # noqa: PLC0415 - each dialect is loaded only where it is used
 

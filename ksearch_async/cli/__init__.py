@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import cyclopts
 
@@ -33,46 +34,47 @@ for _name, _help in (
 def main(tokens: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; what people did wrong never becomes a traceback."""
     tokens = list(sys.argv[1:] if tokens is None else tokens)
-    as_json = "--json" in tokens
+    report = partial(report_error, as_json="--json" in tokens, as_event=tokens[:1] in (["run"], ["resume"]))
     try:
         result = app(tokens, exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else exits.FOUND
     except cyclopts.CycloptsError as error:
-        return _refuse_tokens(error, as_json=as_json)
-    except BrokenPipeError:
-        return _close_stdout()
-    except KeyboardInterrupt:
-        return exits.INTERRUPTED
-    except KsearchError as error:
-        return _report(error, as_json=as_json)
+        report(_explained(error))
+        return exits.BAD_INPUT
     except BaseExceptionGroup as group:
-        return _report_group(group, as_json=as_json)
+        return _code_for(_cause(group), report)
+    except (KsearchError, BrokenPipeError, KeyboardInterrupt) as error:
+        return _code_for(error, report)
 
 
-def _refuse_tokens(error: cyclopts.CycloptsError, *, as_json: bool) -> int:
-    error.verbose = False
-    chain = " ".join(error.command_chain or ())
-    error.add_note(f"ksearch {chain} --help".replace("  ", " ") + " lists what is understood")
-    report_error(error, as_json=as_json)
-    return exits.BAD_INPUT
-
-
-def _report(error: KsearchError, *, as_json: bool) -> int:
-    report_error(error, as_json=as_json)
+def _code_for(error: BaseException, report: Callable[[BaseException], None]) -> int:
+    """Report an error that has a meaning for people, and return its exit code; raise any other."""
+    if isinstance(error, BrokenPipeError):
+        _close_stdout()
+        return exits.BROKEN_PIPE
+    if isinstance(error, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    if not isinstance(error, KsearchError):
+        raise error
+    report(error)
     return exits.BAD_INPUT if isinstance(error, ConfigError) else exits.INFRASTRUCTURE
 
 
-def _report_group(group: BaseExceptionGroup[BaseException], *, as_json: bool) -> int:
-    """Report the error of ours among those that ended a task group together; raise again if there is none."""
+def _explained(error: cyclopts.CycloptsError) -> cyclopts.CycloptsError:
+    error.verbose = False
+    command = " ".join(("ksearch", *(error.command_chain or ())))
+    error.add_note(f"{command} --help lists what is understood")
+    return error
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what a person is told of the errors that ended a task group: a bug before all else, as the whole group."""
     leaves = list(_leaves(group))
-    if any(isinstance(leaf, BrokenPipeError) for leaf in leaves):
-        return _close_stdout()
-    ours = [leaf for leaf in leaves if isinstance(leaf, KsearchError)]
-    if len(ours) == len(leaves):
-        return _report(ours[0], as_json=as_json)
-    if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
-        return exits.INTERRUPTED
-    raise group
+    for kind in (BrokenPipeError, KeyboardInterrupt):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return leaf
+    return leaves[0] if all(isinstance(leaf, KsearchError) for leaf in leaves) else group
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -83,7 +85,6 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
             yield error
 
 
-def _close_stdout() -> int:
+def _close_stdout() -> None:
     """Point stdout nowhere, so that the interpreter's last flush cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exits.BROKEN_PIPE

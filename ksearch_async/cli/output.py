@@ -25,12 +25,19 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
-def report_error(error: BaseException, *, as_json: bool) -> None:
-    """Say what went wrong: one `error:` line, then a `hint:` line for each of the exception's notes."""
+def report_error(error: BaseException, *, as_json: bool, as_event: bool = False) -> None:
+    """Say what went wrong: one `error:` line, then a `hint:` line for each of the exception's notes.
+
+    Args:
+        error: what was raised.
+        as_json: say it on stdout too, as an object.
+        as_event: that object is one of a stream of events, which have a `kind`.
+    """
     text = " ".join(str(error).split()) or type(error).__name__
     hints = [str(hint) for hint in getattr(error, "__notes__", ())]
     note(f"error: {text}")
     for hint in hints:
         note(f"hint: {hint}")
     if as_json:
-        put_json({"kind": "error", "error": text, "hints": hints})
+        kind = {"kind": "error"} if as_event else {}
+        put_json({**kind, "error": text, **({"hint": "; ".join(hints)} if hints else {})})

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias
 
 import anyio
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note
 from ksearch_async.cli.views import JsonView, PlainView, View
-from ksearch_async.launch import Session, lead_session
+from ksearch_async.launch import Session, Tools, lead_session
 from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words
 
+Opening: TypeAlias = AbstractAsyncContextManager[tuple[Session, Tools]]
 
-def conduct(opening: Awaitable[Session], *, as_json: bool) -> int:
+
+def conduct(opening: Opening, *, as_json: bool) -> int:
     """Open and lead a session, and return the exit code that it earned."""
     return anyio.run(_conduct, opening, as_json)
 
 
-async def _conduct(opening: Awaitable[Session], as_json: bool) -> int:
+async def _conduct(opening: Opening, as_json: bool) -> int:
     configure_logs()
-    session = await opening
-    configure_logs(session.folder.log)
-    view = _view(session, as_json=as_json)
-    await lead_session(session, view.tell, note)
-    view.finish()
-    return _exit_code(session)
+    async with opening as (session, tools):
+        configure_logs(session.folder.log)
+        view = _view(session, as_json=as_json)
+        if session.opening is not None:
+            await lead_session(session, tools, tell=view.tell, note=note)
+        view.finish()
+        return _exit_code(session)
 
 
 def _view(session: Session, *, as_json: bool) -> View:

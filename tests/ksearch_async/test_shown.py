@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from stories import KERNEL, RUN_ID, story
+from tests.ksearch_async.stories import KERNEL, RUN_ID, story
 
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import main
