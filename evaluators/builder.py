@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import uuid
 from pathlib import Path, PurePosixPath
 from weakref import WeakValueDictionary
@@ -90,7 +89,7 @@ class LocalBuilder:
         Raises:
             EvaluatorError: the toolchain, the disk or the target is at fault.
         """
-        begun = time.monotonic()
+        begun = anyio.current_time()
         support = support_of(job.candidate.language)
         await self._check_toolchain(support, job)
         refusal = _refuse_files(job.candidate) or support.refuse(job.candidate)
@@ -160,7 +159,7 @@ class LocalBuilder:
 
 
 def _report(outcome: Built | DidNotBuild, begun: float, *, cached: bool = False, cpu_s: float = 0.0) -> BuildReport:
-    return BuildReport(outcome=outcome, cached=cached, wall_s=time.monotonic() - begun, cpu_s=cpu_s)
+    return BuildReport(outcome=outcome, cached=cached, wall_s=anyio.current_time() - begun, cpu_s=cpu_s)
 
 
 def _judge(

@@ -1,0 +1,150 @@
+"""Memory that the judge shares with the sides: one area of inputs, one of outputs, one for the baseline's results.
+
+Each is a memfd. A runner gets the inputs through a descriptor that was opened for reading only, so a write to them
+crashes it. Around every output lie guard bytes, and the output itself is filled with a pattern before each call.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from evaluators.judge.problem import DTYPES, Tensors
+from messages.tasks import TensorSpec
+
+GUARD_BYTES = 4096
+_ALIGNMENT = 4096
+_GUARD_BYTE = 0xA5
+
+_POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
+    torch.float32: (torch.int32, 0x7FC0DEAD),
+    torch.float64: (torch.int64, 0x7FF8DEADBEEFDEAD),
+    torch.float16: (torch.int16, 0x7E5A),
+    torch.bfloat16: (torch.int16, 0x7FDA),
+    torch.int64: (torch.int64, 0x5A5A5A5A5A5A5A5A),
+    torch.int32: (torch.int32, 0x5A5A5A5A),
+    torch.int16: (torch.int16, 0x5A5A),
+    torch.int8: (torch.int8, 0x5A),
+    torch.uint8: (torch.uint8, 0x5A),
+    torch.bool: (torch.uint8, 0x5A),
+}
+"""Per dtype: as what it is filled, and with what. A NaN for floats; for integers a value that is rare."""
+
+_DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+
+
+class Placed(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a tensor lies in its area; part of what a runner is told."""
+
+    area: str
+    """`inputs` or `outputs`."""
+    offset: int
+    shape: tuple[int, ...]
+    code: int
+    """DLDataTypeCode of DLPack."""
+    bits: int
+
+
+class Area:
+    """One memfd with tensors in it, mapped here for writing."""
+
+    def __init__(self, name: str, specs: Sequence[TensorSpec], *, guarded: bool) -> None:
+        self._guard = GUARD_BYTES if guarded else 0
+        self.placed: list[Placed] = []
+        end = 0
+        for spec in specs:
+            offset = -(-(end + self._guard) // _ALIGNMENT) * _ALIGNMENT
+            self.placed.append(_place(name, offset, spec))
+            end = offset + _size_bytes(spec) + self._guard
+        self.size_bytes = -(-max(end, 1) // _ALIGNMENT) * _ALIGNMENT
+        self.fd = os.memfd_create(f"ksearch-{name}")
+        os.ftruncate(self.fd, self.size_bytes)
+        self._memory = mmap.mmap(self.fd, self.size_bytes)
+        self.tensors: Tensors = view_tensors(self._memory, self.placed, specs)
+        self._laid: list[torch.Tensor | None] = [None] * len(specs)
+        self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
+
+    def open_read_only(self) -> int:
+        """Return a new descriptor that cannot be mapped for writing."""
+        return os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
+
+    def fill(self, values: Sequence[torch.Tensor]) -> None:
+        """Write contents into the same places. What lies there already (parameters, mostly) is not copied again."""
+        for index, (place, value) in enumerate(zip(self.tensors, values, strict=True)):
+            if self._laid[index] is not value:
+                place.copy_(value)
+                self._laid[index] = value
+
+    def poison(self) -> None:
+        """Fill all tensors with their pattern and the bytes around them with the guard's."""
+        for tensor in self.tensors:
+            poison(tensor)
+        for around in self._guards():
+            around.fill_(_GUARD_BYTE)
+
+    def broken_guards(self) -> bool:
+        """Say whether anything was written around the tensors since `poison`."""
+        return any(bool((around != _GUARD_BYTE).any()) for around in self._guards())
+
+    def _guards(self) -> list[torch.Tensor]:
+        if not self._guard:
+            return []
+        spans: list[torch.Tensor] = []
+        for place, tensor in zip(self.placed, self.tensors, strict=True):
+            end = place.offset + tensor.numel() * tensor.element_size()
+            spans.append(self._bytes[place.offset - self._guard : place.offset])
+            spans.append(self._bytes[end : end + self._guard])
+        return spans
+
+
+def poison(tensor: torch.Tensor) -> None:
+    """Fill a tensor with the pattern of its dtype."""
+    view, value = _POISON[tensor.dtype]
+    tensor.view(view).fill_(value)
+
+
+def is_poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a mask of the elements that still hold the pattern."""
+    view, value = _POISON[tensor.dtype]
+    return tensor.view(view) == value
+
+
+def view_tensors(memory: mmap.mmap, placed: Sequence[Placed], specs: Sequence[TensorSpec]) -> Tensors:
+    """Return tensors over mapped memory."""
+    return tuple(
+        torch.frombuffer(memory, dtype=DTYPES[spec.dtype], count=_count(spec.shape), offset=place.offset).view(
+            spec.shape
+        )
+        for place, spec in zip(placed, specs, strict=True)
+    )
+
+
+def _place(area: str, offset: int, spec: TensorSpec) -> Placed:
+    kind = spec.dtype.rstrip("0123456789")
+    return Placed(
+        area=area,
+        offset=offset,
+        shape=spec.shape,
+        code=_DLPACK_CODES[kind],
+        bits=DTYPES[spec.dtype].itemsize * 8,
+    )
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+def _size_bytes(spec: TensorSpec) -> int:
+    return _count(spec.shape) * DTYPES[spec.dtype].itemsize
+
+
+def total_bytes(specs: Sequence[TensorSpec]) -> int:
+    """Return how many bytes these tensors hold together."""
+    return sum(_size_bytes(spec) for spec in specs)

@@ -1,0 +1,149 @@
+"""The baseline worker: runs the eager reference in a process that never saw a candidate.
+
+It is forked from the judge before any OpenMP thread exists there (a forked child of a process with OpenMP threads hangs
+in its first parallel region), at torch's default number of threads. It computes on the very pages of shared memory
+that the candidate is given. Its frames are the runner's; `KEEP` copies the last outputs to the results area.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import socket
+from collections.abc import Sequence
+
+from evaluators.guard import die_with_parent
+from evaluators.judge.arena import Area, Placed, view_tensors
+from evaluators.judge.problem import Problem, ProblemError, Tensors, run_model, share_parameters
+from evaluators.judge.side import Answer, Line, NoAnswerError
+from evaluators.runner import CALL, EMPTY, FRAME, MAGIC
+from messages.tasks import TaskSpec, TensorSpec
+
+ATTACH, KEEP = 4, 5
+_ATTACHED_FDS = 2
+_CALL_S = 300.0
+_EMPTY_CALLS = 15
+_WARM_UPS = 3
+
+
+class BaselineError(Exception):
+    """The baseline worker died or failed: the judge is broken, not the candidate."""
+
+
+class BaselineSide:
+    """The judge's handle of its baseline worker."""
+
+    def __init__(self, task: TaskSpec, *, close_fds: Sequence[int]) -> None:
+        """Fork. Must happen before torch has used OpenMP in this process.
+
+        Args:
+            task: the problem, which the worker loads for itself.
+            close_fds: descriptors of the judge that the worker must not hold open.
+        """
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent, nonce = os.getpid(), int.from_bytes(os.urandom(8), "little")
+        self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                die_with_parent(parent)
+                os.setsid()
+                for fd in (*close_fds, self._control.fileno()):
+                    os.close(fd)
+                status = _serve(theirs, task, nonce)
+            finally:
+                os._exit(status)
+        theirs.close()
+        self._line = Line(self._control, self.pid, nonce)
+        self._results: Area | None = None
+        self.empty_ns = 0
+        self.call_ns = 0
+
+    def attach(self, inputs: Area, specs: Sequence[TensorSpec]) -> None:
+        """Have it compute on shared memory, and warm it up.
+
+        Raises:
+            BaselineError: it failed.
+        """
+        results = Area("results", [spec for spec in specs if spec.role == "output"], guarded=False)
+        socket.send_fds(self._control, [b"areas"], [inputs.fd, results.fd])
+        self._results = results
+        self.ask(ATTACH, limit_s=_CALL_S)
+        self.empty_ns = min(self.ask(EMPTY, limit_s=_CALL_S).elapsed_ns for _ in range(_EMPTY_CALLS))
+        self.call_ns = min(self.call(limit_s=_CALL_S).elapsed_ns for _ in range(_WARM_UPS))
+
+    def call(self, *, limit_s: float) -> Answer:
+        """Run the reference once on what lies in the inputs area.
+
+        Raises:
+            BaselineError: it failed.
+        """
+        return self.ask(CALL, limit_s=limit_s)
+
+    def keep(self) -> Tensors:
+        """Return the outputs of the last call; valid until the next.
+
+        Raises:
+            BaselineError: it failed.
+        """
+        self.ask(KEEP, limit_s=_CALL_S)
+        return () if self._results is None else self._results.tensors
+
+    def ask(self, operation: int, *, limit_s: float) -> Answer:
+        """Let it run until it answers.
+
+        Raises:
+            BaselineError: it does not.
+        """
+        try:
+            answer = self._line.exchange(operation, limit_s=limit_s)
+        except NoAnswerError as silence:
+            raise BaselineError(f"the baseline worker {silence.kind}") from silence
+        if answer.status != 0:
+            raise BaselineError("the reference failed in the baseline worker")
+        return answer
+
+    def end(self) -> None:
+        """Kill it."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def _serve(control: socket.socket, task: TaskSpec, nonce: int) -> int:
+    """Answer frames until the judge is gone."""
+    _, fds, _, _ = socket.recv_fds(control, 16, _ATTACHED_FDS)
+    inputs_fd, results_fd = fds
+    problem = Problem(task)
+    specs = problem.tensors
+    given = _attach("inputs", inputs_fd, [spec for spec in specs if spec.role != "output"])
+    results = _attach("results", results_fd, [spec for spec in specs if spec.role == "output"])
+    count = len(given) - len(problem.state)
+    inputs, state = given[:count], given[count:]
+    model = problem.build_model().train(problem.trains)
+    share_parameters(model, state)
+    outputs: Tensors = ()
+    while True:
+        frame = control.recv(FRAME.size)
+        if len(frame) != FRAME.size:
+            return 0
+        _, operation, sequence, _, _ = FRAME.unpack(frame)
+        status = 0
+        if operation == CALL:
+            # Freed first: in a program of its own the previous result would be gone as well.
+            outputs = ()
+            try:
+                outputs = run_model(model, inputs)
+            except ProblemError:
+                status = 1
+        elif operation == KEEP:
+            for place, output in zip(results, outputs, strict=True):
+                place.copy_(output)
+        control.send(FRAME.pack(MAGIC, operation, sequence, nonce, status))
+
+
+def _attach(name: str, fd: int, specs: Sequence[TensorSpec]) -> Tensors:
+    """Map an area that the judge made; the layout follows from the same specs."""
+    placed: list[Placed] = Area(name, specs, guarded=False).placed
+    memory = mmap.mmap(fd, os.fstat(fd).st_size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    return view_tensors(memory, placed, specs)

@@ -1,0 +1,179 @@
+"""What evaluator and judge say to each other: msgpack structs in length-prefixed frames on a socket of their own.
+
+Whatever a candidate or a problem prints goes to a log and cannot reach this socket.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TypeAlias
+
+import msgspec
+
+from messages.base import Language
+from messages.commands import Purpose
+from messages.errors import ProtocolError
+from messages.tasks import TaskDescription, TaskSpec
+from messages.verdicts import Verdict
+
+HEADER_BYTES = 4
+MAX_FRAME_BYTES = 64 << 20
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a candidate may use. Wall-clock limits are by the judge's clock."""
+
+    load_s: float = 20.0
+    first_call_s: float = 30.0
+    call_s: float = 1.0
+    """Least limit of a later call; it grows to `call_slowdown` times the reference's own time."""
+    call_slowdown: float = 50.0
+    evaluation_s: float = 120.0
+    """Sum of the calls; grows to `evaluation_slowdown` times the reference's own time."""
+    evaluation_slowdown: float = 500.0
+    memory_bytes: int = 4 << 30
+    """Address space beyond the tensors and the threads' stacks."""
+    printed_bytes: int = 256 << 10
+    """The rest is dropped."""
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
+    """First frame: the one task of this judge."""
+
+    task: TaskSpec
+    language: Language
+    limits: Limits
+
+
+class Describe(msgspec.Struct, frozen=True, kw_only=True, tag="describe"):
+    """Ask for the task's description."""
+
+
+class Judge(msgspec.Struct, frozen=True, kw_only=True, tag="judge"):
+    """Ask for a verdict on a built candidate."""
+
+    library: str
+    """Path of the artifact's product."""
+    entry_point: str
+    purpose: Purpose
+
+
+class LeaseGranted(msgspec.Struct, frozen=True, kw_only=True, tag="lease_granted"):
+    """The device is this judge's alone until it says `LeaseReturned`."""
+
+
+ToJudge: TypeAlias = Open | Describe | Judge | LeaseGranted
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
+    """The problem was loaded and its reference runs."""
+
+
+class ProblemBroken(msgspec.Struct, frozen=True, kw_only=True, tag="problem_broken"):
+    """The problem cannot be used; the judge ends."""
+
+    text: str
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described"):
+    """Answer to `Describe`."""
+
+    description: TaskDescription
+
+
+class LeaseWanted(msgspec.Struct, frozen=True, kw_only=True, tag="lease_wanted"):
+    """The checks passed; the next thing is to time."""
+
+
+class LeaseReturned(msgspec.Struct, frozen=True, kw_only=True, tag="lease_returned"):
+    """Timing is over."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
+    """Answer to `Judge`."""
+
+    verdict: Verdict
+
+
+class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed"):
+    """The judge itself is broken; it ends."""
+
+    text: str
+
+
+FromJudge: TypeAlias = Opened | ProblemBroken | Described | LeaseWanted | LeaseReturned | Judged | JudgeFailed
+
+_encoder = msgspec.msgpack.Encoder()
+_to_judge: msgspec.msgpack.Decoder[ToJudge] = msgspec.msgpack.Decoder(ToJudge)
+_from_judge: msgspec.msgpack.Decoder[FromJudge] = msgspec.msgpack.Decoder(FromJudge)
+
+
+def encode_frame(message: ToJudge | FromJudge) -> bytes:
+    """Return a message with its length in front."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(HEADER_BYTES, "big") + body
+
+
+def body_bytes(header: bytes) -> int:
+    """Return how long the body is that follows a header.
+
+    Raises:
+        ProtocolError: longer than any frame may be.
+    """
+    size = int.from_bytes(header, "big")
+    if size > MAX_FRAME_BYTES:
+        raise ProtocolError(f"a frame of {size} bytes on a judge's channel")
+    return size
+
+
+def decode_from_judge(body: bytes) -> FromJudge:
+    """Parse an answer.
+
+    Raises:
+        ProtocolError: it is none.
+    """
+    try:
+        return _from_judge.decode(body)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"not an answer of a judge: {error}") from error
+
+
+class JudgeChannel:
+    """The judge's end. Blocks."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def send(self, message: FromJudge) -> None:
+        """Say something to the evaluator."""
+        self._channel.sendall(encode_frame(message))
+
+    def receive(self) -> ToJudge | None:
+        """Wait for a request. None when the evaluator is gone.
+
+        Raises:
+            ProtocolError: what came is no request.
+        """
+        header = self._exactly(HEADER_BYTES)
+        if header is None:
+            return None
+        body = self._exactly(body_bytes(header))
+        if body is None:
+            return None
+        try:
+            return _to_judge.decode(body)
+        except msgspec.DecodeError as error:
+            raise ProtocolError(f"not a request to a judge: {error}") from error
+
+    def fileno(self) -> int:
+        """Return the descriptor, for a child that must close it."""
+        return self._channel.fileno()
+
+    def _exactly(self, size: int) -> bytes | None:
+        parts = bytearray()
+        while len(parts) < size:
+            chunk = self._channel.recv(size - len(parts))
+            if not chunk:
+                return None
+            parts += chunk
+        return bytes(parts)

@@ -1,0 +1,109 @@
+"""The two sides of a measurement, as the judge holds them: the candidate's runner and the baseline worker.
+
+A side is a process that answers frames (`evaluators/runner.py` defines them). Between its calls it is stopped by
+SIGSTOP, all of its process group, so that it neither disturbs the other side nor works ahead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from evaluators.runner import FRAME, MAGIC
+
+Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A side answered."""
+
+    status: int
+    elapsed_ns: int
+
+
+class NoAnswerError(Exception):
+    """A side did not answer; `kind` says how."""
+
+    def __init__(self, kind: Literal["timed out", "ended", "bad frame"], limit_s: float) -> None:
+        super().__init__(kind)
+        self.kind = kind
+        self.limit_s = limit_s
+
+
+class Side(Protocol):
+    """What the stopwatch asks of either side."""
+
+    empty_ns: int
+    """Cost of an empty call."""
+
+    def ask(self, operation: int, *, limit_s: float) -> Answer:
+        """Let it run until it answers.
+
+        Raises:
+            NoAnswerError: it does not, in time or at all.
+        """
+
+
+class Line:
+    """The judge's end of a side's control socket, with the clock."""
+
+    def __init__(self, control: socket.socket, pid: int, nonce: int) -> None:
+        self._control = control
+        self._pid = pid
+        self._pidfd = os.pidfd_open(pid)
+        self._nonce = nonce
+        self._sequence = 0
+        self._poll = select.poll()
+        self._poll.register(control.fileno(), select.POLLIN)
+        self._poll.register(self._pidfd, select.POLLIN)
+
+    def exchange(self, operation: int, *, limit_s: float) -> Answer:
+        """Continue the side, send a request, wait for its answer, stop it again.
+
+        Raises:
+            NoAnswerError: the side ended, was silent for `limit_s`, or sent something else.
+        """
+        self._sequence += 1
+        request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, 0)
+        self._signal(signal.SIGCONT)
+        begun = time.perf_counter_ns()
+        try:
+            self._control.send(request)
+        except OSError:
+            raise NoAnswerError("ended", limit_s) from None
+        ready = self._poll.poll(limit_s * 1000)
+        elapsed = time.perf_counter_ns() - begun
+        self._signal(signal.SIGSTOP)
+        if not ready:
+            raise NoAnswerError("timed out", limit_s)
+        return Answer(status=self._status(operation, limit_s), elapsed_ns=elapsed)
+
+    def close(self) -> None:
+        """Forget the side; it must have ended."""
+        self._control.close()
+        os.close(self._pidfd)
+
+    def _status(self, operation: int, limit_s: float) -> int:
+        try:
+            frame = self._control.recv(FRAME.size + 1, socket.MSG_DONTWAIT)
+        except OSError:
+            raise NoAnswerError("ended", limit_s) from None
+        if not frame:
+            raise NoAnswerError("ended", limit_s)
+        if len(frame) != FRAME.size:
+            raise NoAnswerError("bad frame", limit_s)
+        magic, answered, sequence, nonce, status = FRAME.unpack(frame)
+        if (magic, answered, sequence, nonce) != (MAGIC, operation, self._sequence, self._nonce):
+            raise NoAnswerError("bad frame", limit_s)
+        return int(status)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, number)

@@ -1,0 +1,234 @@
+"""Calls one candidate. A stdlib-only script for `python -I -S`: a separate, disposable process per candidate.
+
+Its argument is a JSON object (`Spec` in `evaluators/judge/arena.py` says what is in it). It maps the input memory
+read-only and the output memory writable, then answers fixed-size frames on a socket: empty calls, the loading of the
+artifact, and calls. It knows neither expected values nor tolerances, seeds or clocks; it decides nothing.
+What the candidate prints goes to a bounded file.
+
+The calling contracts are those of `evaluators/languages/cpp/contract.py`: raw `extern "C"`, and tvm-ffi's C ABI
+(github.com/apache/tvm-ffi, include/tvm/ffi/c_api.h), told apart by the exported symbol.
+"""
+
+# ruff: noqa: PTH123 - pathlib would add a third to the start-up of every evaluation
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable
+
+FRAME = struct.Struct("<4sIQQq")
+"""Magic, operation, sequence number, nonce, status."""
+MAGIC = b"ksr1"
+EMPTY, LOAD, CALL = 1, 2, 3
+LOADED_RAW, LOADED_TVM_FFI, NOT_LOADED, NO_ENTRY_POINT = 0, 1, 2, 3
+
+_PR_SET_PDEATHSIG = 1
+_MAP_SHARED, _MAP_PRIVATE, _MAP_POPULATE = 0x01, 0x02, 0x8000
+_PROT_READ, _PROT_WRITE = 1, 2
+_TENSOR_ARGUMENT = 7  # kTVMFFIDLTensorPtr
+_CPU = 1  # kDLCPU
+_OBJECT_HEADER_BYTES = 24  # sizeof(TVMFFIObject)
+
+
+class _Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Argument(ctypes.Structure):
+    """TVMFFIAny."""
+
+    _fields_ = (("type_index", ctypes.c_int32), ("padding", ctypes.c_uint32), ("value", ctypes.c_void_p))
+
+
+class _Bytes(ctypes.Structure):
+    """TVMFFIByteArray."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
+
+
+class Arguments:
+    """The tensors of a task, in the memory that was mapped, in both contracts' form. Keeps what they point to alive."""
+
+    def __init__(self, tensors: list[dict[str, object]], bases: dict[str, int]) -> None:
+        self.shapes: list[ctypes.Array[ctypes.c_int64]] = []
+        self.tensors: list[_Tensor] = []
+        addresses: dict[str, list[int]] = {"inputs": [], "outputs": []}
+        for tensor in tensors:
+            area, shape = str(tensor["area"]), _integers(tensor["shape"])
+            address = bases[area] + int(str(tensor["offset"]))
+            addresses[area].append(address)
+            self._add(address, shape, int(str(tensor["code"])), int(str(tensor["bits"])))
+        inputs, outputs = addresses["inputs"], addresses["outputs"]
+        self.inputs = (ctypes.c_void_p * len(inputs))(*inputs)
+        self.outputs = (ctypes.c_void_p * len(outputs))(*outputs)
+        pointer = ctypes.POINTER(ctypes.c_int64)
+        pointers = [ctypes.cast(shape, pointer) for shape in self.shapes]
+        self.shape_pointers = (pointer * len(pointers))(*pointers)
+        self.packed = (_Argument * len(self.tensors))(
+            *(_Argument(_TENSOR_ARGUMENT, 0, ctypes.addressof(tensor)) for tensor in self.tensors)
+        )
+
+    def _add(self, address: int, shape: list[int], code: int, bits: int) -> None:
+        strides = [1] * len(shape)
+        for index in range(len(shape) - 2, -1, -1):
+            strides[index] = strides[index + 1] * shape[index + 1]
+        # One element more than there are dimensions: a scalar's arrays may not be empty.
+        kind = ctypes.c_int64 * (len(shape) + 1)
+        dimensions, steps = kind(*shape), kind(*strides)
+        self.shapes.extend((dimensions,))
+        pointer = ctypes.POINTER(ctypes.c_int64)
+        self.tensors.append(
+            _Tensor(
+                address,
+                _CPU,
+                0,
+                len(shape),
+                code,
+                bits,
+                1,
+                ctypes.cast(dimensions, pointer),
+                ctypes.cast(steps, pointer),
+                0,
+            )
+        )
+
+
+def main() -> int:
+    """Serve one judge until it goes away or kills this process."""
+    spec = json.loads(sys.argv[1])
+    _restrict(spec)
+    bases = {
+        "inputs": _map(spec["inputs_fd"], spec["inputs_bytes"], writable=False, private=spec["private_inputs"]),
+        "outputs": _map(spec["outputs_fd"], spec["outputs_bytes"], writable=True, private=False),
+    }
+    arguments = Arguments(spec["tensors"], bases)
+    gc.disable()
+    control, nonce = int(spec["control_fd"]), int(spec["nonce"])
+    call: Callable[[], int] = _not_loaded
+    while True:
+        frame = os.read(control, FRAME.size)
+        if len(frame) != FRAME.size:
+            return 0
+        _, operation, sequence, _, _ = FRAME.unpack(frame)
+        status = 0
+        if operation == CALL:
+            status = call()
+        elif operation == LOAD:
+            status, call = _load(spec, arguments)
+        os.write(control, FRAME.pack(MAGIC, operation, sequence, nonce, status))
+
+
+def _restrict(spec: dict[str, int]) -> None:
+    """Bind this process to its judge's life and to its limits."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != spec["judge_pid"]:
+        os._exit(1)
+    # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    for which, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, spec["file_bytes"]),
+        (resource.RLIMIT_AS, spec["memory_bytes"]),
+    ):
+        resource.setrlimit(which, (value, value))
+
+
+def _map(fd: int, size: int, *, writable: bool, private: bool) -> int:
+    """Map shared memory. Returns its address."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_long,
+    )
+    protection = _PROT_READ | (_PROT_WRITE if writable or private else 0)
+    flags = (_MAP_PRIVATE if private else _MAP_SHARED) | _MAP_POPULATE
+    address = libc.mmap(None, size, protection, flags, fd, 0)
+    if address is None or address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "cannot map the shared memory")
+    os.close(fd)
+    return int(address)
+
+
+def _not_loaded() -> int:
+    raise RuntimeError("called before it was loaded")
+
+
+def _load(spec: dict[str, str], arguments: Arguments) -> tuple[int, Callable[[], int]]:
+    """Load the artifact. Returns a status, and what a call is."""
+    try:
+        with open(spec["library"], "rb") as file:
+            wants_tvm_ffi = b"libtvm_ffi.so" in file.read()
+        runtime = ctypes.CDLL(spec["tvm_ffi"], mode=ctypes.RTLD_GLOBAL) if wants_tvm_ffi else None
+        library = ctypes.CDLL(spec["library"])
+    except OSError as error:
+        os.write(2, f"{error}\n".encode())
+        return NOT_LOADED, _not_loaded
+    name = spec["entry_point"]
+    if runtime is not None and hasattr(library, f"__tvm_ffi_{name}"):
+        return LOADED_TVM_FFI, _tvm_ffi_call(library[f"__tvm_ffi_{name}"], runtime, arguments)
+    if hasattr(library, name):
+        return LOADED_RAW, _raw_call(library[name], arguments)
+    return NO_ENTRY_POINT, _not_loaded
+
+
+def _raw_call(function: Callable[..., int], arguments: Arguments) -> Callable[[], int]:
+    inputs, outputs, shapes = arguments.inputs, arguments.outputs, arguments.shape_pointers
+    return lambda: function(inputs, outputs, shapes)
+
+
+def _tvm_ffi_call(function: Callable[..., int], runtime: ctypes.CDLL, arguments: Arguments) -> Callable[[], int]:
+    packed, count = arguments.packed, len(arguments.packed)
+    result = _Argument()
+
+    def call() -> int:
+        result.type_index, result.value = 0, None
+        status = function(None, packed, ctypes.c_int32(count), ctypes.byref(result))
+        if status:
+            _print_raised(runtime)
+        return status
+
+    return call
+
+
+def _print_raised(runtime: ctypes.CDLL) -> None:
+    """Print the error that tvm-ffi holds for this thread: kind and message are the first two fields of its cell."""
+    error = ctypes.c_void_p()
+    runtime.TVMFFIErrorMoveFromRaised(ctypes.byref(error))
+    if error.value is None:
+        return
+    kind, message = (_Bytes * 2).from_address(error.value + _OBJECT_HEADER_BYTES)
+    parts = [ctypes.string_at(part.data, part.size) for part in (kind, message) if part.data]
+    os.write(2, b": ".join(parts) + b"\n")
+
+
+def _integers(value: object) -> list[int]:
+    return [int(item) for item in value] if isinstance(value, list) else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())
