@@ -135,7 +135,10 @@ def to_json(value: object) -> bytes:
 
 def _say_version(line: bytes) -> str:
     """Say that a line was written by a newer release, if that is what is wrong with it."""
-    value = _any_json.decode(line)
+    try:
+        value = _any_json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
     body = value.get("body") if isinstance(value, dict) else None
     tag = body.get("type") if isinstance(body, dict) else None
     match = _VERSION.match(tag) if isinstance(tag, str) else None
