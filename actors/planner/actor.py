@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import anyio
 import structlog
-from actors.planner.prompts import parse_script, plan_request
 from anyio.abc import TaskGroup, TaskStatus
 
 from actors.bus.base import Bus, QueueFullError, QueueSpec
@@ -19,6 +18,7 @@ from actors.planner.core.state import SearchState, state_hash
 from actors.planner.history import read_history
 from actors.planner.jobs import JobRequest, job_for, queue_of, queues_of
 from actors.planner.library import Library
+from actors.planner.prompts import parse_script, plan_request
 from messages.codec import decode_body, encode
 from messages.errors import ModelError, ProtocolError
 from messages.events import ClockTicked, EditsProposed, Event, JobKind, JobLost

@@ -19,7 +19,7 @@ import math
 import msgspec
 
 from actors.planner.core.state import Node, SearchState, active, number_of
-from actors.planner.core.tree import ancestors, frontier, worth
+from actors.planner.core.tree import frontier, worth
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +51,20 @@ def score(state: SearchState, nodes: list[Node]) -> list[tuple[Node, Terms]]:
     """Return each node with the parts of its score."""
     if not _spreads(state):
         return [(node, Terms(belief=_belief(state, node))) for node in nodes]
-    load = _load(state)
-    return [(node, _terms(state, node, load)) for node in nodes]
+    places = _Places(state)
+    step = state.settings.selection.difficulty
+    scored = []
+    for node in nodes:
+        place = places.under(node.parent_id)
+        terms = Terms(
+            belief=_belief(state, node),
+            evidence=place.evidence,
+            exploration=place.exploration,
+            difficulty=-step * (node.difficulty - 1),
+            load=place.load,
+        )
+        scored.append((node, terms))
+    return scored
 
 
 def _spreads(state: SearchState) -> bool:
@@ -64,24 +76,44 @@ def _belief(state: SearchState, node: Node) -> float:
     return float(node.priority * state.settings.selection.failure_decay**node.failures)
 
 
-def _terms(state: SearchState, node: Node, load: dict[str, float]) -> Terms:
-    weights = state.settings.selection
-    parent = state.node(node.parent_id)
-    distance = math.log(max(worth(parent), 1e-3) / max(state.incumbent.credit, 1.0)) if state.incumbent else 0.0
-    near = sum(load.get(above.node_id, 0.0) * 0.5**steps for steps, above in enumerate(ancestors(state, node)))
-    return Terms(
-        belief=_belief(state, node),
-        evidence=weights.evidence * min(0.0, max(-1.0, distance)),
-        exploration=weights.exploration * math.sqrt(math.log1p(state.rounds) / (1 + parent.child_rounds)),
-        difficulty=-weights.difficulty * (node.difficulty - 1),
-        load=-weights.virtual_loss * near,
-    )
+class _Places:
+    """The terms that siblings share, worked out once per parent."""
 
+    def __init__(self, state: SearchState) -> None:
+        self._state = state
+        self._weights = state.settings.selection
+        self._known: dict[str, Terms] = {}
+        self._near: dict[str, float] = {"": 0.0}
+        self._in_flight: dict[str, float] = {}
+        """Branches in flight on a node's children, per slot so that the penalty does not grow with the slots."""
+        for branch in active(state):
+            parent_id = state.node(branch.node_id).parent_id
+            self._in_flight[parent_id] = self._in_flight.get(parent_id, 0.0) + 1.0 / state.settings.branches
 
-def _load(state: SearchState) -> dict[str, float]:
-    """Count the branches in flight directly below each node, per slot so that the penalty does not grow with them."""
-    load: dict[str, float] = {}
-    for branch in active(state):
-        parent_id = state.node(branch.node_id).parent_id
-        load[parent_id] = load.get(parent_id, 0.0) + 1.0 / state.settings.branches
-    return load
+    def under(self, parent_id: str) -> Terms:
+        """Return the terms of a child of this node, its own belief and difficulty left out."""
+        if parent_id not in self._known:
+            self._known[parent_id] = self._terms(self._state.node(parent_id))
+        return self._known[parent_id]
+
+    def _terms(self, parent: Node) -> Terms:
+        best = self._state.incumbent.credit if self._state.incumbent else None
+        distance = math.log(max(worth(parent), 1e-3) / max(best, 1.0)) if best is not None else 0.0
+        tried = math.sqrt(math.log1p(self._state.rounds) / (1 + parent.child_rounds))
+        return Terms(
+            belief=0.0,
+            evidence=self._weights.evidence * min(0.0, max(-1.0, distance)),
+            exploration=self._weights.exploration * tried,
+            load=-self._weights.virtual_loss * self._load(parent),
+        )
+
+    def _load(self, node: Node) -> float:
+        """Sum the branches in flight below the node and its ancestors, halved with each generation."""
+        path = [node]
+        while path[-1].parent_id and path[-1].parent_id not in self._near:
+            path.append(self._state.node(path[-1].parent_id))
+        for above in reversed(path):
+            if above.node_id not in self._near:
+                inherited = 0.5 * self._near.get(above.parent_id, 0.0)
+                self._near[above.node_id] = self._in_flight.get(above.node_id, 0.0) + inherited
+        return self._near[node.node_id]
