@@ -1,6 +1,6 @@
 """Bytes and back: msgpack on the wire, JSON on disk. Encoders and decoders are made once.
 
-On the wire unknown fields are tolerated (an older reader meets a newer writer); an unknown *tag* is an error that names it.
+On the wire unknown fields are tolerated (an older reader meets a newer writer); an unknown *tag* is an error.
 """
 
 from __future__ import annotations

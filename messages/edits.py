@@ -1,4 +1,4 @@
-"""What the planner's model may propose for the tree. Unknown fields are forbidden: what the machine owns has no field here."""
+"""What the planner's model may propose for the tree. Unknown fields are forbidden: the machine's have no place here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened outside the planner: events that actors publish on their run's stream. Each is durable before anybody acts on it."""
+"""What happened outside the planner: events on a run's stream. Each is durable before anybody acts on it."""
 
 from __future__ import annotations
 

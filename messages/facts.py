@@ -57,7 +57,7 @@ class NodeUpdated(Message, frozen=True, kw_only=True, tag="node.updated.v1"):
 
 
 class NodePruned(Message, frozen=True, kw_only=True, tag="node.pruned.v1"):
-    """An action was given up: at once if open, when its branches end if in flight; if closed, it gets no more children."""
+    """An action was given up: if in flight, when its branches end; if closed, it gets no more children."""
 
     node_id: str
     reason: str
