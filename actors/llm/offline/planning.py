@@ -1,0 +1,222 @@
+"""The planner's side of the rules: actions from what the program is, V from what was measured.
+
+The tree is read from the prompt. A node's transformations are those that its title and its ancestors' titles name;
+the gain of a transformation is the speedup over the parent, averaged over the nodes that add it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+
+from actors.llm.offline.graph import NoRuleError, Program
+from actors.llm.offline.moves import BY_NAME, Move, known_moves, with_needs
+from actors.llm.offline.program import read_program
+from actors.llm.offline.reading import PlannerPrompt, TreeLine, read_planner_prompt
+from messages.base import ROOT
+from messages.edits import Edit, EditScript, Insert, Prune, Update
+
+_JOINT = " + "
+_TUNE = "Tune the parameters, round "
+_TUNE_ROUNDS = 3
+_MAX_UPDATES = 12
+_MIN_CHANGE = 0.05
+_HOPELESS_TRIES = 2
+_FIRST_COMBINATIONS = (("fuse", "threads"), ("fuse", "vectorise"), ("fuse", "threads", "vectorise"))
+_BY_TITLE = {move.title: move for move in BY_NAME.values()}
+
+
+def plan_answer(prompt: str) -> str:
+    """Answer a planner's prompt with an edit script."""
+    try:
+        asked = read_planner_prompt(prompt)
+        program = read_program(asked.task.source, asked.task.tensors)
+    except NoRuleError as error:
+        text = f"The built-in rules cannot plan for this task: they have no rule for {error}."
+        return _rendered(EditScript(summary=text))
+    return _rendered(_Planner(asked, program).script())
+
+
+def _rendered(script: EditScript) -> str:
+    return f"```json\n{msgspec.json.encode(script).decode()}\n```\n"
+
+
+class _Planner:
+    """One answer under construction."""
+
+    def __init__(self, asked: PlannerPrompt, program: Program) -> None:
+        self._asked = asked
+        self._program = program
+        self._known = known_moves(program)
+        self._nodes = {line.node_id: line for line in asked.tree}
+        self._gains = self._measured_gains()
+        self._best = max((line.best for line in asked.tree if line.best), default=1.0)
+
+    def script(self) -> EditScript:
+        """Return the answer."""
+        if self._asked.purpose == "analyse":
+            edits: list[Edit] = list(itertools.islice(self._first_actions(), max(3, self._asked.limit)))
+        else:
+            edits = [*self._updates(), *self._prunes(), *self._inserts()]
+        return EditScript(summary=self._summary(), open_questions=self._questions(), edits=tuple(self._accepted(edits)))
+
+    def _first_actions(self) -> Iterator[Insert]:
+        """Yield transformations that need no other, then combinations of them, all under the root."""
+        names = {move.name for move in self._known}
+        singles = [(move.name,) for move in self._known if not move.needs]
+        combinations = [combination for combination in _FIRST_COMBINATIONS if set(combination) <= names]
+        for combination in [*singles, *combinations]:
+            moves = [BY_NAME[name] for name in combination]
+            priority = max(move.priority for move in moves) + 0.05 * (len(moves) - 1)
+            yield self._insert(ROOT, moves, priority)
+        if len(singles) + len(combinations) < 3:
+            for number in range(1, _TUNE_ROUNDS + 1):
+                yield self._tuning(ROOT, number, 0.2)
+
+    def _updates(self) -> list[Update]:
+        """Give open actions the V that what was measured since suggests."""
+        updates = []
+        for line in self._asked.tree:
+            wanted = round(self._value(line), 2)
+            if line.state == "open" and abs(wanted - line.priority) >= _MIN_CHANGE and self._own(line):
+                updates.append(Update(node=line.node_id, priority=wanted))
+        return updates[:_MAX_UPDATES]
+
+    def _prunes(self) -> list[Prune]:
+        return [
+            Prune(node=line.node_id, reason=f"{line.tries} branches brought no correct candidate")
+            for line in self._asked.tree
+            if line.state == "open" and line.best is None and line.tries >= _HOPELESS_TRIES
+        ]
+
+    def _inserts(self) -> list[Insert]:
+        """Return new actions, best first: one for each node that was asked about, then as many as wanted."""
+        ranked = sorted(self._proposals(), key=lambda insert: -insert.priority)
+        first: dict[str, Insert] = {}
+        for insert in ranked:
+            if insert.parent in self._asked.childless:
+                first.setdefault(insert.parent, insert)
+        chosen = list(first.values())
+        chosen += [insert for insert in ranked if insert not in chosen]
+        unique = {frozenset(self._combined(insert)): insert for insert in reversed(chosen)}
+        kept = [insert for insert in chosen if unique[frozenset(self._combined(insert))] is insert]
+        return kept[: min(self._asked.limit, max(self._asked.wanted, len(first)))]
+
+    def _proposals(self) -> Iterator[Insert]:
+        """Yield what could still be tried: a transformation that is missing under a closed node, and tuning."""
+        taken = {frozenset(self._path(line.node_id)) for line in self._asked.tree if line.state != "pruned"}
+        parents = [line.node_id for line in self._asked.tree if line.state in {"closed", "spent"}]
+        for parent_id in [ROOT, *parents]:
+            have = self._path(parent_id)
+            for move in self._known:
+                missing = with_needs([move.name]) - have
+                if move.name not in have and frozenset(have | missing) not in taken:
+                    moves = sorted((BY_NAME[name] for name in missing), key=lambda move: -move.priority)
+                    yield self._insert(parent_id, moves, self._promise(parent_id, moves))
+            number = 1 + sum(name.startswith(_TUNE) for name in have)
+            titles = {line.title for line in self._asked.tree if line.parent_id == parent_id}
+            if parent_id != ROOT and number <= _TUNE_ROUNDS and f"{_TUNE}{number}" not in titles:
+                yield self._tuning(parent_id, number, 0.25 * self._quality(parent_id))
+
+    def _accepted(self, edits: list[Edit]) -> Iterator[Edit]:
+        """Leave out what the reasons of a refusal speak of."""
+        reasons = self._asked.refusals
+        for edit in edits:
+            names = (edit.parent, edit.title) if isinstance(edit, Insert) else (edit.node,)
+            if not any(f"'{name}'" in reasons for name in names if name != ROOT):
+                yield edit
+
+    def _insert(self, parent_id: str, moves: list[Move], priority: float) -> Insert:
+        reasons = "\n".join(f"- {move.title}: {move.why}" for move in moves)
+        words = " ".join(move.name for move in moves)
+        return Insert(
+            parent=parent_id,
+            title=_JOINT.join(move.title for move in moves)[:120],
+            description=f"{reasons}\n\nAdd to the plan: `{words}`.",
+            difficulty=min(5, max(move.difficulty for move in moves) + len(moves) - 1),
+            priority=round(min(0.95, max(0.01, priority)), 2),
+        )
+
+    def _tuning(self, parent_id: str, number: int, priority: float) -> Insert:
+        return Insert(
+            parent=parent_id,
+            title=f"{_TUNE}{number}",
+            description="Keep the transformations and change their numbers: rows per chunk, accumulators, parts of a "
+            "row, block of columns, rows of prefetch.\n\nAdd to the plan: ``.",
+            difficulty=1,
+            priority=round(min(0.95, max(0.01, priority)), 2),
+        )
+
+    def _own(self, line: TreeLine) -> frozenset[str]:
+        """Return the transformations that a node's title names; a tuning counts as one of its own."""
+        if line.title.startswith(_TUNE):
+            return frozenset({line.title})
+        return frozenset(_BY_TITLE[part].name for part in line.title.split(_JOINT) if part in _BY_TITLE)
+
+    def _path(self, node_id: str) -> frozenset[str]:
+        """Return the transformations of a node and of those above it, as far as the prompt shows them."""
+        found: frozenset[str] = frozenset()
+        while node_id in self._nodes:
+            found |= self._own(self._nodes[node_id])
+            node_id = self._nodes[node_id].parent_id
+        return found
+
+    def _combined(self, insert: Insert) -> frozenset[str]:
+        line = TreeLine(
+            node_id="", parent_id=insert.parent, state="open", priority=0.0, title=insert.title, best=None, tries=0
+        )
+        return self._path(insert.parent) | self._own(line)
+
+    def _measured_gains(self) -> dict[str, float]:
+        """Return, per transformation, the mean of log2(speedup over the parent) of the nodes that add it."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for line in self._asked.tree:
+            own = self._own(line)
+            parent = self._nodes.get(line.parent_id)
+            base = parent.best if parent is not None else 1.0
+            if line.best and base and own:
+                for name in own:
+                    found[name].append(math.log2(line.best / base) / len(own))
+        return {name: sum(gains) / len(gains) for name, gains in found.items()}
+
+    def _value(self, line: TreeLine) -> float:
+        """Return V of an open node: what its transformations promise under its parent, halved per failed branch."""
+        moves = [BY_NAME[name] for name in self._own(line) if name in BY_NAME]
+        return self._promise(line.parent_id, moves) * 0.5**line.tries if moves else line.priority
+
+    def _promise(self, parent_id: str, moves: list[Move]) -> float:
+        if not moves:
+            return 0.0
+        chances = [
+            min(0.95, max(0.05, 0.35 + 0.3 * self._gains[move.name])) if move.name in self._gains else move.priority
+            for move in moves
+        ]
+        return min(0.95, max(0.01, max(chances) * self._quality(parent_id) + 0.03 * (len(moves) - 1)))
+
+    def _quality(self, parent_id: str) -> float:
+        """Return how near a parent is to the best result so far: what builds on a slow program rarely wins."""
+        parent = self._nodes.get(parent_id)
+        reached = parent.best if parent is not None and parent.best else 1.0
+        return 0.4 + 0.6 * min(1.0, reached / self._best)
+
+    def _summary(self) -> str:
+        program = self._program
+        learnt = "; ".join(
+            f"{BY_NAME[name].title.lower()}: {2**gain:.2f}x over the parent"
+            for name, gain in sorted(self._gains.items(), key=lambda item: -item[1])
+            if name in BY_NAME
+        )
+        shape = (
+            f"Built-in rules: {program.rows} rows of {program.columns} columns, {len(program.reductions)} reductions "
+            f"per row, {program.passes} loops over a row at least"
+            f"{', exponentials or the like for every element' if program.costly else ''}."
+        )
+        return f"{shape} Measured so far: {learnt}." if learnt else shape
+
+    def _questions(self) -> tuple[str, ...]:
+        untested = [move.title for move in self._known if move.name not in self._gains]
+        return tuple(f"What does it bring to {title[0].lower()}{title[1:]}?" for title in untested[:4])

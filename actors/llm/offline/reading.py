@@ -1,0 +1,223 @@
+"""Reads prompts as a model would: by their headings, fences and tables, not by the structs they were made from.
+
+Lenient about what surrounds the facts, strict about the facts: what cannot be found is a `NoRuleError` that says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Literal
+
+import msgspec
+
+from actors.llm.offline.codegen import Contract
+from actors.llm.offline.graph import NoRuleError, TensorInfo
+
+_FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
+_ROLE = re.compile(r"^(input|parameter|buffer|output)$")
+_SHAPE = re.compile(r"^\(([\d, ]*)\)$")
+_HEADER = re.compile(r'(extern\s+"C"[^;{]*?\([^;{]*?\))\s*[;{]', re.DOTALL)
+_POINTERS = re.compile(r"void\s*\*\s*(?:const\s*)?\*\s*(?:const\s*)?(?P<name>\w+)")
+_COMMENT = re.compile(r"//[^\n]*")
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What the task's part of a prompt says."""
+
+    source: str
+    """The reference program."""
+    tensors: tuple[TensorInfo, ...]
+
+
+class CoderPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a coder is asked."""
+
+    task: Task
+    contract: Contract
+    node_id: str
+    title: str
+    description: str
+    base: str
+    """Source to build on; empty: start from the reference."""
+    latest: str
+    """Source of the latest attempt where it is not the base."""
+    failure: str
+    """How the latest attempt failed; empty if it did not."""
+    attempts: int
+    """Attempts so far."""
+    draw: str
+
+
+class TreeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A node as the planner's digest shows it."""
+
+    node_id: str
+    parent_id: str
+    state: str
+    priority: float
+    title: str
+    best: float | None
+    """Speedup of its best candidate."""
+    tries: int
+
+
+class PlannerPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a planner is asked."""
+
+    task: Task
+    purpose: Literal["analyse", "revise"]
+    tree: tuple[TreeLine, ...]
+    wanted: int
+    limit: int
+    childless: tuple[str, ...]
+    refusals: str
+
+
+def read_coder_prompt(prompt: str) -> CoderPrompt:
+    """Return what a coder's prompt asks.
+
+    Raises:
+        NoRuleError: something that is needed cannot be found in it.
+    """
+    task, rest = _split(prompt, "# Action ")
+    heading = re.match(r"# Action (?P<node>\S+): (?P<title>[^\n]*)\n", rest)
+    if heading is None:
+        raise NoRuleError("a prompt without an action")
+    description = _section(rest, heading[0].rstrip("\n"))
+    latest = _section(rest, "# Your latest attempt")
+    numbers = re.findall(r"^(\d+)\. ", _section(rest, "# Earlier attempts at this action"), re.MULTILINE)
+    wanted = _section(rest, "# What to return")
+    return CoderPrompt(
+        task=read_task(task),
+        contract=_read_contract(task),
+        node_id=heading["node"],
+        title=heading["title"],
+        description=description,
+        base=_code(_section(rest, "# Base code")),
+        latest=_code(latest),
+        failure=_failure(latest),
+        attempts=int(numbers[-1]) if numbers else 0,
+        draw=" ".join(re.findall(r"This is draw (\d+)", wanted)),
+    )
+
+
+def read_planner_prompt(prompt: str) -> PlannerPrompt:
+    """Return what a planner's prompt asks.
+
+    Raises:
+        NoRuleError: something that is needed cannot be found in it.
+    """
+    task, rest = _split(prompt, "# The tree")
+    wanted = _section(rest, "# What is wanted")
+    is_first = "at most" in wanted and "under n0" in wanted
+    insert = re.search(r"Insert (\d+) new", wanted)
+    limit = re.search(r"at most (\d+)", wanted)
+    most = int(limit[1]) if limit else 0
+    return PlannerPrompt(
+        task=read_task(task),
+        purpose="analyse" if is_first else "revise",
+        tree=tuple(filter(None, map(_tree_line, _section(rest, "# The tree").splitlines()))),
+        wanted=most if is_first else int(insert[1]) if insert else 0,
+        limit=most,
+        childless=tuple(
+            re.findall(r"^- (n\d+):", _section(rest, "# Closed nodes without an open child"), re.MULTILINE)
+        ),
+        refusals=_section(rest, "# Your previous answer was refused; nothing of it was applied"),
+    )
+
+
+def read_task(text: str) -> Task:
+    """Return the reference and its tensors.
+
+    Raises:
+        NoRuleError: one of them cannot be found.
+    """
+    sources = [code for _, tag, code in _FENCE.findall(text) if tag.split()[:1] == ["python"]]
+    if not sources:
+        raise NoRuleError("a task without a reference in Python")
+    tensors = tuple(tensor for line in text.splitlines() if (tensor := _tensor(line)) is not None)
+    if not any(tensor.role == "output" for tensor in tensors):
+        raise NoRuleError("a task without a table of its tensors")
+    return Task(source=sources[0], tensors=tensors)
+
+
+def _tensor(line: str) -> TensorInfo | None:
+    """Read a row of a table with a role, a shape and a dtype; the name stands before the role."""
+    cells = [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+    roles = [index for index, cell in enumerate(cells) if _ROLE.match(cell)]
+    shapes = [cell for cell in cells if _SHAPE.match(cell)]
+    dtypes = [cell for cell in cells if re.fullmatch(r"(?:b?float|u?int|bool)\d*", cell)]
+    if len(roles) != 1 or not roles[0] or not shapes or not dtypes:
+        return None
+    shape = ast.literal_eval(shapes[0])
+    role = cells[roles[0]]
+    return TensorInfo(
+        name=cells[roles[0] - 1],
+        role="input" if role == "input" else "output" if role == "output" else "parameter",
+        shape=shape if isinstance(shape, tuple) else (shape,),
+        dtype=dtypes[0],
+    )
+
+
+def _read_contract(text: str) -> Contract:
+    for _, _, code in _FENCE.findall(text):
+        header = _HEADER.search(_COMMENT.sub("", code))
+        pointers = [match["name"] for match in _POINTERS.finditer(header[1])] if header else []
+        if header and len(pointers) >= 2:
+            return Contract(header=" ".join(header[1].split()), inputs=pointers[0], outputs=pointers[1])
+    raise NoRuleError("a calling contract other than pointers to inputs and outputs")
+
+
+def _split(prompt: str, heading: str) -> tuple[str, str]:
+    """Cut a prompt at the last line that begins with `heading` and does not stand in a fence."""
+    starts = [start for start in _headings(prompt) if prompt.startswith(heading, start)]
+    if not starts:
+        raise NoRuleError(f"a prompt without {heading.strip()!r}")
+    return prompt[: starts[0]], prompt[starts[0] :]
+
+
+def _headings(text: str) -> list[int]:
+    """Return where lines begin that are headings of the first rank, outside of fences."""
+    fences = [match.span() for match in _FENCE.finditer(text)]
+    starts = [match.start() for match in re.finditer(r"^# ", text, re.MULTILINE)]
+    return [start for start in starts if not any(low <= start < high for low, high in fences)]
+
+
+def _section(text: str, heading: str) -> str:
+    """Return what stands below a heading, up to the next one; empty if there is none."""
+    starts = _headings(text)
+    for number, start in enumerate(starts):
+        line, _, _ = text[start:].partition("\n")
+        if line == heading:
+            end = starts[number + 1] if number + 1 < len(starts) else len(text)
+            return text[start + len(line) : end].strip("\n")
+    return ""
+
+
+def _code(section: str) -> str:
+    fence = _FENCE.search(section)
+    return fence[3] if fence else ""
+
+
+def _failure(latest: str) -> str:
+    said, _, _ = latest.partition("```")
+    return said if "failed" in said else ""
+
+
+def _tree_line(line: str) -> TreeLine | None:
+    cells = [cell.strip() for cell in line.split(" | ")]
+    ids = re.fullmatch(r"(n\d+) < (n\d+)", cells[0])
+    if ids is None or len(cells) < 5:
+        return None
+    best = re.search(r"\| best (\d+\.\d+)x", line)
+    tries = re.search(r"\| (\d+) tries", line)
+    return TreeLine(
+        node_id=ids[1],
+        parent_id=ids[2],
+        state=cells[1],
+        priority=float(cells[2].removeprefix("V ")),
+        title=cells[4],
+        best=float(best[1]) if best else None,
+        tries=int(tries[1]) if tries else 0,
+    )
