@@ -23,10 +23,12 @@ from messages.edits import Edit, EditScript, Insert, Prune, Update
 _JOINT = " + "
 _TUNE = "Tune the parameters, round "
 _TUNE_ROUNDS = 3
+MIN_FIRST_ACTIONS = 3
 _MAX_UPDATES = 12
 _MIN_CHANGE = 0.05
 _HOPELESS_TRIES = 2
-_FIRST_COMBINATIONS = (("fuse", "threads"), ("fuse", "vectorise"), ("fuse", "threads", "vectorise"))
+_AT_ONCE = frozenset({"fuse", "threads", "vectorise"})
+"""What a first program may also do all at once; hard to get right, so of moderate V."""
 _BY_TITLE = {move.title: move for move in BY_NAME.values()}
 
 
@@ -59,23 +61,22 @@ class _Planner:
     def script(self) -> EditScript:
         """Return the answer."""
         if self._asked.purpose == "analyse":
-            edits: list[Edit] = list(itertools.islice(self._first_actions(), max(3, self._asked.limit)))
+            edits: list[Edit] = list(itertools.islice(self._first_actions(), max(MIN_FIRST_ACTIONS, self._asked.limit)))
         else:
             edits = [*self._updates(), *self._prunes(), *self._inserts()]
         return EditScript(summary=self._summary(), open_questions=self._questions(), edits=tuple(self._accepted(edits)))
 
     def _first_actions(self) -> Iterator[Insert]:
-        """Yield transformations that need no other, then combinations of them, all under the root."""
-        names = {move.name for move in self._known}
-        singles = [(move.name,) for move in self._known if not move.needs]
-        combinations = [combination for combination in _FIRST_COMBINATIONS if set(combination) <= names]
-        for combination in [*singles, *combinations]:
-            moves = [BY_NAME[name] for name in combination]
-            priority = max(move.priority for move in moves) + 0.05 * (len(moves) - 1)
-            yield self._insert(ROOT, moves, priority)
-        if len(singles) + len(combinations) < 3:
-            for number in range(1, _TUNE_ROUNDS + 1):
-                yield self._tuning(ROOT, number, 0.2)
+        """Yield what needs nothing else under the root, all of that at once, and pairs of them as chains."""
+        singles = [move for move in self._known if not move.needs]
+        for move in singles:
+            yield self._insert(ROOT, [move], move.priority, key=f"first-{move.name}")
+        if len(singles) > 1:
+            yield self._insert(ROOT, [move for move in singles if move.name in _AT_ONCE], 0.5)
+        for first, second in itertools.combinations(singles, 2):
+            yield self._insert(f"first-{first.name}", [second], second.priority)
+        for number in range(len(singles), MIN_FIRST_ACTIONS):
+            yield self._tuning(ROOT, number, 0.2)
 
     def _updates(self) -> list[Update]:
         """Give open actions the V that what was measured since suggests."""
@@ -130,7 +131,7 @@ class _Planner:
             if not any(f"'{name}'" in reasons for name in names if name != ROOT):
                 yield edit
 
-    def _insert(self, parent_id: str, moves: list[Move], priority: float) -> Insert:
+    def _insert(self, parent_id: str, moves: list[Move], priority: float, *, key: str = "") -> Insert:
         reasons = "\n".join(f"- {move.title}: {move.why}" for move in moves)
         words = " ".join(move.name for move in moves)
         return Insert(
@@ -139,6 +140,7 @@ class _Planner:
             description=f"{reasons}\n\nAdd to the plan: `{words}`.",
             difficulty=min(5, max(move.difficulty for move in moves) + len(moves) - 1),
             priority=round(min(0.95, max(0.01, priority)), 2),
+            key=key,
         )
 
     def _tuning(self, parent_id: str, number: int, priority: float) -> Insert:

@@ -143,17 +143,17 @@ def read_task(text: str) -> Task:
 
 
 def _tensor(line: str) -> TensorInfo | None:
-    """Read a row of a table with a role, a shape and a dtype; the name stands before the role."""
+    """Read a row of a table; the name, which may itself be `output`, stands before the role."""
     cells = [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
     roles = [index for index, cell in enumerate(cells) if _ROLE.match(cell)]
     shapes = [cell for cell in cells if _SHAPE.match(cell)]
     dtypes = [cell for cell in cells if re.fullmatch(r"(?:b?float|u?int|bool)\d*", cell)]
-    if len(roles) != 1 or not roles[0] or not shapes or not dtypes:
+    if not roles or not roles[-1] or not shapes or not dtypes:
         return None
     shape = ast.literal_eval(shapes[0])
-    role = cells[roles[0]]
+    role = cells[roles[-1]]
     return TensorInfo(
-        name=cells[roles[0] - 1],
+        name=cells[roles[-1] - 1],
         role="input" if role == "input" else "output" if role == "output" else "parameter",
         shape=shape if isinstance(shape, tuple) else (shape,),
         dtype=dtypes[0],
