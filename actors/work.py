@@ -102,6 +102,7 @@ class _Worker(Generic[C]):
         if not isinstance(command, self._expects):
             await delivery.term(f"{type(command).__name__} is no {self._expects.__name__}")
             return
+        log.info("job taken", job=command.job_id, attempt=delivery.attempt)
         outcome = await self._attempt(delivery, command)
         if isinstance(outcome, BoundaryError):
             if not _is_permanent(outcome):

@@ -69,6 +69,7 @@ async def plan_run(
     planner = _Planner(bus, model, history.state, history.library, last_decision=history.last_decision)
     for queue in queues_of(history.library.started):
         await bus.declare_queue(QueueSpec(name=queue, run_id=run_id))
+    log.info("run led", run=run_id, after=history.last_seq)
     task_status.started()
     async with anyio.create_task_group() as tasks:
         planner.tasks = tasks
@@ -174,6 +175,7 @@ class _Planner:
 
     async def _propose(self, question: Request) -> None:
         """Ask the planner's model for edits; the answer is an event like any other."""
+        log.info("planner asked", job=question.request_id)
         result: Event
         try:
             answer = await self._model.complete(question)
