@@ -61,9 +61,10 @@ def test_real_input_is_read_before_the_clock_jumps() -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
-            theirs.send(b"x")
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: loop.call_soon(theirs.send, b"x"))  # once the receiver waits for it
             with anyio.fail_after(1e-6):
-                await asyncio.get_running_loop().sock_recv(ours, 1)
+                await loop.sock_recv(ours, 1)
         return anyio.current_time()
 
     assert anyio.run(main, backend_options=VIRTUAL) == 0
