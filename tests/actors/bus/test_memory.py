@@ -9,6 +9,7 @@ from actors.bus.journal import JournalStore
 from actors.bus.memory import MemoryBus
 from actors.bus.store import EventStore, MemoryStore
 from tests.contracts.bus import BusContract
+from tests.contracts.bus_streams import StreamContract
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -55,7 +56,7 @@ class TestMemoryBusOverAJournal(MemoryBusContract):
         stores.bus.close()
 
 
-class TestMemoryBusOverASyncedJournal(MemoryBusContract):
+class TestEventsInASyncedJournal(StreamContract):
     """On the real clock: syncing happens in a thread."""
 
     @pytest.fixture
@@ -63,11 +64,15 @@ class TestMemoryBusOverASyncedJournal(MemoryBusContract):
         return "asyncio"
 
     @pytest.fixture
-    def ack_wait_s(self) -> float:
-        return 0.2
-
-    @pytest.fixture
     def stores(self, tmp_path: Path) -> Iterator[OverStores]:
         stores = OverStores(lambda run_id: JournalStore(tmp_path / f"{run_id}.jsonl", sync="always"))
         yield stores
         stores.bus.close()
+
+    @pytest.fixture
+    def bus(self, stores: OverStores) -> MemoryBus:
+        return stores.bus
+
+    @pytest.fixture
+    def restart(self, stores: OverStores) -> Callable[[], MemoryBus]:
+        return stores.restart
