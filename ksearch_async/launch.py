@@ -86,7 +86,10 @@ async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
     config = _anchored(config)
     save_config(config, folder.config)
     try:
-        async with open_model(config.model, os.environ) as model, open_evaluator(folder.artifacts, config) as evaluator:
+        async with (
+            open_model(config.model, os.environ, seed=config.seed) as model,
+            open_evaluator(folder.artifacts, config) as evaluator,
+        ):
             started = RunStarted(
                 run_id=folder.run_id,
                 task=task,
@@ -111,7 +114,10 @@ async def reopen_run(folder: RunFolder, config: RunConfig) -> AsyncIterator[tupl
         messages.errors.BusError: the journal cannot be read.
     """
     session = await check_reopening(folder, config)
-    async with open_model(config.model, os.environ) as model, open_evaluator(folder.artifacts, config) as evaluator:
+    async with (
+        open_model(config.model, os.environ, seed=config.seed) as model,
+        open_evaluator(folder.artifacts, config) as evaluator,
+    ):
         yield session, Tools(model=model, builder=LocalBuilder(folder.artifacts), evaluator=evaluator)
 
 

@@ -44,9 +44,9 @@ def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
 
 
 @asynccontextmanager
-async def open_model(settings: ModelSettings, environment: Mapping[str, str]) -> AsyncIterator[Model]:
+async def open_model(settings: ModelSettings, environment: Mapping[str, str], *, seed: int) -> AsyncIterator[Model]:
     """Make the model, and close its connections afterwards."""
-    model = _made(settings, environment)
+    model = _made(settings, environment, seed)
     try:
         yield model
     finally:
@@ -54,11 +54,11 @@ async def open_model(settings: ModelSettings, environment: Mapping[str, str]) ->
             await model.aclose()
 
 
-def _made(settings: ModelSettings, environment: Mapping[str, str]) -> Model:
+def _made(settings: ModelSettings, environment: Mapping[str, str], seed: int) -> Model:
     if dialect_of(settings, environment) == "offline":
         from actors.llm.offline import OfflineModel  # noqa: PLC0415 - each dialect is loaded only where it is used
 
-        return OfflineModel()
+        return OfflineModel(seed=seed)
     from actors.llm.chat import ChatModel  # noqa: PLC0415 - openai takes half a second to import
 
     return ChatModel(

@@ -11,7 +11,6 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
-from tests.ksearch_async.stories import FAST, RUN_ID, TARGET, story
 
 from actors.bus.journal import read_journal
 from actors.llm.base import Request
@@ -26,6 +25,7 @@ from messages.codec import Record
 from messages.errors import BusError, ConfigError, ModelError
 from messages.events import CandidateEvaluated, CandidateWritten, RunResumed, RunStarted, StopRequested
 from messages.settings import Budget, SearchSettings
+from tests.ksearch_async.stories import FAST, RUN_ID, TARGET, story
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.ksearch_async.stories import KERNEL, RUN_ID, story
 
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import main
@@ -16,6 +15,7 @@ from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator, duration, shortened
 from ksearch_async.runs import RunFolder
 from messages.codec import Record, encode_line
+from tests.ksearch_async.stories import KERNEL, RUN_ID, story
 
 
 def folded(records: list[Record]) -> Chronicle:

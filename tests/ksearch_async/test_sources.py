@@ -1,0 +1,83 @@
+"""Candidates read from files and from the folders that the recorder makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.recorder.folder import Evidence, Manifest
+from ksearch_async.sources import read_source
+from messages.codec import to_json
+from messages.errors import ConfigError
+from messages.tasks import Candidate, SourceFile
+
+CANDIDATE = Candidate(
+    language="cpp",
+    entry_point="ksearch_run",
+    files=(SourceFile(path="kernel.cpp", text='#include "a/tiles.h"\n'), SourceFile(path="a/tiles.h", text="// é\n")),
+)
+MANIFEST = Manifest(
+    candidate_id=CANDIDATE.candidate_id,
+    language="cpp",
+    entry_point="ksearch_run",
+    files=("kernel.cpp", "a/tiles.h"),
+    job_id="j",
+    branch_id="b",
+    model="offline",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for file in CANDIDATE.files:
+        path = tmp_path / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_candidates_folder_gives_the_candidate_that_was_written(folder: Path) -> None:
+    (folder / "candidate.json").write_bytes(to_json(MANIFEST))
+    assert read_source(folder, "cpp").candidate_id == CANDIDATE.candidate_id
+
+
+def test_the_best_folder_gives_the_candidate_that_was_measured(folder: Path) -> None:
+    evidence = Evidence(
+        seq=1,
+        at="2026-11-20T14:23:01+00:00",
+        run_id="r",
+        candidate_id=CANDIDATE.candidate_id,
+        round=1,
+        node_id="n1",
+        found_by=("fuse",),
+        credit=1.5,
+        speedup_vs_reference=1.6,
+        latency_us=10.0,
+        candidate=MANIFEST,
+    )
+    (folder / "evidence.json").write_bytes(to_json(evidence))
+    assert read_source(folder, "cpp").candidate_id == CANDIDATE.candidate_id
+
+
+def test_a_single_file_is_its_own_candidate_with_the_languages_entry_point(folder: Path) -> None:
+    candidate = read_source(folder / "kernel.cpp", "cpp")
+    assert (candidate.entry_point, [file.path for file in candidate.files]) == ("ksearch_run", ["kernel.cpp"])
+
+
+def test_a_folder_that_holds_no_candidate_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read a candidate") as caught:
+        read_source(tmp_path, "cpp")
+    assert "best/" in caught.value.__notes__[0]
+
+
+def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "candidate.json").write_text("{")
+    with pytest.raises(ConfigError, match="damaged"):
+        read_source(tmp_path, "cpp")
+
+
+def test_a_source_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cpp").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_source(tmp_path / "kernel.cpp", "cpp")
