@@ -273,7 +273,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
         extra=branch.extra,
     )
     state = drop(drop(state, "branches", branch.branch_id), "jobs", branch.job_id or "")
-    return replace(put_node(state, node), reports=(*state.reports, report), dry=False)
+    return replace(put_node(state, node), reports=(*state.reports, report), dry=state.dry and branch.extra)
 
 
 @_folds_in(IncumbentChanged)

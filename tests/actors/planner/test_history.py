@@ -1,0 +1,56 @@
+"""What a planner finds in its run's past."""
+
+from __future__ import annotations
+
+from actors.planner.core.decide import decide
+from actors.planner.core.state import SearchState
+from actors.planner.history import Folding, fold
+from messages.codec import Body
+from messages.events import ClockTicked, RunResumed, StopRequested
+from messages.facts import Decided
+from messages.settings import SearchSettings
+from tests.actors.planner.core.world import DESCRIPTION, RUN, inserts, proposed, started, written
+
+
+def told(*bodies: Body) -> list[tuple[int, Body]]:
+    return list(enumerate(bodies, start=1))
+
+
+def test_events_change_nothing_until_a_decision_names_them() -> None:
+    history = fold(told(started(SearchSettings())))
+    assert history.state == SearchState()
+    assert [seq for seq, _ in history.pending] == [1]
+    assert history.library.started.description == DESCRIPTION
+
+
+def test_a_decision_takes_its_cause_out_of_what_is_pending() -> None:
+    opening = started(SearchSettings())
+    facts = decide(SearchState(), opening)
+    history = fold(told(opening, Decided(cause=1, facts=facts)))
+    assert history.pending == ()
+    assert history.last_decision == 2
+    assert history.state.running
+
+
+def test_decisions_may_lie_behind_later_events() -> None:
+    opening = started(SearchSettings())
+    folding = Folding()
+    first = decide(SearchState(), opening)
+    answer = proposed(f"{RUN}-p1", inserts(1))
+    for seq, body in told(opening, answer, Decided(cause=1, facts=first)):
+        folding.take(seq, body)
+    assert folding.history().pending == ((2, answer),)
+
+
+def test_a_resumption_is_handled_before_what_came_in_while_the_run_lay_still() -> None:
+    late = written(f"{RUN}-w3", "a")
+    resumed = RunResumed(run_id=RUN)
+    history = fold(told(started(SearchSettings()), late, resumed))
+    assert [seq for seq, _ in history.pending] == [3, 1, 2]
+
+
+def test_stops_and_ticks_from_before_a_resumption_are_void() -> None:
+    resumed = RunResumed(run_id=RUN)
+    later = StopRequested(reason="again")
+    history = fold(told(StopRequested(reason="x"), ClockTicked(elapsed_s=1), resumed, later))
+    assert [seq for seq, _ in history.pending] == [3, 4]
