@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 async def supervise(
     name: str,
-    start: Callable[..., Awaitable[None]],
+    start: Callable[..., Awaitable[object]],
     *,
     restarts: int = 3,
     within_s: float = 60.0,
