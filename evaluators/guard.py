@@ -109,11 +109,21 @@ def _limit(which: int, value: int) -> None:
         resource.setrlimit(which, (bound, bound))
 
 
-def _lower_priority(nice: int) -> None:
-    """Give way to others. With autogrouping, niceness counts only inside a session, so the session's is set as well."""
-    os.nice(nice)
-    with contextlib.suppress(OSError), open("/proc/self/autogroup", "w", encoding="ascii") as file:
-        file.write(str(nice))
+def set_niceness(leader_pid: int, nice: int) -> bool:
+    """Set the niceness of a session's processes, by its leader. False where this process may not.
+
+    With autogrouping, niceness counts only inside a session, so the session's own is set as well.
+    """
+    try:
+        os.setpriority(os.PRIO_PGRP, leader_pid, nice)
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(f"/proc/{leader_pid}/autogroup", "w", encoding="ascii") as file,
+        ):
+            file.write(str(nice))
+    except OSError:
+        return False
+    return True
 
 
 def _start(job: dict[str, object], log_fd: int) -> int:
@@ -127,7 +137,7 @@ def _start(job: dict[str, object], log_fd: int) -> int:
         os.setsid()
         nice = int(str(job["nice"]))
         if nice:
-            _lower_priority(nice)
+            set_niceness(os.getpid(), nice)
         _limit(resource.RLIMIT_AS, int(str(job["memory_bytes"])))
         _limit(resource.RLIMIT_FSIZE, int(str(job["file_bytes"])))
         _limit(resource.RLIMIT_CPU, int(str(job["cpu_s"])))

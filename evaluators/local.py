@@ -51,6 +51,7 @@ from evaluators.judge.protocol import (
     decode_from_judge,
     encode_frame,
 )
+from evaluators.quiet import QuietDevice
 from evaluators.target import check_target, probe_target
 from messages.base import Language
 from messages.commands import EvaluateCandidate
@@ -96,6 +97,7 @@ class LocalEvaluator:
         """
         self._artifacts = artifacts.absolute()
         self._lease = anyio.Lock() if lease is None else lease
+        self._quiet = QuietDevice()
         self._limits = limits or Limits()
         self._slots = anyio.Semaphore(slots)
         self._room = slots
@@ -121,7 +123,7 @@ class LocalEvaluator:
         library = artifact_folder(self._artifacts, job.artifact_id) / meta.product
         request = Judge(library=str(library), entry_point=meta.entry_point, purpose=job.purpose)
         async with self._judge(job.task, job.candidate.language) as judge:
-            verdict, lease_s = await judge.judge(request, self._lease)
+            verdict, lease_s = await judge.judge(request, self._lease, self._quiet)
         return EvaluationReport(
             verdict=verdict, device=own.device, wall_s=anyio.current_time() - begun, lease_s=lease_s
         )
@@ -182,7 +184,8 @@ class LocalEvaluator:
             await self._end(self._idle.pop(0))
         self._alive += 1
         try:
-            return await _start_judge(task, language, self._limits)
+            async with self._quiet.checking():
+                return await _start_judge(task, language, self._limits)
         except BaseException:
             self._alive -= 1
             raise
@@ -219,25 +222,33 @@ class _JudgeProcess:
             await self._send(Describe())
             return self._expect(await self._receive(), Described).description
 
-    async def judge(self, request: Judge, lease: Lease) -> tuple[Verdict, float]:
-        """Ask for a verdict. Returns it with the seconds for which the lease was held.
+    async def judge(self, request: Judge, lease: Lease, quiet: QuietDevice) -> tuple[Verdict, float]:
+        """Ask for a verdict. Returns it with the seconds for which the timing lease was held.
 
         Raises:
             EvaluatorError: the judge failed.
         """
         await self._send(request)
+        lease_s = 0.0
+        while isinstance(answer := await self._receive_soon(), LeaseWanted):
+            if answer.work == "check":
+                async with quiet.checking():
+                    await self._take_lease()
+            else:
+                async with lease, quiet.timing():
+                    begun = anyio.current_time()
+                    await self._take_lease()
+                    lease_s += anyio.current_time() - begun
+        return self._expect(answer, Judged).verdict, lease_s
+
+    async def _take_lease(self) -> None:
+        """Let the judge work, until it says that it is done."""
+        await self._send(LeaseGranted())
+        self._expect(await self._receive_soon(), LeaseReturned)
+
+    async def _receive_soon(self) -> FromJudge:
         with self._watched(_SILENCE_S):
-            answer = await self._receive()
-        if isinstance(answer, LeaseWanted):
-            async with lease:
-                begun = anyio.current_time()
-                await self._send(LeaseGranted())
-                with self._watched(_SILENCE_S):
-                    self._expect(await self._receive(), LeaseReturned)
-                lease_s = anyio.current_time() - begun
-            with self._watched(_SILENCE_S):
-                return self._expect(await self._receive(), Judged).verdict, lease_s
-        return self._expect(answer, Judged).verdict, 0.0
+            return await self._receive()
 
     async def end(self) -> None:
         """Kill it and all that it started."""

@@ -1,69 +1,126 @@
-"""Builder and evaluator without compiler and device: scripted verdicts after scripted times. For tests and load work.
+"""Builder and evaluator with scripted verdicts and durations: for tests, and for load without a device.
 
-They keep the contract of their real siblings; what they cannot do is find out anything about a candidate.
+- `SimulatedBuilder(outcome_of=None, *, wall_s=0.0, cpu_s=0.0)`
+- `SimulatedEvaluator(verdict_of, *, wall_s=0.0, cpu_s=0.0, lease_s=0.0)`
+
+Waiting is `anyio.sleep`, so a virtual clock skips it. CPU time is really burnt, in a worker thread.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import hashlib
+import time
 from collections.abc import Callable
 
 import anyio
+import anyio.to_thread
 
 from evaluators.base import BuildReport, EvaluationReport
 from messages.commands import BuildCandidate, EvaluateCandidate
+from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, content_hash
 from messages.verdicts import DidNotBuild, Verdict
 
-_BURN = "import sys, time\nend = time.process_time() + float(sys.argv[1])\nwhile time.process_time() < end: pass"
+DEVICE = "simulated"
+_BLOCK = bytes(1 << 16)
 
 
 class SimulatedBuilder:
-    """Accepts every candidate, or refuses those that `refuse` gives a verdict for."""
-
-    def __init__(
-        self, refuse: Callable[[Candidate], DidNotBuild | None] = lambda _: None, *, wall_s: float = 0.0
-    ) -> None:
-        self._refuse = refuse
-        self._wall_s = wall_s
-
-    async def build(self, job: BuildCandidate) -> BuildReport:
-        """See `evaluators.base.Builder`."""
-        await anyio.sleep(self._wall_s)
-        artifact_id = content_hash("simulated", job.candidate.candidate_id, job.target.fingerprint)
-        outcome = self._refuse(job.candidate) or Built(artifact_id=artifact_id)
-        return BuildReport(outcome=outcome, cached=False, wall_s=self._wall_s, cpu_s=0.0)
-
-
-class SimulatedEvaluator:
-    """Gives the verdict of `judge` after `cpu_s` of real work in a process of its own and `wall_s` of waiting."""
+    """A `Builder` that compiles nothing. The same candidate for the same target is cached the second time."""
 
     def __init__(
         self,
-        judge: Callable[[Candidate], Verdict],
+        outcome_of: Callable[[Candidate], DidNotBuild | None] | None = None,
         *,
         wall_s: float = 0.0,
         cpu_s: float = 0.0,
-        device: str = "simulated",
     ) -> None:
-        self._judge = judge
+        """Make a builder.
+
+        Args:
+            outcome_of: says why a candidate does not build, or None if it does.
+            wall_s: how long a build waits.
+            cpu_s: how much CPU time it burns besides.
+        """
+        self._outcome_of = outcome_of
         self._wall_s = wall_s
         self._cpu_s = cpu_s
-        self._device = device
+        self._known: dict[str, Built | DidNotBuild] = {}
 
-    async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
-        """See `evaluators.base.Evaluator`."""
-        began = anyio.current_time()
-        if self._cpu_s:
-            command = [sys.executable, "-I", "-S", "-c", _BURN, str(self._cpu_s)]
-            await anyio.run_process(command, stdin=subprocess.DEVNULL)
-        await anyio.sleep(self._wall_s)
-        wall_s = anyio.current_time() - began
-        return EvaluationReport(
-            verdict=self._judge(job.candidate), device=self._device, wall_s=wall_s, lease_s=self._wall_s
+    async def build(self, job: BuildCandidate) -> BuildReport:
+        """Take the scripted time and return the scripted outcome."""
+        begun = anyio.current_time()
+        artifact_id = content_hash("simulated artifact", job.candidate.candidate_id, job.target.fingerprint)
+        cached = artifact_id in self._known
+        if not cached:
+            await _spend(self._wall_s, self._cpu_s)
+            refusal = self._outcome_of(job.candidate) if self._outcome_of else None
+            self._known[artifact_id] = refusal or Built(artifact_id=artifact_id)
+        return BuildReport(
+            outcome=self._known[artifact_id],
+            cached=cached,
+            wall_s=anyio.current_time() - begun,
+            cpu_s=0.0 if cached else self._cpu_s,
         )
 
+
+class SimulatedEvaluator:
+    """An `Evaluator` that runs nothing."""
+
+    def __init__(
+        self,
+        verdict_of: Callable[[Candidate], Verdict],
+        *,
+        wall_s: float = 0.0,
+        cpu_s: float = 0.0,
+        lease_s: float = 0.0,
+    ) -> None:
+        """Make an evaluator.
+
+        Args:
+            verdict_of: the script; may raise `EvaluatorError`.
+            wall_s: how long an evaluation waits outside the lease.
+            cpu_s: how much CPU time it burns.
+            lease_s: how long it holds the one timing lease.
+        """
+        self._verdict_of = verdict_of
+        self._wall_s = wall_s
+        self._cpu_s = cpu_s
+        self._lease_s = lease_s
+        self._lease = anyio.Lock()
+        self._closed = False
+
+    async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
+        """Take the scripted time and return the scripted verdict.
+
+        Raises:
+            EvaluatorError: the script says so, or this evaluator was closed.
+        """
+        if self._closed:
+            raise EvaluatorError("the evaluator was closed")
+        begun = anyio.current_time()
+        await _spend(self._wall_s, self._cpu_s)
+        verdict = self._verdict_of(job.candidate)
+        if self._lease_s:
+            async with self._lease:
+                await anyio.sleep(self._lease_s)
+        wall_s = anyio.current_time() - begun
+        return EvaluationReport(verdict=verdict, device=DEVICE, wall_s=wall_s, lease_s=self._lease_s)
+
     async def aclose(self) -> None:
-        """Do nothing: no process outlives its evaluation."""
+        """Refuse further work."""
+        self._closed = True
+
+
+async def _spend(wall_s: float, cpu_s: float) -> None:
+    if cpu_s > 0:
+        await anyio.to_thread.run_sync(_burn, cpu_s)
+    await anyio.sleep(wall_s)
+
+
+def _burn(cpu_s: float) -> None:
+    """Use up CPU time of this thread, without holding the interpreter's lock."""
+    until = time.thread_time() + cpu_s
+    while time.thread_time() < until:
+        hashlib.sha256(_BLOCK).digest()

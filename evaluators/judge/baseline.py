@@ -90,6 +90,10 @@ class BaselineSide:
         self.ask(KEEP, limit_s=_CALL_S)
         return () if self._results is None else self._results.tensors
 
+    def hurry(self, *, first: bool) -> bool:
+        """Put it before other processes of the host, or back; False where that is not permitted."""
+        return self._line.hurry(first=first)
+
     def ask(self, operation: int, *, limit_s: float) -> Answer:
         """Let it run until it answers.
 

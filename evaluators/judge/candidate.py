@@ -171,6 +171,10 @@ class CandidateSide:
             )
         self._stage = "first call"
 
+    def hurry(self, *, first: bool) -> bool:
+        """Put it before other processes of the host, or back; False where that is not permitted."""
+        return self._line.hurry(first=first)
+
     def ask(self, operation: int, *, limit_s: float) -> Answer:
         """Let the candidate run until it answers.
 
@@ -210,6 +214,9 @@ class CandidateSide:
             self._end()
             reason = f"killed after {silence.limit_s:g} s without an answer ({stage})"
             return TimedOut(reason=reason, stage=stage, limit_s=silence.limit_s)
+        if silence.kind == "cannot be stopped":
+            self._end()
+            return Rejected(reason="its process cannot be stopped between calls", rule="control")
         if silence.kind == "bad frame":
             self._end()
             return Rejected(reason="it wrote to its runner's control socket", rule="control")

@@ -6,7 +6,7 @@ Whatever a candidate or a problem prints goes to a log and cannot reach this soc
 from __future__ import annotations
 
 import socket
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -23,8 +23,8 @@ MAX_FRAME_BYTES = 64 << 20
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate may use. Wall-clock limits are by the judge's clock."""
 
-    load_s: float = 20.0
-    first_call_s: float = 30.0
+    load_s: float = 10.0
+    first_call_s: float = 10.0
     call_s: float = 1.0
     """Least limit of a later call; it grows to `call_slowdown` times the reference's own time."""
     call_slowdown: float = 50.0
@@ -59,7 +59,7 @@ class Judge(msgspec.Struct, frozen=True, kw_only=True, tag="judge"):
 
 
 class LeaseGranted(msgspec.Struct, frozen=True, kw_only=True, tag="lease_granted"):
-    """The device is this judge's alone until it says `LeaseReturned`."""
+    """Go ahead; until `LeaseReturned` the device is kept free of what would disturb."""
 
 
 ToJudge: TypeAlias = Open | Describe | Judge | LeaseGranted
@@ -81,12 +81,17 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described"):
     description: TaskDescription
 
 
+Work: TypeAlias = Literal["check", "time"]
+
+
 class LeaseWanted(msgspec.Struct, frozen=True, kw_only=True, tag="lease_wanted"):
-    """The checks passed; the next thing is to time."""
+    """What comes next takes the device: shared with other checks, or alone."""
+
+    work: Work
 
 
 class LeaseReturned(msgspec.Struct, frozen=True, kw_only=True, tag="lease_returned"):
-    """Timing is over."""
+    """That work is over."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
