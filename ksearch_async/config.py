@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.refusals import refusal, suggestion
 from messages.settings import Positive, SearchSettings
 
@@ -206,13 +207,14 @@ def _read_file(path: Path) -> Layer:
 
 def _read_environment(environment: Mapping[str, str]) -> Layer:
     known = {setting.variable: setting for setting in SETTINGS}
+    others = {*API_KEY_VARIABLES, COMPILER_VARIABLE}
     layer: dict[str, object] = {}
     for name, text in sorted(environment.items()):
-        if not name.startswith("KSEARCH_") or name in API_KEY_VARIABLES:
+        if not name.startswith("KSEARCH_") or name in others:
             continue
         setting = known.get(name)
         if setting is None:
-            hint = suggestion(name, known, "ksearch run --help lists the settings")
+            hint = suggestion(name, (*known, *others), "ksearch run --help lists the settings")
             raise refusal(f"unknown environment variable {name!r}", hint)
         layer[setting.path] = _checked(text, setting.path, name, strict=False)
     return layer

@@ -1,7 +1,7 @@
 """Run folders: where a run keeps its things, what it is called, and how it is found again.
 
 Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is derived from it: `candidates/`, `best/`,
-`world_model/`; `ksearch.log` for people who look for a fault.
+`artifacts/`; `ksearch.log` for people who look for a fault.
 """
 
 from __future__ import annotations

@@ -1,0 +1,37 @@
+"""What the reference says is what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ksearch_async.cli import app
+from ksearch_async.config import SETTINGS, RunConfig, flatten
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.flag)
+def test_every_setting_is_documented_with_flag_variable_and_default(setting: msgspec.Struct) -> None:
+    flag, path, variable = (getattr(setting, name) for name in ("flag", "path", "variable"))
+    (row,) = (
+        line for line in (REFERENCE / "configuration.md").read_text().splitlines() if line.startswith(f"| `{path}`")
+    )
+    default = dict(flatten(msgspec.to_builtins(RunConfig(task="t"))))[path]
+    assert f"`--{flag}`" in row
+    assert f"`{variable}`" in row
+    assert default is None or f"{default:g}" in row if isinstance(default, float | int) else True
+
+
+def test_every_key_of_a_configuration_is_named_in_the_reference() -> None:
+    text = (REFERENCE / "configuration.md").read_text()
+    for path, _ in flatten(msgspec.to_builtins(RunConfig(task="t"))):
+        assert f"`{path}`" in text or f"`{path.rpartition('.')[2]}`" in text, path
+
+
+def test_every_command_is_in_the_reference() -> None:
+    text = (REFERENCE / "cli.md").read_text()
+    for name in app:
+        assert name.startswith("-") or f"`ksearch {name}" in text
