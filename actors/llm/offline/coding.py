@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 import msgspec
@@ -88,20 +88,35 @@ def _safeguards(asked: CoderPrompt) -> dict[str, bool]:
 
 
 def _variants(base: Plan, names: frozenset[str], own: list[str], program: Program, key: str) -> Iterator[Plan]:
-    """Yield plans without repetition: the action's own parameters first, then one and two others along with them."""
-    others = _other_parameters(applied(base, names, {}), own, program)
+    """Yield plans without repetition, tier by tier.
+
+    The action's own parameters; one other number along with them; the action carried further by one more
+    transformation; two other numbers.
+    """
+    plan = applied(base, names, {})
+    others = _other_parameters(plan, own, program)
+    further = [with_needs([move.name]) for move in known_moves(program) if not getattr(plan, move.name)]
+    tiers: tuple[Callable[[], list[Plan]], ...] = (
+        lambda: _numbered(base, names, own, others, 0),
+        lambda: _numbered(base, names, own, others, 1),
+        lambda: [applied(plan, more - names, {}) for more in further],
+        lambda: _numbered(base, names, own, others, 2),
+    )
     yielded: set[Plan] = set()
-    for extra in range(3):
-        tier = []
-        for fields in itertools.combinations(others, extra):
-            varied = [*own, *fields]
-            for values in itertools.product(*(PARAMETERS[name] for name in varied)):
-                numbers = dict(zip(varied, values, strict=True))
-                tier.append(applied(base, {*names, *fields}, numbers))
-        for plan in sorted(tier, key=lambda plan: _rank(key, plan)):
-            if plan not in yielded:
-                yielded.add(plan)
-                yield plan
+    for tier in tiers:
+        for variant in sorted(tier(), key=lambda variant: _rank(key, variant)):
+            if variant not in yielded:
+                yielded.add(variant)
+                yield variant
+
+
+def _numbered(base: Plan, names: frozenset[str], own: list[str], others: list[str], extra: int) -> list[Plan]:
+    """Return plans with all values of the own numbers and of `extra` others."""
+    return [
+        applied(base, {*names, *fields}, dict(zip([*own, *fields], values, strict=True)))
+        for fields in itertools.combinations(others, extra)
+        for values in itertools.product(*(PARAMETERS[name] for name in [*own, *fields]))
+    ]
 
 
 def _other_parameters(plan: Plan, own: list[str], program: Program) -> list[str]:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.actors.coder.jobs import APPLY, TASK, job, program
 
 from actors.coder.evidence import LOG_CHARS, bounded_lines, evidence_of
 from actors.coder.parse import parse_answer
@@ -9,6 +8,7 @@ from actors.coder.prompts import HISTORY_SHOWN, request_for
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief
 from messages.verdicts import Crashed, DidNotBuild, Interval, Measured, Quarantined, Rejected, TimedOut, Wrong
+from tests.actors.coder.jobs import APPLY, TASK, job, program
 
 BASE = {"base": program("good base"), "base_outcome": "measured: 2.00x the reference [1.90, 2.10], 50.0 us"}
 SLOWER = Measured(

@@ -1,0 +1,203 @@
+"""The dialect `chat`: chat completions of any OpenAI-compatible endpoint.
+
+Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own. What is left
+is turned into `ModelError` here, once: permanent where only the user can help.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Literal, TypeAlias
+
+import anyio
+import msgspec
+import openai
+from openai.types.chat import ChatCompletionMessageParam
+
+from actors.llm.base import Answer, Request
+from actors.llm.tokens import estimated_usage
+from messages.base import Usage
+from messages.errors import ModelError
+
+DEFAULT_TIMEOUT_S = 600.0
+_NO_KEY = "none"
+"""Sent to endpoints that ask for none: the package insists on one."""
+_SHOWN = 300
+
+ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent along with every question; null is left to the endpoint."""
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """Output tokens, hidden reasoning included."""
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _TokenDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _TokenCounts(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _TokenDetails | None = None
+
+
+class _Completion(msgspec.Struct):
+    """What is read of a response: the package's own types are not checked against what the endpoint sent."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    model: str | None = None
+    usage: _TokenCounts | None = None
+
+
+class ChatModel:
+    """One model at one endpoint."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        max_retries: int = 4,
+        concurrency: int = 8,
+        sampling: Sampling | None = None,
+    ) -> None:
+        """Prepare the connection; nothing is sent yet.
+
+        Args:
+            model: its name as the endpoint knows it.
+            base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: the openai package's default.
+            api_key: sent as bearer token; None for endpoints without keys.
+            timeout_s: of one call with all its retries.
+            max_retries: how often the package tries again.
+            concurrency: calls in flight at once; more wait, which is not part of the time-out.
+            sampling: temperature and the like.
+        """
+        self._model = model
+        self._timeout_s = timeout_s
+        self._client = openai.AsyncOpenAI(
+            api_key=api_key or _NO_KEY, base_url=base_url, timeout=timeout_s, max_retries=max_retries
+        )
+        self._key = api_key or ""
+        self._limiter = anyio.CapacityLimiter(concurrency)
+        self._sampling = sampling or Sampling()
+
+    async def complete(self, request: Request) -> Answer:
+        """Answer one question.
+
+        Raises:
+            ModelError: the endpoint failed; permanent for a refused key or request, an unknown model or address.
+        """
+        async with self._limiter:
+            started = anyio.current_time()
+            body = await self._ask(request)
+        return self._answer(request, body, anyio.current_time() - started)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _ask(self, request: Request) -> bytes:
+        try:
+            with anyio.fail_after(self._timeout_s):
+                return await self._create(request)
+        except TimeoutError as error:
+            raise self._error(f"did not answer within {self._timeout_s:g} s", permanent=False) from error
+        except openai.APIStatusError as error:
+            raise self._refused(error) from error
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            raise self._error(f"cannot be reached: {cause}", permanent=False) from error
+        except openai.OpenAIError as error:
+            raise self._error(f"failed: {error}", permanent=False) from error
+
+    async def _create(self, request: Request) -> bytes:
+        messages: list[ChatCompletionMessageParam] = [
+            {"role": "system", "content": request.system},
+            {"role": "user", "content": request.prompt},
+        ]
+        sampling = self._sampling
+        response = await self._client.chat.completions.with_raw_response.create(
+            model=self._model,
+            messages=messages,
+            temperature=openai.omit if sampling.temperature is None else sampling.temperature,
+            max_completion_tokens=openai.omit if sampling.max_tokens is None else sampling.max_tokens,
+            reasoning_effort=openai.omit if sampling.reasoning_effort is None else sampling.reasoning_effort,
+        )
+        return response.content
+
+    def _answer(self, request: Request, body: bytes, latency_s: float) -> Answer:
+        """Return the first choice."""
+        try:
+            # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
+            completion = msgspec.convert(json.loads(body), _Completion)
+        except (ValueError, msgspec.ValidationError) as error:
+            text = f"did not answer in the format of chat completions ({error}): check the address"
+            raise self._error(text, permanent=False) from error
+        choice = completion.choices[0]
+        message = choice.message
+        text = _storable(message.content or message.refusal or "")
+        return Answer(
+            text=text,
+            model=completion.model or self._model,
+            usage=_usage(completion.usage) or estimated_usage(request, text),
+            latency_s=latency_s,
+            finish_reason=choice.finish_reason or "stop",
+        )
+
+    def _refused(self, error: openai.APIStatusError) -> ModelError:
+        """Say what a status means and what to do about it."""
+        match error.status_code:
+            case 401 | 403:
+                advice, permanent = "refused the key: check the API key in the environment", True
+            case 404:
+                advice, permanent = f"does not know the address or the model {self._model!r}: check both", True
+            case 400 | 413 | 422:
+                advice, permanent = "refused the request: check the model's limits and the sampling settings", True
+            case 429:
+                advice, permanent = "is over its rate limit or quota: lower the concurrency or check the account", False
+            case _:
+                advice, permanent = "failed", False
+        return self._error(f"{advice} (HTTP {error.status_code}: {_shortened(error.message)})", permanent=permanent)
+
+    def _error(self, text: str, *, permanent: bool) -> ModelError:
+        said = f"model {self._model!r} at {self._client.base_url}: the endpoint {text}"
+        return ModelError(said.replace(self._key, "***") if self._key else said, permanent=permanent)
+
+
+def _usage(counts: _TokenCounts | None) -> Usage | None:
+    if counts is None:
+        return None
+    details = counts.prompt_tokens_details
+    return Usage(
+        calls=1,
+        prompt_tokens=counts.prompt_tokens or 0,
+        cached_tokens=(details.cached_tokens or 0) if details is not None else 0,
+        completion_tokens=counts.completion_tokens or 0,
+    )
+
+
+def _storable(text: str) -> str:
+    """Replace lone surrogates, which JSON can carry and UTF-8 cannot."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _SHOWN else f"{flat[:_SHOWN]} …"

@@ -1,0 +1,115 @@
+"""A chat-completions endpoint on a local port: real HTTP, answers as the test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import anyio
+import msgspec
+from anyio.abc import SocketAttribute, SocketStream
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What the endpoint does with one request."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: tuple[str, ...] = ()
+    hangs: bool = False
+    drops: bool = False
+
+
+Replies: TypeAlias = Callable[[int], Reply]
+"""From the number of the request, counted from 0."""
+
+
+class Endpoint:
+    """Answers requests and remembers them."""
+
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+        self.requests: list[dict[str, object]] = []
+        self.paths: list[str] = []
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.url = ""
+
+    async def serve(self, stream: SocketStream) -> None:
+        """Answer the requests of one connection."""
+        async with stream:
+            buffer = b""
+            while True:
+                try:
+                    while b"\r\n\r\n" not in buffer:
+                        buffer += await stream.receive()
+                    head, _, buffer = buffer.partition(b"\r\n\r\n")
+                    length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+                    while len(buffer) < length:
+                        buffer += await stream.receive()
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return
+                body, buffer = buffer[:length], buffer[length:]
+                self.paths.append(head.split(b" ")[1].decode())
+                if not await self._reply(stream, json.loads(body)):
+                    return
+
+    async def _reply(self, stream: SocketStream, request: dict[str, object]) -> bool:
+        reply = self._replies(len(self.requests))
+        self.requests.append(request)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await anyio.lowlevel.checkpoint()
+            if reply.hangs:
+                await anyio.sleep_forever()
+            if reply.drops:
+                return False
+            lines = (
+                f"HTTP/1.1 {reply.status} X",
+                "Content-Type: application/json",
+                f"Content-Length: {len(reply.body)}",
+                *reply.headers,
+            )
+            await stream.send("\r\n".join(lines).encode() + b"\r\n\r\n" + reply.body)
+        finally:
+            self.in_flight -= 1
+        return True
+
+
+@asynccontextmanager
+async def endpoint(replies: Replies) -> AsyncIterator[Endpoint]:
+    """Run an endpoint on a free port of this host."""
+    server = Endpoint(replies)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, server.serve)
+        port = listener.listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - a socket, not a query
+        server.url = f"http://127.0.0.1:{port}/v1"
+        yield server
+        tasks.cancel_scope.cancel()
+
+
+def completion(text: str, **changes: object) -> Reply:
+    """Return a good answer."""
+    body: dict[str, object] = {
+        "id": "c1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "small-1",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
+        "usage": {
+            "prompt_tokens": 120,
+            "completion_tokens": 30,
+            "total_tokens": 150,
+            "prompt_tokens_details": {"cached_tokens": 100},
+        },
+    }
+    return Reply(body=json.dumps(body | changes).encode())
+
+
+def failure(status: int, message: str, *headers: str) -> Reply:
+    """Return an error in the format of OpenAI's API."""
+    return Reply(status=status, body=json.dumps({"error": {"message": message}}).encode(), headers=headers)

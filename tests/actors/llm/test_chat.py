@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+
+from actors.llm.base import Request
+from actors.llm.chat import ChatModel, Sampling
+from messages.base import Usage
+from messages.errors import ModelError
+from tests.actors.llm.endpoint import Reply, completion, endpoint, failure
+from tests.contracts.models import QUESTION, ModelContract
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-very-secret-key"
+AT_ONCE = "Retry-After-Ms: 1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages_are_loaded() -> None:
+    """Make one client without an event loop: a process's first one imports packages, which reads files."""
+    ChatModel(model="none")
+
+
+class TestContract(ModelContract):
+    @pytest.fixture
+    async def model(self) -> AsyncIterator[ChatModel]:
+        async with endpoint(lambda _: completion("Yes.")) as server:
+            model = ChatModel(model="small", base_url=server.url, concurrency=4)
+            yield model
+            await model.aclose()
+
+
+async def failed(reply: Reply, *, timeout_s: float = 20.0) -> ModelError:
+    async with endpoint(lambda _: reply) as server:
+        model = ChatModel(model="small", base_url=server.url, api_key=KEY, max_retries=1, timeout_s=timeout_s)
+        with pytest.raises(ModelError) as caught:
+            await model.complete(QUESTION)
+        await model.aclose()
+        text = str(caught.value)
+        assert KEY not in text
+        assert "'small'" in text
+        assert server.url in text
+    return caught.value
+
+
+async def test_rules_go_as_system_message_and_parts_as_one_user_message() -> None:
+    async with endpoint(lambda _: completion("Yes.")) as server:
+        model = ChatModel(model="small", base_url=server.url, sampling=Sampling(temperature=0.5, max_tokens=99))
+        answer = await model.complete(QUESTION)
+        await model.aclose()
+    assert server.paths == ["/v1/chat/completions"]
+    assert server.requests == [
+        {
+            "model": "small",
+            "messages": [
+                {"role": "system", "content": "Rules."},
+                {"role": "user", "content": "A task.\n\nA question."},
+            ],
+            "temperature": 0.5,
+            "max_completion_tokens": 99,
+        }
+    ]
+    assert answer.text == "Yes."
+    assert answer.model == "small-1"
+    assert answer.usage == Usage(calls=1, prompt_tokens=120, cached_tokens=100, completion_tokens=30)
+
+
+async def test_usage_is_estimated_where_the_endpoint_reports_none() -> None:
+    async with endpoint(lambda _: completion("Yes, of course.", usage=None)) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        answer = await model.complete(QUESTION)
+        await model.aclose()
+    assert answer.usage.completion_tokens == 3
+
+
+async def test_a_cut_off_answer_says_so() -> None:
+    choice = {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": "Ye"}}
+    async with endpoint(lambda _: completion("", choices=[choice])) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        answer = await model.complete(QUESTION)
+        await model.aclose()
+    assert (answer.text, answer.finish_reason) == ("Ye", "length")
+
+
+async def test_text_that_cannot_be_stored_as_utf_8_is_replaced() -> None:
+    body = completion("x").body.replace(b'"x"', b'"a\\ud800b"')
+    async with endpoint(lambda _: Reply(body=body)) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        answer = await model.complete(QUESTION)
+        await model.aclose()
+    assert answer.text == "a?b"
+
+
+@pytest.mark.parametrize("first", [failure(429, "slow down", AT_ONCE), failure(500, "oops", AT_ONCE)])
+async def test_passing_failures_are_tried_again(first: Reply) -> None:
+    async with endpoint(lambda number: completion("Yes.") if number else first) as server:
+        model = ChatModel(model="small", base_url=server.url, max_retries=2)
+        answer = await model.complete(QUESTION)
+        await model.aclose()
+    assert answer.text == "Yes."
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(401, "refused the key"), (403, "refused the key"), (404, "the model 'small'"), (400, "refused the request")],
+)
+async def test_what_only_the_user_can_help_is_permanent_and_says_what_to_do(status: int, said: str) -> None:
+    error = await failed(failure(status, f"no luck with {KEY}"))
+    assert error.permanent
+    assert said in str(error)
+    assert f"HTTP {status}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (failure(429, "slow down", AT_ONCE), "rate limit"),
+        (failure(500, "oops", AT_ONCE), "HTTP 500"),
+        (Reply(drops=True), "cannot be reached"),
+        (Reply(body=b"<html>hello</html>"), "not answer in the format"),
+        (Reply(body=b'{"hello": 1}'), "missing required field `choices`"),
+        (Reply(body=b'{"choices": []}'), "$.choices"),
+        (Reply(body=b'{"choices": [{"message": null}]}'), "$.choices[0].message"),
+        (Reply(body=b"[1, 2]"), "Expected `object`"),
+        (Reply(body=b'{"choices": [{"message": {"content": "\xff"}}]}'), "not answer in the format"),
+    ],
+)
+async def test_what_may_pass_is_not_permanent(reply: Reply, said: str) -> None:
+    error = await failed(reply)
+    assert not error.permanent
+    assert said in str(error)
+
+
+async def test_an_endpoint_that_hangs_is_given_up_after_the_time_out() -> None:
+    error = await failed(Reply(hangs=True), timeout_s=0.2)
+    assert not error.permanent
+    assert "within 0.2 s" in str(error)
+
+
+async def test_nobody_listening_is_an_error_that_names_the_address() -> None:
+    async with endpoint(lambda _: completion("Yes.")) as server:
+        url = server.url
+    model = ChatModel(model="small", base_url=url, max_retries=0)
+    with pytest.raises(ModelError, match="cannot be reached") as caught:
+        await model.complete(QUESTION)
+    await model.aclose()
+    assert url in str(caught.value)
+
+
+async def test_no_more_calls_are_in_flight_than_allowed() -> None:
+    async with endpoint(lambda _: completion("Yes.")) as server:
+        model = ChatModel(model="small", base_url=server.url, concurrency=3)
+
+        async def ask(number: int) -> None:
+            await model.complete(Request(request_id=f"r1-w{number}", role="coder", system="", parts=("?",)))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(12):
+                tasks.start_soon(ask, number)
+        await model.aclose()
+    assert len(server.requests) == 12
+    assert server.most_in_flight <= 3
+
+
+def test_the_replies_of_this_file_are_what_endpoints_send() -> None:
+    assert json.loads(completion("x").body)["choices"][0]["message"]["content"] == "x"
