@@ -1,0 +1,73 @@
+"""Tasks: found by name or path, parsed, never run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluators.tasks import bundled_tasks, load_task
+from messages.errors import ConfigError
+
+PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
+
+
+def test_a_bundled_problem_is_found_by_its_name() -> None:
+    assert "rmsnorm_silu" in bundled_tasks()
+    task = load_task("rmsnorm_silu")
+    assert task.name == "rmsnorm_silu"
+    assert "class Model" in task.text
+
+
+def test_a_problem_file_is_found_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(PROBLEM)
+    task = load_task(str(path))
+    assert (task.name, task.text) == ("mine", PROBLEM)
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion_and_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"unknown problem 'rmsnorm-silu'; did you mean 'rmsnorm_silu'\?.*bundled"):
+        load_task("rmsnorm-silu")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("def f(:\n", "line 1"),
+        ("class Model: ...\n", "does not define get_inputs, get_init_inputs"),
+        ("x = '\0'\n", "problem file"),
+    ],
+)
+def test_a_file_that_is_no_problem_is_refused_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=complaint) as raised:
+        load_task(str(path))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_task(str(tmp_path / "none.py"))
+    (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_task(str(tmp_path / "bytes.py"))
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load_task(f"{tmp_path}/")
+
+
+def test_definitions_may_be_imported_or_conditional(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("from x import Model\nif True:\n    get_inputs = get_init_inputs = list\n")
+    assert load_task(str(path)).name == "mine"
+
+
+def test_neither_loading_a_task_nor_the_evaluator_imports_torch() -> None:
+    code = (
+        "import sys, evaluators.tasks, evaluators.local, evaluators.builder, evaluators.simulated;"
+        "evaluators.tasks.load_task('rmsnorm_silu'); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
