@@ -27,6 +27,7 @@ class _Fused:
         self._last = max(self._levels[output] for output in program.outputs)
         self._needed = [needed_columns(program, self._targets(number)) for number in range(self._last + 1)]
         self._kept = self._choose_kept() if plan.keep else frozenset()
+        self._streams = plan.stream and bool(self._full_outputs())
 
     def body(self) -> list[str]:
         """Return the loop over rows with what stands around it."""
@@ -37,7 +38,7 @@ class _Fused:
             "for (int64_t r = 0; r < R; ++r) {",
             *indented(self._row()),
             "}",
-            *(["stream_end();"] if plan.stream else []),
+            *(["stream_end();"] if self._streams else []),
         ]
         return [*(["#pragma omp parallel"] if plan.threads else []), "{", *indented([*self._buffers(), *loop]), "}"]
 
@@ -74,7 +75,7 @@ class _Fused:
     @property
     def _block(self) -> int:
         """Columns per block of the output loop; 0 if it is not blocked."""
-        if not self._plan.stream:
+        if not self._streams:
             return min(self._plan.columns, self._program.columns)
         widest = self._plan.columns or self._program.columns
         return min(widest, self._program.columns, _BLOCK_BYTES // 8)
@@ -168,7 +169,7 @@ class _Fused:
             stores = []
             for position, tensor in outputs:
                 value = self._writer.stored(tensor, f"v{self._program.outputs[position]}")
-                target = f"block_{position}[i - start]" if self._plan.stream else f"{identifier(tensor)}[base + i]"
+                target = f"block_{position}[i - start]" if self._streams else f"{identifier(tensor)}[base + i]"
                 stores.append(f"{target} = {value};")
             return [*self._columns(self._last), *stores]
 
@@ -185,7 +186,7 @@ class _Fused:
             *indented([
                 f"const int64_t count = C - start < {block} ? C - start : {block};",
                 *column_loop(inner, body),
-                *(streams if self._plan.stream else []),
+                *(streams if self._streams else []),
             ]),
             "}",
         ]  # fmt: skip

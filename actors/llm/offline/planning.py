@@ -110,7 +110,7 @@ class _Planner:
     def _proposals(self) -> Iterator[Insert]:
         """Yield what could still be tried: a transformation that is missing under a closed node, and tuning."""
         taken = {frozenset(self._path(line.node_id)) for line in self._asked.tree if line.state != "pruned"}
-        parents = [line.node_id for line in self._asked.tree if line.state in {"closed", "spent"}]
+        parents = [line.node_id for line in self._asked.tree if line.state == "closed"]
         for parent_id in [ROOT, *parents]:
             have = self._path(parent_id)
             for move in self._known:

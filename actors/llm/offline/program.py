@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable
 
 from actors.llm.offline.constants import Constants, read_constants
@@ -24,7 +25,6 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[float, float], float]
     ast.Div: ("div", operator.truediv),
     ast.Pow: ("pow", operator.pow),
 }
-_IGNORED_METHODS = frozenset({"size", "dim"})
 _FLAT_COLUMNS = 16_384
 """Longest row into which a program without reductions is cut."""
 
@@ -186,7 +186,7 @@ class _Walk:
             return self._own(text.removeprefix("self."))
         if text in {"torch.pi", "math.pi"}:
             return math.pi
-        if text.startswith("torch."):
+        if re.fullmatch(r"torch\.\w+", text):
             return text  # a dtype
         value = self.evaluate(node.value)
         if node.attr == "values" and isinstance(value, tuple):

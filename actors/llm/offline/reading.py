@@ -90,7 +90,7 @@ def read_coder_prompt(prompt: str) -> CoderPrompt:
     wanted = _section(rest, "# What to return")
     return CoderPrompt(
         task=read_task(task),
-        contract=_read_contract(task),
+        contract=read_contract(task),
         node_id=heading["node"],
         title=heading["title"],
         description=description,
@@ -160,7 +160,12 @@ def _tensor(line: str) -> TensorInfo | None:
     )
 
 
-def _read_contract(text: str) -> Contract:
+def read_contract(text: str) -> Contract:
+    """Return how the task's calling contract wants the function declared.
+
+    Raises:
+        NoRuleError: it is another contract than pointers to inputs and outputs.
+    """
     for _, _, code in _FENCE.findall(text):
         header = _HEADER.search(_COMMENT.sub("", code))
         pointers = [match["name"] for match in _POINTERS.finditer(header[1])] if header else []

@@ -104,9 +104,16 @@ def both(planner: Callable[[Request], str], coder: Callable[[Request], str]) -> 
 class Rig:
     """One run and what it left."""
 
-    def __init__(self, settings: SearchSettings, *, run_id: str = "rig", store: EventStore | None = None) -> None:
+    def __init__(
+        self,
+        settings: SearchSettings,
+        *,
+        run_id: str = "rig",
+        store: EventStore | None = None,
+        description: TaskDescription = DESCRIPTION,
+    ) -> None:
         self.started = RunStarted(
-            run_id=run_id, task=TASK, description=DESCRIPTION, target=TARGET, settings=settings, seed=7
+            run_id=run_id, task=TASK, description=description, target=TARGET, settings=settings, seed=7
         )
         kept = store or MemoryStore()
         self.bus = MemoryBus(lambda _: kept)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import anyio
+import pytest
+
+from actors.bus.base import QueueSpec
+from actors.bus.memory import MemoryBus
+from actors.bus.store import MemoryStore
+from actors.coder.actor import serve_writes, write_candidate
+from actors.llm.base import Answer, Request
+from actors.llm.scripted import ScriptedModel
+from actors.llm.tokens import estimated_usage
+from messages.codec import Body, decode_body, encode
+from messages.errors import ModelError
+from messages.events import CandidateWritten, JobLost
+from messages.subjects import write_jobs
+from tests.actors.coder.jobs import APPLY, job
+
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+
+PROGRAM = '```cpp path=k.cpp\nextern "C" int ksearch_run();\n```'
+QUEUE = write_jobs("r1")
+
+
+async def answered(answers: Callable[[Request], str | Exception], *, jobs: int = 1, slots: int = 1) -> list[Body]:
+    """Have jobs done by a coder whose model takes a second; return the events and stop."""
+    bus = MemoryBus(lambda _: MemoryStore())
+    await bus.open_stream("r1")
+    await bus.declare_queue(QueueSpec(name=QUEUE, run_id="r1"))
+    for number in range(jobs):
+        await bus.submit(QUEUE, encode(job(job_id=f"r1-w{number}")), msg_id=f"r1-w{number}")
+    found: list[Body] = []
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_serve, bus, ScriptedModel(answers, latency_s=1.0), slots)
+        events = bus.events("r1")
+        async for posted in events:
+            found.append(decode_body(posted.payload))
+            if len(found) == jobs:
+                break
+        await events.aclose()
+        tasks.cancel_scope.cancel()
+    return found
+
+
+async def _serve(bus: MemoryBus, model: ScriptedModel, slots: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    await serve_writes(bus, model, run_id="r1", slots=slots, task_status=task_status)
+
+
+async def test_an_answer_becomes_an_event_with_all_that_was_said_and_what_it_cost() -> None:
+    (event,) = await answered(lambda _: PROGRAM)
+    assert isinstance(event, CandidateWritten)
+    assert event.candidate is not None
+    assert event.candidate.files[0].path == "k.cpp"
+    assert event.complaint == ""
+    assert event.answer == PROGRAM
+    assert event.prompt.startswith("You write fast, correct programs.")
+    assert "# Action n3" in event.prompt
+    assert (event.model, event.usage.calls, event.latency_s) == ("scripted", 1, 1.0)
+
+
+async def test_the_jobs_id_is_the_requests_id() -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request.request_id)
+        return PROGRAM
+
+    await answered(answer, jobs=3)
+    assert asked == ["r1-w0", "r1-w1", "r1-w2"]
+
+
+async def test_slots_ask_at_the_same_time() -> None:
+    began = anyio.current_time()
+    await answered(lambda _: PROGRAM, jobs=8, slots=4)
+    assert anyio.current_time() - began == pytest.approx(2.0, abs=0.01)
+
+
+async def test_an_answer_without_a_program_is_an_event_with_a_complaint() -> None:
+    (event,) = await answered(lambda _: "I would rather not.")
+    assert isinstance(event, CandidateWritten)
+    assert event.candidate is None
+    assert "I would rather not." in event.complaint
+
+
+async def test_a_model_that_fails_for_a_while_is_asked_again() -> None:
+    answers: Iterator[str | Exception] = iter([ModelError("busy"), ModelError("busy"), PROGRAM])
+    (event,) = await answered(lambda _: next(answers))
+    assert isinstance(event, CandidateWritten)
+    assert event.candidate is not None
+
+
+async def test_a_model_that_fails_for_good_loses_the_job() -> None:
+    (event,) = await answered(lambda _: ModelError("refused the key", permanent=True))
+    assert event == JobLost(job_id="r1-w0", kind="write", error="refused the key", permanent=True)
+
+
+class CutOffModel:
+    """Answers half a program, as an endpoint does at its token limit."""
+
+    async def complete(self, request: Request) -> Answer:
+        text = PROGRAM[:-4]
+        usage = estimated_usage(request, text)
+        return Answer(text=text, model="m", usage=usage, latency_s=0.0, finish_reason="length")
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+async def test_an_answer_that_was_cut_off_says_so() -> None:
+    event = await write_candidate(CutOffModel(), APPLY)
+    assert "never closed" in event.complaint
+    assert "token limit" in event.complaint

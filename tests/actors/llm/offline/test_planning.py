@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import pytest
+from rpds import HashTrieMap
+
+from actors.llm.offline import OfflineModel
+from actors.llm.offline.plan import read_plan
+from actors.llm.offline.planning import plan_answer
+from actors.planner.core.scripts import conflicts
+from actors.planner.core.state import Node, Score, SearchState, root_node
+from actors.planner.prompts import parse_script, plan_request
+from messages.edits import EditScript, Insert, Prune, Refusal, Update
+from messages.facts import EditsApplied, EditsRefused, NodeInserted, PlanRequested
+from messages.settings import Budget, SearchSettings
+from messages.tasks import Candidate
+from messages.verdicts import DidNotBuild, Interval, Measured, Verdict
+from tests.actors.llm.offline.prompts import CONVOLUTION, description
+from tests.actors.planner.rig import Rig
+from tests.contracts.models import ModelContract
+
+FUSE, THREADS, LANES = "Fuse the passes over a row", "Share rows among threads", "Vectorise the loops over columns"
+
+
+class TestContract(ModelContract):
+    @pytest.fixture
+    def model(self) -> OfflineModel:
+        return OfflineModel()
+
+
+def search(*nodes: Node) -> SearchState:
+    return SearchState(nodes=HashTrieMap({node.node_id: node for node in (root_node(), *nodes)}))
+
+
+def node(node_id: str, title: str, *, best: float | None = None, parent_id: str = "n0", **changes: object) -> Node:
+    fields: dict[str, object] = {
+        "node_id": node_id,
+        "parent_id": parent_id,
+        "title": title,
+        "priority": 0.5,
+        "difficulty": 2,
+        "state": "open" if best is None else "closed",
+        "best": None if best is None else Score(candidate_id="c", credit=best * 0.95, speedup=best, latency_us=1.0),
+    }
+    return Node(**(fields | changes))  # type: ignore[arg-type]
+
+
+def answered(state: SearchState, request: PlanRequested, *, text: str | None = None) -> EditScript:
+    told = description() if text is None else description(text)
+    script, complaint = parse_script(plan_answer(plan_request(state, request, told).prompt))
+    assert script is not None, complaint
+    return script
+
+
+def revised(state: SearchState, *, wanted: int = 4, refusals: tuple[Refusal, ...] = ()) -> EditScript:
+    return answered(state, PlanRequested(job_id="r1-p1", purpose="revise", wanted=wanted, refusals=refusals))
+
+
+def test_the_analysis_brings_actions_that_can_be_applied() -> None:
+    state = search()
+    script = answered(state, PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8))
+    assert len([edit for edit in script.edits if isinstance(edit, Insert)]) >= 3
+    assert conflicts(state, script, limit=8) == ()
+    assert "37 rows of 131 columns" in script.summary
+
+
+def test_a_gain_raises_v_where_the_same_transformation_is_still_open() -> None:
+    state = search(
+        node("n1", LANES, best=4.0), node("n2", FUSE, best=1.2), node("n3", LANES, parent_id="n2", priority=0.3)
+    )
+    updates = {edit.node: edit.priority for edit in revised(state).edits if isinstance(edit, Update)}
+    lowered = search(node("n1", LANES, best=0.5), node("n2", FUSE, best=1.2), node("n3", LANES, parent_id="n2"))
+    later = {edit.node: edit.priority for edit in revised(lowered).edits if isinstance(edit, Update)}
+    assert (updates["n3"] or 0) > 0.3
+    assert (later["n3"] or 1) < 0.5
+
+
+def test_new_actions_hang_under_closed_nodes_and_repeat_no_combination() -> None:
+    state = search(node("n1", FUSE, best=2.0), node("n2", THREADS, best=1.5), node("n3", THREADS, parent_id="n1"))
+    script = revised(state, wanted=8)
+    inserts = [edit for edit in script.edits if isinstance(edit, Insert)]
+    assert len(inserts) == 8
+    assert conflicts(state, script, limit=8) == ()
+    assert not any(edit.parent == "n2" and edit.title == FUSE for edit in inserts)
+    assert not any(edit.parent == "n3" for edit in inserts)
+
+
+def test_what_failed_twice_is_pruned() -> None:
+    state = search(node("n1", LANES, tries=2, failures=2, rounds=9), node("n2", FUSE, best=2.0))
+    assert [edit.node for edit in revised(state).edits if isinstance(edit, Prune)] == ["n1"]
+
+
+def test_after_a_refusal_the_refused_edits_are_left_out() -> None:
+    state = search(node("n1", FUSE, best=2.0))
+    first = next(edit for edit in revised(state).edits if isinstance(edit, Insert))
+    refusals = (Refusal(index=0, reason=f"'n9' under 'n1' is called {first.title!r} already"),)
+    titles = [edit.title for edit in revised(state, refusals=refusals).edits if isinstance(edit, Insert)]
+    assert first.title not in titles
+
+
+def test_what_there_is_no_rule_for_is_said_and_nothing_is_proposed() -> None:
+    script = answered(search(), PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8), text=CONVOLUTION)
+    assert script.edits == ()
+    assert "conv1d" in script.summary
+
+
+def test_a_node_that_has_every_transformation_and_was_tuned_gets_no_more_children() -> None:
+    names = " + ".join
+    everything = [
+        FUSE, THREADS, LANES, "Keep costly values of a row in a buffer",
+        "Split reductions over several accumulators", "Hand out rows in small chunks",
+        "Work on several parts of a row in turns", "Write outputs past the caches",
+        "Write outputs in blocks of columns", "Prefetch the inputs of the next rows",
+    ]  # fmt: skip
+    chain = [node("n1", names(everything), best=3.0)]
+    chain += [
+        node(f"n{number + 1}", f"Tune the parameters, round {number}", best=3.0, parent_id=f"n{number}")
+        for number in range(1, 4)
+    ]
+    script = revised(search(*chain))
+    assert not [edit for edit in script.edits if isinstance(edit, Insert) and edit.parent != "n0"]
+
+
+def landscape(candidate: Candidate) -> Verdict:
+    """A verdict by the program's plan: fusing, threads and lanes each help, and most when they come together."""
+    plan = read_plan(candidate.files[0].text)
+    assert plan is not None
+    if plan.prefetch == 4:
+        return DidNotBuild(reason="no such thing")
+    speedup = 0.5 * (1 + plan.fuse) * (1 + 0.8 * plan.threads) * (1 + 2 * plan.vectorise * plan.fuse)
+    speedup *= {1: 1.0, 2: 1.1, 3: 1.05, 4: 1.2, 8: 1.15}[plan.accumulators] * (1.1 if plan.stream else 1.0)
+    return Measured(
+        timed=True,
+        latency_us=1000 / speedup,
+        reference_latency_us=1000.0,
+        speedup_vs_reference=speedup,
+        speedup_interval=Interval(low=speedup * 0.99, high=speedup * 1.01),
+        pairs=8,
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("branches", [1, 4])
+async def test_a_whole_search_with_the_rules_uses_its_rounds_and_stacks_transformations(branches: int) -> None:
+    rig = Rig(SearchSettings(branches=branches, budget=Budget(max_rounds=60)), description=description())
+    finished = await rig.search(OfflineModel(latency_s=0.5), judge=landscape, evaluation_s=0.3)
+    facts = list(rig.facts())
+    assert finished.stopped_by == "rounds"
+    assert (finished.speedup or 0.0) > 5.0
+    assert not [fact for fact in facts if isinstance(fact, EditsRefused)]
+    inserted = [c for f in facts if isinstance(f, EditsApplied) for c in f.changes if isinstance(c, NodeInserted)]
+    assert any(change.parent_id != "n0" for change in inserted)
