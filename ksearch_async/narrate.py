@@ -108,8 +108,9 @@ def best_lines(best: Best | None) -> list[str]:
         return ["best       none: no candidate was correct and timed"]
     low, high = best.speedup_interval
     against = f", the reference {best.reference_latency_us:.1f} us" if best.reference_latency_us is not None else ""
+    standing = "" if best.faster else ": not faster than the reference"
     return [
-        f"best       {best.speedup_vs_reference:.2f}x the reference [{low:.2f}, {high:.2f}] (95 % interval)",
+        f"best       {best.speedup_vs_reference:.2f}x the reference [{low:.2f}, {high:.2f}] (95 % interval){standing}",
         f"latency    {best.latency_us:.1f} us{against}; {best.device}",
         f"found      in round {best.round}: {' > '.join(best.found_by)}",
         f"lies in    {best.path}",

@@ -46,6 +46,7 @@ def _exit_code(session: Session) -> int:
     if finished is None or finished.stopped_by == "interrupted":
         return exits.INTERRUPTED
     if finished.stopped_by == "infrastructure":
+        note(f"error: the infrastructure failed: {finished.detail}")
         return exits.INFRASTRUCTURE
     best = session.chronicle.best(str(session.folder.best))
     return exits.FOUND if best is not None and best.faster else exits.NOT_FOUND
