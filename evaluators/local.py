@@ -20,8 +20,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -51,6 +50,7 @@ from evaluators.judge.protocol import (
     decode_from_judge,
     encode_frame,
 )
+from evaluators.lease import HostLease, Lease
 from evaluators.quiet import QuietDevice
 from evaluators.target import check_target, probe_target
 from messages.base import Language
@@ -69,18 +69,6 @@ _SILENCE_S = 1800.0
 _Answer = TypeVar("_Answer", bound=Opened | Described | LeaseReturned | Judged)
 
 
-class Lease(Protocol):
-    """The exclusive right to time on a device; `anyio.Lock` is one."""
-
-    async def __aenter__(self) -> object:
-        """Wait for it."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> object:
-        """Give it back."""
-
-
 class LocalEvaluator:
     """An `Evaluator` for the devices of this host."""
 
@@ -92,11 +80,11 @@ class LocalEvaluator:
         Args:
             artifacts: the store that builders fill.
             slots: candidates judged at once. Only one is timed at a time.
-            lease: shared by all evaluators that time on the same device; None: of its own.
+            lease: what all evaluators that time on the same device share; None: the host's.
             limits: what candidates may use.
         """
         self._artifacts = artifacts.absolute()
-        self._lease = anyio.Lock() if lease is None else lease
+        self._lease = HostLease() if lease is None else lease
         self._quiet = QuietDevice()
         self._limits = limits or Limits()
         self._slots = anyio.Semaphore(slots)

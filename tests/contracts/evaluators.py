@@ -6,7 +6,7 @@ import anyio
 
 from evaluators.base import Builder, BuildReport, Evaluator
 from messages.events import Built
-from messages.tasks import Candidate, Target
+from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import DidNotBuild, Measured, Wrong
 from tests.evaluators.words import build_job, evaluate_job
 
@@ -52,35 +52,35 @@ class BuilderContract:
 
 
 class EvaluatorContract:
-    """Needs `builder`, `evaluator`, `target`, `good` (right) and `wrong` (builds, but its output is wrong)."""
+    """Needs `builder`, `evaluator`, `target`, `task`, `good` (right) and `wrong` (builds, but its output is wrong)."""
 
     async def test_a_right_candidate_is_measured(
-        self, builder: Builder, evaluator: Evaluator, target: Target, good: Candidate
+        self, builder: Builder, evaluator: Evaluator, target: Target, task: TaskSpec, good: Candidate
     ) -> None:
         built = (await builder.build(build_job(good, target))).outcome
         assert isinstance(built, Built)
-        report = await evaluator.evaluate(evaluate_job(good, built.artifact_id, target))
+        report = await evaluator.evaluate(evaluate_job(good, built.artifact_id, target, task))
         assert isinstance(report.verdict, Measured)
         assert report.device
         assert report.wall_s >= report.lease_s >= 0
 
     async def test_a_wrong_one_is_a_verdict_not_an_error(
-        self, builder: Builder, evaluator: Evaluator, target: Target, wrong: Candidate
+        self, builder: Builder, evaluator: Evaluator, target: Target, task: TaskSpec, wrong: Candidate
     ) -> None:
         built = (await builder.build(build_job(wrong, target))).outcome
         assert isinstance(built, Built)
-        report = await evaluator.evaluate(evaluate_job(wrong, built.artifact_id, target))
+        report = await evaluator.evaluate(evaluate_job(wrong, built.artifact_id, target, task))
         assert isinstance(report.verdict, Wrong)
 
     async def test_several_may_be_judged_at_once(
-        self, builder: Builder, evaluator: Evaluator, target: Target, good: Candidate, wrong: Candidate
+        self, builder: Builder, evaluator: Evaluator, target: Target, task: TaskSpec, good: Candidate, wrong: Candidate
     ) -> None:
         fates: list[str] = []
 
         async def judge(candidate: Candidate) -> None:
             built = (await builder.build(build_job(candidate, target))).outcome
             assert isinstance(built, Built)
-            report = await evaluator.evaluate(evaluate_job(candidate, built.artifact_id, target))
+            report = await evaluator.evaluate(evaluate_job(candidate, built.artifact_id, target, task))
             fates.append(type(report.verdict).__name__)
 
         async with anyio.create_task_group() as group:

@@ -97,7 +97,9 @@ async def test_the_reason_is_the_first_error_and_the_log_shows_its_line(
 
 
 async def test_a_function_that_is_nowhere_defined_is_a_build_error(builder: LocalBuilder, target: Target) -> None:
-    outcome = await refusal(builder, target, cpp("int elsewhere();\n" + RIGHT.replace("return 0", "return elsewhere()")))
+    outcome = await refusal(
+        builder, target, cpp("int elsewhere();\n" + RIGHT.replace("return 0", "return elsewhere()"))
+    )
     assert "undefined reference to elsewhere()" in outcome.reason
 
 
@@ -120,9 +122,7 @@ async def test_several_files_build_together(builder: LocalBuilder, target: Targe
 
 
 @pytest.mark.parametrize("path", ["../main.cpp", "/main.cpp", "-o.cpp", ".hidden.cpp", "a/../b.cpp", ""])
-async def test_a_file_name_that_leaves_the_folder_is_refused(
-    builder: LocalBuilder, target: Target, path: str
-) -> None:
+async def test_a_file_name_that_leaves_the_folder_is_refused(builder: LocalBuilder, target: Target, path: str) -> None:
     candidate = Candidate(language="cpp", entry_point="ksearch_run", files=(SourceFile(path=path, text=RIGHT),))
     assert "file name" in (await refusal(builder, target, candidate)).reason
 

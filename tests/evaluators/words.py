@@ -102,7 +102,9 @@ def build_job(candidate: Candidate, target: Target) -> BuildCandidate:
     return BuildCandidate(job_id="j1", run_id="r1", candidate=candidate, target=target)
 
 
-def evaluate_job(candidate: Candidate, artifact_id: str, target: Target, task: TaskSpec = SMALL_TASK) -> EvaluateCandidate:
+def evaluate_job(
+    candidate: Candidate, artifact_id: str, target: Target, task: TaskSpec = SMALL_TASK
+) -> EvaluateCandidate:
     return EvaluateCandidate(
         job_id="j2", run_id="r1", task=task, candidate=candidate, artifact_id=artifact_id, target=target
     )
