@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-PROBLEM = """
+FAILING_PROBLEM = """
 import torch
 
 class Model(torch.nn.Module):
@@ -19,7 +19,7 @@ class Model(torch.nn.Module):
         return torch.relu(x)
 
 def get_inputs():
-    return [torch.rand(64, 64)]
+    raise RuntimeError("no inputs today")
 
 def get_init_inputs():
     return []
@@ -97,6 +97,14 @@ def test_without_a_compiler_nothing_starts(words: list[str], folder: Path) -> No
     assert done.returncode == 2, done.stderr
     assert "compiler" in done.stderr.splitlines()[0]
     assert "Traceback" not in done.stderr
+
+
+def test_a_problem_that_fails_when_it_is_run_leaves_no_run_behind(folder: Path) -> None:
+    (folder / "failing.py").write_text(FAILING_PROBLEM)
+    done = ksearch("run", "failing.py", cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert "no inputs today" in done.stderr.splitlines()[0]
+    assert list((folder / "runs").iterdir()) == []
 
 
 def test_errors_are_json_too_for_who_asks_for_json(folder: Path) -> None:
