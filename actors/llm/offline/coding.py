@@ -90,7 +90,7 @@ def _safeguards(asked: CoderPrompt) -> dict[str, bool]:
 def _variants(base: Plan, names: frozenset[str], own: list[str], program: Program, key: str) -> Iterator[Plan]:
     """Yield plans without repetition, tier by tier.
 
-    The action's own parameters; one other number along with them; the action carried further by one more
+    The action's own parameters; one other number along with them, or the action carried further by one more
     transformation; two other numbers.
     """
     plan = applied(base, names, {})
@@ -98,8 +98,7 @@ def _variants(base: Plan, names: frozenset[str], own: list[str], program: Progra
     further = [with_needs([move.name]) for move in known_moves(program) if not getattr(plan, move.name)]
     tiers: tuple[Callable[[], list[Plan]], ...] = (
         lambda: _numbered(base, names, own, others, 0),
-        lambda: _numbered(base, names, own, others, 1),
-        lambda: [applied(plan, more - names, {}) for more in further],
+        lambda: [*_numbered(base, names, own, others, 1), *(applied(plan, more - names, {}) for more in further)],
         lambda: _numbered(base, names, own, others, 2),
     )
     yielded: set[Plan] = set()

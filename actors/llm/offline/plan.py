@@ -59,15 +59,19 @@ def plan_words(plan: Plan) -> str:
 
 
 def read_plan(source: str) -> Plan | None:
-    """Return the plan that a source was written by; None if it does not say."""
+    """Return the plan that a source was written by; None if it does not say. Words of others mean nothing here."""
     found = _COMMENT.search(source)
     if found is None:
         return None
     values: dict[str, bool | int] = {}
     for word in found["words"].split():
         name, _, number = word.partition("=")
-        if name in Plan.__struct_fields__ and (not number or number.isdecimal()):
-            values[name] = int(number) if number else True
+        if name not in Plan.__struct_fields__:
+            continue
+        if isinstance(getattr(_PLAIN, name), bool):
+            values[name] = True
+        elif re.fullmatch(r"[1-9]\d{0,5}", number):
+            values[name] = int(number)
     return msgspec.convert(values, Plan)
 
 

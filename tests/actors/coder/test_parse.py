@@ -47,6 +47,11 @@ def test_files_come_back_from_their_fences_as_they_were(main: str, others: dict[
     assert candidate.files == files
 
 
+def test_a_fence_inside_the_code_does_not_end_the_file() -> None:
+    files = (SourceFile(path="kernel.cpp", text=f"/*\n```\nusage\n````\n*/\n{CODE}"),)
+    assert parsed(render_files(files, "cpp")).files == files
+
+
 def test_code_keeps_its_hexadecimal_floats_trailing_spaces_and_blank_lines() -> None:
     code = f"\n\n{CODE}  \nfloat ln2 = 0x1.62e43p-1f;\t\n\n"
     assert parsed(block(code)).files[0].text == code

@@ -114,6 +114,7 @@ def test_a_build_log_is_bounded_by_whole_lines() -> None:
     *lines, rest = shown.split("\n")
     assert set(lines) <= set(log.split("\n"))
     assert rest == f"({1000 - len(lines)} more lines)"
+    assert rest in evidence_of(DidNotBuild(reason="many", log=log))
 
 
 def test_a_log_of_one_endless_line_is_cut_and_says_so() -> None:

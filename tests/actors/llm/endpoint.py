@@ -19,6 +19,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     headers: tuple[str, ...] = ()
     hangs: bool = False
+    waits_for: anyio.Event | None = None
     drops: bool = False
 
 
@@ -33,8 +34,6 @@ class Endpoint:
         self._replies = replies
         self.requests: list[dict[str, object]] = []
         self.paths: list[str] = []
-        self.in_flight = 0
-        self.most_in_flight = 0
         self.url = ""
 
     async def serve(self, stream: SocketStream) -> None:
@@ -59,23 +58,19 @@ class Endpoint:
     async def _reply(self, stream: SocketStream, request: dict[str, object]) -> bool:
         reply = self._replies(len(self.requests))
         self.requests.append(request)
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            await anyio.lowlevel.checkpoint()
-            if reply.hangs:
-                await anyio.sleep_forever()
-            if reply.drops:
-                return False
-            lines = (
-                f"HTTP/1.1 {reply.status} X",
-                "Content-Type: application/json",
-                f"Content-Length: {len(reply.body)}",
-                *reply.headers,
-            )
-            await stream.send("\r\n".join(lines).encode() + b"\r\n\r\n" + reply.body)
-        finally:
-            self.in_flight -= 1
+        if reply.hangs:
+            await anyio.sleep_forever()
+        if reply.waits_for is not None:
+            await reply.waits_for.wait()
+        if reply.drops:
+            return False
+        lines = (
+            f"HTTP/1.1 {reply.status} X",
+            "Content-Type: application/json",
+            f"Content-Length: {len(reply.body)}",
+            *reply.headers,
+        )
+        await stream.send("\r\n".join(lines).encode() + b"\r\n\r\n" + reply.body)
         return True
 
 

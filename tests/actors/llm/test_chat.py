@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from actors.llm.base import Request
 from actors.llm.chat import ChatModel, Sampling
 from messages.base import Usage
 from messages.errors import ModelError
@@ -153,18 +152,25 @@ async def test_nobody_listening_is_an_error_that_names_the_address() -> None:
 
 
 async def test_no_more_calls_are_in_flight_than_allowed() -> None:
-    async with endpoint(lambda _: completion("Yes.")) as server:
-        model = ChatModel(model="small", base_url=server.url, concurrency=3)
-
-        async def ask(number: int) -> None:
-            await model.complete(Request(request_id=f"r1-w{number}", role="coder", system="", parts=("?",)))
-
+    release = anyio.Event()
+    held = Reply(body=completion("Yes.").body, waits_for=release)
+    async with endpoint(lambda _: held) as busy, endpoint(lambda _: completion("Yes.")) as free:
+        model, other = (
+            ChatModel(model="small", base_url=busy.url, concurrency=3),
+            ChatModel(model="x", base_url=free.url),
+        )
         async with anyio.create_task_group() as tasks:
-            for number in range(12):
-                tasks.start_soon(ask, number)
+            for _ in range(12):
+                tasks.start_soon(model.complete, QUESTION)
+            while len(busy.requests) < 3:
+                await other.complete(QUESTION)
+            for _ in range(5):  # round trips in which a fourth question would have arrived
+                await other.complete(QUESTION)
+            assert len(busy.requests) == 3
+            release.set()
         await model.aclose()
-    assert len(server.requests) == 12
-    assert server.most_in_flight <= 3
+        await other.aclose()
+    assert len(busy.requests) == 12
 
 
 def test_the_replies_of_this_file_are_what_endpoints_send() -> None:

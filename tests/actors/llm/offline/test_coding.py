@@ -65,14 +65,14 @@ def test_actions_in_other_planners_words_are_understood(title: str, words: str, 
 
 
 def test_attempts_of_a_branch_are_all_different() -> None:
-    base = written(write_job("Fuse", "Add to the plan: `fuse threads vectorise`."))
+    base = written(write_job("Fuse", "Add to the plan: `fuse threads vectorise rows unroll`."))
     seen = {base.candidate_id}
-    for count in range(1, 30):
+    for count in range(1, 60):
         job = write_job(
             "Split sums", "Add to the plan: `accumulators`.", mode="improve", base=base, history=history(count)
         )
         seen.add(written(job).candidate_id)
-    assert len(seen) == 30
+    assert len(seen) == 60
 
 
 def test_draws_and_seeds_try_parameters_in_other_orders() -> None:

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.llm.offline.moves import PARAMETERS
+from actors.llm.offline.plan import Plan, plan_comment, read_plan
+
+plans = st.builds(
+    Plan,
+    **{name: st.booleans() for name in ("fuse", "threads", "vectorise", "keep", "wide", "exact", "stream")},
+    **{name: st.sampled_from(values) for name, values in PARAMETERS.items()},
+)
+
+
+@given(plans)
+def test_a_plan_comes_back_from_its_comment(plan: Plan) -> None:
+    assert read_plan(f"// a program\n{plan_comment(plan)}\nint main();") == plan
+
+
+@pytest.mark.parametrize("words", ["fuse=1 spin", "fuse rows=0 rows=x", "fuse unroll=-3 accumulators=99999999999"])
+def test_words_of_others_in_a_plan_mean_nothing(words: str) -> None:
+    assert read_plan(f"// plan: {words}") == Plan(fuse=True)
+
+
+def test_a_source_without_a_comment_has_no_plan() -> None:
+    assert read_plan("int ksearch_run();") is None
