@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from inspect import cleandoc
 
 import cyclopts
 
@@ -14,21 +15,41 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.output import report_error
 from messages.errors import ConfigError, KsearchError
 
+_COMMANDS = {
+    "run": """Search for a faster kernel.
+
+    Without --model the built-in rules plan and write; they are not a language model. A key is read from KSEARCH_API_KEY
+    or OPENAI_API_KEY. Options can be set in a file (-c), and in the environment (`KSEARCH_BRANCHES=8`).
+
+    Ends with 0 if a correct kernel is faster than the reference (its interval's lower bound is above 1), 1 if none is,
+    2 for bad input, 3 if the infrastructure failed, 130 if interrupted. The first Ctrl-C lets evaluations in flight
+    finish, the second stops now; `ksearch resume` goes on after either.""",
+    "resume": """Go on with a run that was stopped or killed.
+
+    Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
+    given stay as they were; rounds, model and workers may change, anything else is refused by name. Ends as
+    `ksearch run` does. A run that is over only has its summary printed, unless it is given more rounds.""",
+    "show": "Show a run: state, best kernel, tree, counts by fate.",
+    "best": """Say where a run's best kernel lies and how fast it is.
+
+    Ends with 1 if no candidate was correct and timed.""",
+    "eval": """Build, check and time one source file against a task.
+
+    Ends with 0 if it was measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
+    "doctor": """Check what a search needs on this machine.
+
+    Ends with 3 if something that is needed is missing.""",
+}
+"""What `--help` says of each. It stands here so that the list of commands can be shown without loading any."""
+
 app = cyclopts.App(
     name="ksearch",
-    help="Find a fast, correct kernel for a reference program. Docs: docs/reference/cli.md",
+    help="Find a fast, correct kernel for a reference program.",
     version=__version__,
     result_action="return_value",
 )
-for _name, _help in (
-    ("run", "Search for a faster kernel."),
-    ("resume", "Go on with a run that was stopped or killed."),
-    ("show", "Show a run: state, best kernel, tree, counts by fate."),
-    ("best", "Say where a run's best kernel lies and how fast it is."),
-    ("eval", "Build, check and time one source file against a task."),
-    ("doctor", "Check what a search needs on this machine."),
-):
-    app.command(f"ksearch_async.cli.{_name}:{_name}_command", name=_name, help=_help)
+for _name, _help in _COMMANDS.items():
+    app.command(f"ksearch_async.cli.{_name}:{_name}_command", name=_name, help=cleandoc(_help))
 
 
 def main(tokens: Sequence[str] | None = None) -> int:

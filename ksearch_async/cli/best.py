@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
 from ksearch_async.narrate import best_lines
 from ksearch_async.refusals import refusal
@@ -23,9 +24,9 @@ def best_command(
     *,
     source: Annotated[bool, Parameter(negative="")] = False,
     runs_dir: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: JsonFlag = False,
 ) -> int:
-    """Say where a run's best kernel lies and how fast it is. Ends with 1 if no candidate was correct and timed.
+    """Say where a run's best kernel lies and how fast it is.
 
     Args:
         run: A run's id, its folder, or `latest`.

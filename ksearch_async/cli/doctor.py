@@ -9,13 +9,12 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
 
 from evaluators.target import probe_target
 from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
 from ksearch_async.config import API_KEY_VARIABLES
 from ksearch_async.runs import check_writable, runs_dir_or_default
@@ -37,9 +36,9 @@ def doctor_command(
     *,
     base_url: str | None = None,
     runs_dir: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: JsonFlag = False,
 ) -> int:
-    """Check what a search needs on this machine. Ends with 3 if something that is needed is missing.
+    """Check what a search needs on this machine.
 
     Args:
         base_url: A model endpoint to reach. [env: KSEARCH_BASE_URL]

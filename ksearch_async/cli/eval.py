@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
-from cyclopts import Parameter
 
 from evaluators.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
 from evaluators.tasks import load_task
 from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
 from ksearch_async.launch import find_target
 from ksearch_async.logs import configure_logs
@@ -33,11 +33,9 @@ def eval_command(
     /,
     *,
     language: Literal["cpp"] = "cpp",
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: JsonFlag = False,
 ) -> int:
     """Build, check and time one source file against a task.
-
-    Ends with 0 if it was measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.
 
     Args:
         task: A bundled problem's name, or a problem file in KernelBench's format.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from actors.planner.core.state import Node, SearchState
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
 from ksearch_async.narrate import best_lines, duration, fates_line, shortened, state_line
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
@@ -22,7 +20,7 @@ def show_command(
     /,
     *,
     runs_dir: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: JsonFlag = False,
 ) -> int:
     """Show a run: state, best kernel, tree, counts by fate.
 
