@@ -63,13 +63,20 @@ async def run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) 
         EvaluatorError: the guard could not be started, or said nothing.
     """
     async with open_guarded(job, cwd=cwd, environment=environment) as process:
-        if process.stdout is None:
-            raise EvaluatorError("the guard has no standard output")
-        try:
-            line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 1 << 16)
-        except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError) as error:
-            raise EvaluatorError(f"the guard of {job.command[0]!r} died") from error
-        await process.wait()
+        report = await read_report(process)
+    if report is None:
+        raise EvaluatorError(f"the guard of {job.command[0]!r} died")
+    return report
+
+
+async def read_report(process: Process) -> GuardReport | None:
+    """Wait for a guarded command's end and return how it was; None if the guard itself died."""
+    if process.stdout is None:
+        return None
+    try:
+        line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 1 << 16)
+    except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return None
     return _report.decode(line)
 
 

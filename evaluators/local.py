@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from signal import SIGKILL
 from typing import TypeVar
 
 import anyio
@@ -29,7 +30,7 @@ from anyio.abc import Process, UNIXSocketStream
 import evaluators
 from evaluators.base import EvaluationReport
 from evaluators.builder import artifact_folder, load_meta
-from evaluators.guarded import GuardJob, plain_environment, start_guarded, stop_guarded
+from evaluators.guarded import GuardJob, plain_environment, read_report, start_guarded, stop_guarded
 from evaluators.judge.protocol import (
     HEADER_BYTES,
     Describe,
@@ -62,6 +63,7 @@ from messages.verdicts import Verdict
 _KEPT_VARIABLES = ("HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """What a judge gets of the user's environment: where things are, and what torch's default threads are."""
 _LOG = "judge.log"
+_NO_NUMPY = "ignore:Failed to initialize NumPy"
 _OPEN_S = 300.0
 _SILENCE_S = 1800.0
 """A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
@@ -277,6 +279,11 @@ class _JudgeProcess:
 
     async def _obituary(self) -> str:
         """Say that the judge died, with its last words."""
+        report = await read_report(self._process)
+        if report is not None and report.signal is not None:
+            return f"the judge died of signal {report.signal}" + (
+                " (out of memory?)" if report.signal == SIGKILL else ""
+            )
         log = await anyio.to_thread.run_sync(_read_tail, self._folder / _LOG)
         last = log.strip().splitlines()[-1:] or ["it left no message"]
         return f"the judge died: {last[0][:500]}"
@@ -302,7 +309,7 @@ async def _start_judge(task: TaskSpec, language: Language, limits: Limits) -> _J
     ours, theirs = socket.socketpair()
     with theirs:
         job = GuardJob(
-            command=(sys.executable, "-P", "-m", "evaluators.judge", str(theirs.fileno())),
+            command=(sys.executable, "-P", "-W", _NO_NUMPY, "-m", "evaluators.judge", str(theirs.fileno())),
             log_path=_LOG,
             pass_fds=(theirs.fileno(),),
             scratch=str(folder),

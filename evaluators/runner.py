@@ -150,7 +150,9 @@ def _restrict(spec: dict[str, int]) -> None:
         (resource.RLIMIT_FSIZE, spec["file_bytes"]),
         (resource.RLIMIT_AS, spec["memory_bytes"]),
     ):
-        resource.setrlimit(which, (value, value))
+        hard = resource.getrlimit(which)[1]
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (bound, bound))
 
 
 def _map(fd: int, size: int, *, writable: bool, private: bool) -> int:

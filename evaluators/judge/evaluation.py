@@ -52,7 +52,7 @@ class Bench:
         self.sweeper = CacheSweeper()
         first = self.timed.next()
         self.buffers.lay(first.inputs, first.state)
-        baseline.attach(self.buffers.inputs, self.specs)
+        baseline.attach(self.buffers.inputs, self.specs, trains=problem.trains)
 
     @property
     def call_limit_s(self) -> float:

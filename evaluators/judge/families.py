@@ -64,7 +64,7 @@ class CheckData:
         if self._candidates % _RENEW_EVERY == 0:
             self._kept[(self._candidates // _RENEW_EVERY) % len(_CHECKS)] = None
         for index, family in enumerate(_CHECKS):
-            if family in self._skipped:
+            if family in self._skipped or not self._applies(family):
                 continue
             data = self._kept[index] or self._make(family)
             if data is None:
@@ -79,15 +79,20 @@ class CheckData:
         """Families that this reference cannot be checked on."""
         return tuple(sorted(self._skipped))
 
+    def _applies(self, family: str) -> bool:
+        if family == PERTURBED:
+            return any(tensor.is_floating_point() for tensor in self._problem.state[: self._problem.parameter_count])
+        if family == CENTRED:
+            return any(spec.role == "input" and "float" in spec.dtype for spec in self._problem.tensors)
+        return True
+
     def _make(self, family: str) -> DataSet | None:
-        """Make a data set; None if the family says nothing about this problem."""
+        """Make a data set; None if the reference is not finite there."""
         seed = new_seed()
         inputs, state = self._problem.inputs(seed), self._problem.state
         if family == CENTRED:
             inputs = tuple(_centred(tensor) for tensor in inputs)
         elif family == PERTURBED:
-            if not any(tensor.is_floating_point() for tensor in state[: self._problem.parameter_count]):
-                return None
             state = tuple(
                 _perturbed(tensor) if index < self._problem.parameter_count else tensor
                 for index, tensor in enumerate(state)

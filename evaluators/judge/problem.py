@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TypeAlias, TypeVar
 
@@ -21,6 +23,9 @@ from messages.tasks import TaskSpec, TensorSpec
 Tensors: TypeAlias = tuple[torch.Tensor, ...]
 _T = TypeVar("_T")
 _MODULE_NAME = "ksearch_problem"
+_INPUT_COPIES = 6
+_ALL_COPIES = 10
+"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured): buffers, and float64."""
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -54,19 +59,19 @@ class Problem:
             ProblemError: it cannot be used.
         """
         self._module = _load_module(task)
-        self._seed_of_state = int(task.task_id[:12], 16)
         self.trains = True
         """Whether the model is in training mode, as KernelBench leaves it."""
-        self.init_inputs = _called("get_init_inputs()", self._module.get_init_inputs)
-        self._model = self._build()
+        self.init_inputs, self._model = _build(self._module, _seed_of(task))
         self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in _state_of(self._model))
         self.state_names = tuple(name for name, _ in _state_of(self._model))
         self.parameter_count = sum(1 for _ in self._model.parameters())
         self._wide: torch.nn.Module | None = None
-        inputs = self.inputs(seed=self._seed_of_state)
+        inputs = self.inputs(seed=_seed_of(task))
+        require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)))
         self._input_layout = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
         self.output_specs: tuple[TensorSpec, ...] = ()
         self._admit(inputs)
+        require_memory(_ALL_COPIES * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in self.tensors))
 
     @property
     def tensors(self) -> tuple[TensorSpec, ...]:
@@ -119,24 +124,6 @@ class Problem:
             raise ProblemError("the reference leaves float64 on its way")
         return outputs
 
-    def build_model(self) -> torch.nn.Module:
-        """Build the model once more, as the baseline worker needs it.
-
-        Raises:
-            ProblemError: it fails.
-        """
-        return self._build()
-
-    def _build(self) -> torch.nn.Module:
-        if not isinstance(self.init_inputs, list | tuple):
-            raise ProblemError(f"get_init_inputs() returns {type(self.init_inputs).__name__}; it must return a list")
-        torch.manual_seed(self._seed_of_state)
-        random.seed(self._seed_of_state)
-        model = _called("Model(*get_init_inputs())", lambda: self._module.Model(*self.init_inputs))
-        if not isinstance(model, torch.nn.Module):
-            raise ProblemError("Model is no torch.nn.Module")
-        return model.train(self.trains)
-
     def _widened(self) -> torch.nn.Module:
         if self._wide is None:
             self._wide = _called("Model in float64", lambda: copy.deepcopy(self._model).double())
@@ -172,6 +159,30 @@ class Problem:
         ]
         for index in range(len(self._input_layout)):
             yield names[index] if index < len(names) else f"input{index}"
+
+
+def require_memory(needed_bytes: int) -> None:
+    """Refuse a problem for which this host is too small, before the kernel kills somebody.
+
+    Raises:
+        ProblemError: it is.
+    """
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), needed_bytes)
+    if needed_bytes > free:
+        raise ProblemError(
+            f"judging it takes {needed_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
+            "use smaller inputs"
+        )
+
+
+def load_model(task: TaskSpec) -> torch.nn.Module:
+    """Load a problem for its model alone, as the baseline worker needs it. Runs nothing else.
+
+    Raises:
+        ProblemError: it fails.
+    """
+    return _build(_load_module(task), _seed_of(task))[1]
 
 
 def run_model(model: torch.nn.Module, inputs: Tensors) -> Tensors:
@@ -230,6 +241,24 @@ def _load_module(task: TaskSpec) -> ModuleType:
     return module
 
 
+def _seed_of(task: TaskSpec) -> int:
+    """Return the seed under which a task's model is made: the same parameters in every run."""
+    return int(task.task_id[:12], 16)
+
+
+def _build(module: ModuleType, seed: int) -> tuple[Sequence[object], torch.nn.Module]:
+    """Return the arguments of the model, and the model."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    arguments = _called("get_init_inputs()", module.get_init_inputs)
+    if not isinstance(arguments, list | tuple):
+        raise ProblemError(f"get_init_inputs() returns {type(arguments).__name__}; it must return a list")
+    model = _called("Model(*get_init_inputs())", lambda: module.Model(*arguments))
+    if not isinstance(model, torch.nn.Module):
+        raise ProblemError("Model is no torch.nn.Module")
+    return arguments, model
+
+
 def _called(what: str, function: Callable[[], _T]) -> _T:
     try:
         return function()
@@ -267,4 +296,7 @@ def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
 def _all_close(left: Tensors, right: Tensors) -> bool:
     """Say whether two runs agree as far as the order of sums lets them."""
     pairs = zip(left, right, strict=True)
-    return all(torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True) for one, other in pairs)
+    # Equal bits first: comparing with a tolerance takes several times the tensor's memory.
+    return all(
+        _same(one, other) or torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True) for one, other in pairs
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import time
 from collections.abc import Iterator
@@ -33,14 +32,12 @@ from evaluators.judge.protocol import (
 from messages.errors import ConfigError, ProtocolError
 
 _SHORT_CALL_S = 0.1
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def serve(descriptor: int) -> int:
     """Serve the evaluator at the other end of a socket until it closes it. Returns an exit code."""
     become_subreaper()
     channel = JudgeChannel(socket.socket(fileno=descriptor))
-    keep_freed_memory()
     opened = channel.receive()
     if not isinstance(opened, Open):
         return 2
@@ -73,17 +70,6 @@ def serve(descriptor: int) -> int:
             case _:
                 raise ProtocolError(f"a judge was sent {type(request).__name__} when nothing was asked")
     return 0
-
-
-def keep_freed_memory() -> None:
-    """Have malloc reuse freed memory instead of giving it back to the kernel, here and in the baseline worker.
-
-    By default it depends on the heap's chance layout whether each result of an eager operation costs thousands of page
-    faults (seen: 1.0 or 6.6 ms for the same call). The reference gets the good case, always.
-    """
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_TRIM_THRESHOLD, -1)
-    libc.mallopt(_M_MMAP_MAX, 0)
 
 
 @contextmanager

@@ -35,6 +35,8 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     min_pairs: int = 8
     max_pairs: int = 40
     lease_s: float = 2.0
+    """No new pair after this, once there are `min_pairs` and the interval is not useless."""
+    stretched_lease_s: float = 6.0
     """No new pair after this, once there are `min_pairs`."""
     half_width: float = 0.02
     """Of the interval, relative: narrow enough."""
@@ -92,18 +94,25 @@ def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing
     while True:
         # A B, B A, A B, B A: together with the next pair this is ABBA.
         pairs.append(run_pair(len(pairs) % 2 == 0))
-        late = time.perf_counter() - begun > policy.lease_s
-        count = len(pairs)
-        if count >= policy.min_pairs and (late or count >= policy.max_pairs):
-            return summarize(pairs)
-        if late and count >= policy.hopeless_pairs:
-            timing = summarize(pairs)
-            if timing.interval.high < policy.hopeless_speedup:
-                return msgspec.structs.replace(timing, hopeless=True)
-        if count >= policy.min_pairs and count % _CHECK_EVERY == 0:
-            timing = summarize(pairs)
-            if timing.half_width <= policy.half_width:
+        spent_s = time.perf_counter() - begun
+        if len(pairs) % _CHECK_EVERY == 0 or spent_s > policy.lease_s:
+            timing = _decide(pairs, spent_s, policy)
+            if timing is not None:
                 return timing
+
+
+def _decide(pairs: list[Pair], spent_s: float, policy: TimingPolicy) -> Timing | None:
+    """Return the result if it is time to stop."""
+    late, count = spent_s > policy.lease_s, len(pairs)
+    if count < policy.hopeless_pairs:
+        return None
+    timing = summarize(pairs)
+    if count < policy.min_pairs:
+        hopeless = late and timing.interval.high < policy.hopeless_speedup
+        return msgspec.structs.replace(timing, hopeless=True) if hopeless else None
+    enough = timing.half_width <= policy.half_width or count >= policy.max_pairs
+    useless = timing.half_width > policy.unstable_half_width and spent_s <= policy.stretched_lease_s
+    return timing if enough or (late and not useless) else None
 
 
 def summarize(pairs: list[Pair]) -> Timing:
