@@ -195,6 +195,12 @@ async def test_a_candidate_that_is_wrong_only_when_timed_is_wrong(judge: Judging
     assert "timed call" in verdict.family
 
 
+async def test_work_that_goes_on_after_the_call_has_returned_does_not_count(judge: Judging) -> None:
+    late = "std::thread([=] { usleep(2000); y[7] = kept; }).detach();"
+    verdict = await mistake(judge, after(f"const float kept = y[7]; y[7] = 1e9f; {late}"))
+    assert verdict.first_wrong == (0, 7)
+
+
 async def test_writing_beside_an_output_is_caught(judge: Judging) -> None:
     verdict = await mistake(judge, after("y[rows * columns] = 1;"))
     assert "bounds" in verdict.reason
@@ -214,6 +220,7 @@ async def test_a_precision_below_the_tasks_is_wrong(judge: Judging) -> None:
         ("return 7;", "returned 7"),
         ('throw std::runtime_error("no luck");', "SIGABRT"),
         ("const_cast<float*>(x)[3] = 1;", "writes to its inputs, which are mapped read-only"),
+        ("mprotect((void*)x, 4096, PROT_READ | PROT_WRITE); const_cast<float*>(x)[3] = 1;", "SIGSEGV"),
         ("std::vector<char> all(size_t(8) << 30, 1); y[0] += all[9];", "SIGABRT"),
     ],
 )

@@ -39,6 +39,8 @@ RIGHT = """
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
