@@ -109,7 +109,8 @@ class CandidateSide:
         self.empty_ns = 0
 
     def __enter__(self) -> CandidateSide:
-        self._folder = Path(tempfile.mkdtemp(prefix="ksearch-run-"))
+        # Inside the judge's own folder: whoever ends the judge removes this with it.
+        self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         inputs_fd = self._buffers.inputs.open_read_only()
         nonce = int.from_bytes(os.urandom(8), "little")
