@@ -1,6 +1,6 @@
 """Compiles candidates into a content-addressed artifact store.
 
-- `LocalBuilder(artifacts: Path, *, nice: int = 10).build(job: BuildCandidate) -> BuildReport`
+- `LocalBuilder(artifacts: Path, *, nice: int = 19).build(job: BuildCandidate) -> BuildReport`
 - `artifact_folder(artifacts: Path, artifact_id: str) -> Path`
 - `load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta`, raises EvaluatorError
 
@@ -71,7 +71,7 @@ def load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta:
 class LocalBuilder:
     """A `Builder` that runs the compilers of this host, at low priority, each under a guard."""
 
-    def __init__(self, artifacts: Path, *, nice: int = 10) -> None:
+    def __init__(self, artifacts: Path, *, nice: int = 19) -> None:
         """Make a builder.
 
         Args:

@@ -5,70 +5,39 @@
 - `await evaluator.describe_task(task: TaskSpec, language: Language) -> TaskDescription`, raises ConfigError
 - `await evaluator.aclose()`
 
-A judge process serves one task; there are at most `slots` of them, started when needed and kept. Each runs under a
-guard, so nothing of it survives this process, whatever ends it. A judge that dies is an `EvaluatorError` for its job
-and is replaced for the next. Nothing of torch is imported here. All of it must run on one event loop and its thread.
+A judge process serves one task and does one kind of work: at most `slots` of them check, at low priority, and one
+times, under the device's lease. They are started when needed and kept. Each runs under a guard, so nothing of it
+survives this process, whatever ends it. A judge that dies is an `EvaluatorError` for its job and is replaced for the
+next. Nothing of torch is imported here. All of it must run on one event loop and its thread.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from signal import SIGKILL
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process, UNIXSocketStream
+import msgspec
 
-import evaluators
 from evaluators.base import EvaluationReport
 from evaluators.builder import artifact_folder, load_meta
-from evaluators.guarded import GuardJob, plain_environment, read_report, start_guarded, stop_guarded
 from evaluators.judge.protocol import (
-    HEADER_BYTES,
-    Describe,
-    Described,
-    FromJudge,
-    Judge,
+    Artifact,
     Judged,
-    JudgeFailed,
-    LeaseGranted,
-    LeaseReturned,
-    LeaseWanted,
     Limits,
     Open,
-    Opened,
-    ProblemBroken,
-    ToJudge,
-    body_bytes,
-    decode_from_judge,
-    encode_frame,
+    Work,
 )
+from evaluators.judge_process import JudgeProcess, start_judge
 from evaluators.lease import HostLease, Lease
-from evaluators.quiet import QuietDevice
 from evaluators.target import check_target, probe_target
 from messages.base import Language
 from messages.commands import EvaluateCandidate
-from messages.errors import ConfigError, EvaluatorError, ProtocolError
+from messages.errors import EvaluatorError, KsearchError
 from messages.tasks import Target, TaskDescription, TaskSpec
-from messages.verdicts import Verdict
-
-_KEPT_VARIABLES = ("HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""What a judge gets of the user's environment: where things are, and what torch's default threads are."""
-_LOG = "judge.log"
-_NO_NUMPY = "ignore:Failed to initialize NumPy"
-_OPEN_S = 300.0
-_SILENCE_S = 1800.0
-"""A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
-
-_Answer = TypeVar("_Answer", bound=Opened | Described | LeaseReturned | Judged)
+from messages.verdicts import Measured, Verdict
 
 
 class LocalEvaluator:
@@ -81,19 +50,16 @@ class LocalEvaluator:
 
         Args:
             artifacts: the store that builders fill.
-            slots: candidates judged at once. Only one is timed at a time.
+            slots: candidates checked at once. One is timed at a time.
             lease: what all evaluators that time on the same device share; None: the host's.
             limits: what candidates may use.
         """
         self._artifacts = artifacts.absolute()
         self._lease = HostLease() if lease is None else lease
-        self._quiet = QuietDevice()
-        self._limits = limits or Limits()
-        self._slots = anyio.Semaphore(slots)
-        self._room = slots
-        self._alive = 0
-        self._idle: list[_JudgeProcess] = []
-        self._busy: set[_JudgeProcess] = set()
+        self._pools: dict[Work, _Pool] = {
+            "check": _Pool("check", slots, limits or Limits()),
+            "time": _Pool("time", 1, limits or Limits()),
+        }
         self._targets: dict[Language, Target] = {}
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
@@ -105,15 +71,9 @@ class LocalEvaluator:
         """
         begun = anyio.current_time()
         own = await self._own_target(job.candidate.language)
-        check_target(own, job.target)
-        meta = await anyio.to_thread.run_sync(load_meta, self._artifacts, job.artifact_id)
-        if meta.candidate_id != job.candidate.candidate_id:
-            raise EvaluatorError(f"artifact {job.artifact_id!r} is of another candidate", permanent=True)
-        check_target(own, meta.target)
-        library = artifact_folder(self._artifacts, job.artifact_id) / meta.product
-        request = Judge(library=str(library), entry_point=meta.entry_point, purpose=job.purpose)
-        async with self._judge(job.task, job.candidate.language) as judge:
-            verdict, lease_s = await judge.judge(request, self._lease, self._quiet)
+        artifact = await self._find_artifact(job, own)
+        await self._warm_up(job.task, job.candidate.language)
+        verdict, lease_s = await self._judge(job, artifact)
         return EvaluationReport(
             verdict=verdict, device=own.device, wall_s=anyio.current_time() - begun, lease_s=lease_s
         )
@@ -125,27 +85,116 @@ class LocalEvaluator:
             ConfigError: the problem cannot be used; the text says why.
             EvaluatorError: the judge is at fault.
         """
-        async with self._judge(task, language) as judge:
+        await self._warm_up(task, language)
+        async with self._pools["check"].lend(task, language) as judge:
             return await judge.describe()
+
+    async def _warm_up(self, task: TaskSpec, language: Language) -> None:
+        """Start a judge of each kind at once if there is none yet: importing torch takes them seconds.
+
+        Raises:
+            ConfigError: the problem cannot be used.
+            EvaluatorError: a judge failed.
+        """
+        failures: list[KsearchError] = []
+
+        async def start(pool: _Pool) -> None:
+            try:
+                await pool.start(task, language)
+            except KsearchError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as starts:
+            for pool in self._pools.values():
+                if not pool.judges:
+                    starts.start_soon(start, pool)
+        if failures:
+            raise failures[0]
+
+    async def _judge(self, job: EvaluateCandidate, artifact: Artifact) -> tuple[Verdict, float]:
+        """Check, then time. Returns the verdict, and for how many seconds the timing lease was held."""
+        language = job.candidate.language
+        async with self._pools["check"].lend(job.task, language) as judge:
+            answer = await judge.check(artifact)
+        if isinstance(answer, Judged):
+            return answer.verdict, 0.0
+        async with self._pools["time"].lend(job.task, language) as judge, self._lease:
+            begun = anyio.current_time()
+            verdict = await judge.time(artifact, job.purpose)
+            lease_s = anyio.current_time() - begun
+        if isinstance(verdict, Measured):
+            verdict = msgspec.structs.replace(
+                verdict,
+                checks=answer.checks,
+                reference_dtype=answer.reference_dtype,
+                notes=(*verdict.notes, *answer.notes),
+            )
+        return verdict, lease_s
+
+    async def _find_artifact(self, job: EvaluateCandidate, own: Target) -> Artifact:
+        """Find what was built for the job.
+
+        Raises:
+            EvaluatorError: it is not there, or for another machine.
+        """
+        check_target(own, job.target)
+        meta = await anyio.to_thread.run_sync(load_meta, self._artifacts, job.artifact_id)
+        if meta.candidate_id != job.candidate.candidate_id:
+            raise EvaluatorError(f"artifact {job.artifact_id!r} is of another candidate", permanent=True)
+        check_target(own, meta.target)
+        library = artifact_folder(self._artifacts, job.artifact_id) / meta.product
+        return Artifact(library=str(library), entry_point=meta.entry_point)
 
     async def aclose(self) -> None:
         """End all processes, also those at work."""
         with anyio.CancelScope(shield=True):
-            judges = [*self._idle, *self._busy]
-            self._idle.clear()
             async with anyio.create_task_group() as group:
-                for judge in judges:
-                    group.start_soon(judge.end)
+                for pool in self._pools.values():
+                    for judge in pool.empty():
+                        group.start_soon(judge.end)
 
     async def _own_target(self, language: Language) -> Target:
         if language not in self._targets:
             self._targets[language] = await anyio.to_thread.run_sync(probe_target, language)
         return self._targets[language]
 
+
+class _Pool:
+    """Judges for one kind of work: at most `size`, started when needed and kept."""
+
+    def __init__(self, work: Work, size: int, limits: Limits) -> None:
+        self._work: Work = work
+        self._limits = limits
+        self._size = size
+        self._turns = anyio.Semaphore(size)
+        self._idle: list[JudgeProcess] = []
+        self._busy: set[JudgeProcess] = set()
+        self._starting = 0
+
+    @property
+    def judges(self) -> int:
+        """Return how many there are, those that are starting counted."""
+        return self._starting + len(self._idle) + len(self._busy)
+
+    async def start(self, task: TaskSpec, language: Language) -> None:
+        """Have a judge ready.
+
+        Raises:
+            ConfigError: the problem cannot be used.
+            EvaluatorError: it failed.
+        """
+        async with self.lend(task, language):
+            pass
+
     @asynccontextmanager
-    async def _judge(self, task: TaskSpec, language: Language) -> AsyncIterator[_JudgeProcess]:
-        """Lend a judge for the task. One that was interrupted or failed is ended, not kept."""
-        async with self._slots:
+    async def lend(self, task: TaskSpec, language: Language) -> AsyncIterator[JudgeProcess]:
+        """Lend a judge for the task. One that was interrupted or failed is ended, not kept.
+
+        Raises:
+            ConfigError: the problem cannot be used.
+            EvaluatorError: no judge could be started.
+        """
+        async with self._turns:
             judge = await self._find(task, language)
             self._busy.add(judge)
             sound = False
@@ -157,177 +206,25 @@ class LocalEvaluator:
                 if sound:
                     self._idle.append(judge)
                 else:
-                    await self._end(judge)
+                    await judge.end()
 
-    async def _end(self, judge: _JudgeProcess) -> None:
-        self._alive -= 1
-        await judge.end()
+    def empty(self) -> list[JudgeProcess]:
+        """Give up the idle judges. Returns all, for the caller to end."""
+        judges = [*self._idle, *self._busy]
+        self._idle.clear()
+        return judges
 
-    async def _find(self, task: TaskSpec, language: Language) -> _JudgeProcess:
+    async def _find(self, task: TaskSpec, language: Language) -> JudgeProcess:
         key = (task.task_id, language)
         for judge in self._idle:
             if judge.key == key:
                 self._idle.remove(judge)
                 return judge
-        if self._idle and self._alive >= self._room:
-            # One of another task makes way.
-            await self._end(self._idle.pop(0))
-        self._alive += 1
+        self._starting += 1
         try:
-            async with self._quiet.checking():
-                return await _start_judge(task, language, self._limits)
-        except BaseException:
-            self._alive -= 1
-            raise
-
-
-class _JudgeProcess:
-    """A judge, as its evaluator holds it."""
-
-    def __init__(self, key: tuple[str, Language], process: Process, stream: UNIXSocketStream, folder: Path) -> None:
-        self.key = key
-        self._folder = folder
-        self._process = process
-        self._stream = stream
-        self._buffer = bytearray()
-
-    async def open(self, request: Open) -> None:
-        """Give the judge its task.
-
-        Raises:
-            ConfigError: the problem cannot be used.
-            EvaluatorError: the judge failed.
-        """
-        with self._watched(_OPEN_S):
-            await self._send(request)
-            self._expect(await self._receive(), Opened)
-
-    async def describe(self) -> TaskDescription:
-        """Ask for the task's description.
-
-        Raises:
-            EvaluatorError: the judge failed.
-        """
-        with self._watched(_OPEN_S):
-            await self._send(Describe())
-            return self._expect(await self._receive(), Described).description
-
-    async def judge(self, request: Judge, lease: Lease, quiet: QuietDevice) -> tuple[Verdict, float]:
-        """Ask for a verdict. Returns it with the seconds for which the timing lease was held.
-
-        Raises:
-            EvaluatorError: the judge failed.
-        """
-        await self._send(request)
-        lease_s = 0.0
-        while isinstance(answer := await self._receive_soon(), LeaseWanted):
-            if answer.work == "check":
-                async with quiet.checking():
-                    await self._take_lease()
-            else:
-                async with lease, quiet.timing():
-                    begun = anyio.current_time()
-                    await self._take_lease()
-                    lease_s += anyio.current_time() - begun
-        return self._expect(answer, Judged).verdict, lease_s
-
-    async def _take_lease(self) -> None:
-        """Let the judge work, until it says that it is done."""
-        await self._send(LeaseGranted())
-        self._expect(await self._receive_soon(), LeaseReturned)
-
-    async def _receive_soon(self) -> FromJudge:
-        with self._watched(_SILENCE_S):
-            return await self._receive()
-
-    async def end(self) -> None:
-        """Kill it and all that it started."""
-        with anyio.CancelScope(shield=True):
-            await self._stream.aclose()
-            await stop_guarded(self._process)
-            await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._folder, ignore_errors=True))
-
-    @contextmanager
-    def _watched(self, limit_s: float) -> Iterator[None]:
-        try:
-            with anyio.fail_after(limit_s):
-                yield
-        except TimeoutError as error:
-            raise EvaluatorError(f"the judge has said nothing for {limit_s:g} s") from error
-
-    async def _send(self, message: ToJudge) -> None:
-        try:
-            await self._stream.send(encode_frame(message))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise EvaluatorError(await self._obituary()) from error
-
-    async def _receive(self) -> FromJudge:
-        try:
-            size = body_bytes(await self._exactly(HEADER_BYTES))
-            return decode_from_judge(await self._exactly(size))
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise EvaluatorError(await self._obituary()) from error
-        except ProtocolError as error:
-            raise EvaluatorError(str(error)) from error
-
-    async def _exactly(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            self._buffer += await self._stream.receive()
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return taken
-
-    async def _obituary(self) -> str:
-        """Say that the judge died, with its last words."""
-        report = await read_report(self._process)
-        if report is not None and report.signal is not None:
-            return f"the judge died of signal {report.signal}" + (
-                " (out of memory?)" if report.signal == SIGKILL else ""
-            )
-        log = await anyio.to_thread.run_sync(_read_tail, self._folder / _LOG)
-        last = log.strip().splitlines()[-1:] or ["it left no message"]
-        return f"the judge died: {last[0][:500]}"
-
-    def _expect(self, answer: FromJudge, kind: type[_Answer]) -> _Answer:
-        if isinstance(answer, kind):
-            return answer
-        if isinstance(answer, ProblemBroken):
-            raise ConfigError(answer.text)
-        if isinstance(answer, JudgeFailed):
-            raise EvaluatorError(f"the judge failed: {answer.text}")
-        raise EvaluatorError(f"the judge answered {type(answer).__name__} instead of {kind.__name__}")
-
-
-async def _start_judge(task: TaskSpec, language: Language, limits: Limits) -> _JudgeProcess:
-    """Start a judge and have it load the task.
-
-    Raises:
-        ConfigError: the problem cannot be used.
-        EvaluatorError: the judge failed.
-    """
-    folder = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="ksearch-judge-")))
-    ours, theirs = socket.socketpair()
-    with theirs:
-        job = GuardJob(
-            command=(sys.executable, "-P", "-W", _NO_NUMPY, "-m", "evaluators.judge", str(theirs.fileno())),
-            log_path=_LOG,
-            pass_fds=(theirs.fileno(),),
-            scratch=str(folder),
-        )
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-        environment = plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept)
-        process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
-    judge = _JudgeProcess((task.task_id, language), process, await UNIXSocketStream.from_socket(ours), folder)
-    try:
-        await judge.open(Open(task=task, language=language, limits=limits))
-    except BaseException:
-        await judge.end()
-        raise
-    return judge
-
-
-def _read_tail(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")[-4000:]
-    except FileNotFoundError:
-        return ""
+            if self._idle and self.judges > self._size:
+                # One of another task makes way.
+                await self._idle.pop(0).end()
+            return await start_judge(Open(task=task, language=language, limits=self._limits, work=self._work))
+        finally:
+            self._starting -= 1

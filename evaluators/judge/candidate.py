@@ -16,7 +16,7 @@ from types import TracebackType
 import msgspec
 
 from evaluators import runner
-from evaluators.guard import kill_descendants
+from evaluators.guard import kill_descendants, set_niceness
 from evaluators.judge.arena import Area, Placed
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Limits
@@ -142,6 +142,9 @@ class CandidateSide:
                 start_new_session=True,
             )
         os.close(inputs_fd)
+        if (nice := os.getpriority(os.PRIO_PROCESS, 0)) > 0:
+            # A session of its own would else count as much as any other.
+            set_niceness(self._process.pid, nice)
         self._line = Line(ours, self._process.pid, nonce)
         return self
 

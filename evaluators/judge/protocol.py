@@ -14,7 +14,7 @@ from messages.base import Language
 from messages.commands import Purpose
 from messages.errors import ProtocolError
 from messages.tasks import TaskDescription, TaskSpec
-from messages.verdicts import Verdict
+from messages.verdicts import CallCheck, Verdict
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 << 20
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     load_s: float = 10.0
     first_call_s: float = 10.0
-    call_s: float = 1.0
+    call_s: float = 3.0
     """Least limit of a later call; it grows to `call_slowdown` times the reference's own time."""
     call_slowdown: float = 50.0
     evaluation_s: float = 120.0
@@ -37,32 +37,45 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The rest is dropped."""
 
 
+Work: TypeAlias = Literal["check", "time"]
+"""What a judge does. Checks may go on beside a timing; a timing has its device alone."""
+
+
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
-    """First frame: the one task of this judge."""
+    """First frame: the one task of this judge, and its work."""
 
     task: TaskSpec
     language: Language
     limits: Limits
+    work: Work
+
+
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    """A built candidate."""
+
+    library: str
+    """Path of the product."""
+    entry_point: str
 
 
 class Describe(msgspec.Struct, frozen=True, kw_only=True, tag="describe"):
     """Ask for the task's description."""
 
 
-class Judge(msgspec.Struct, frozen=True, kw_only=True, tag="judge"):
-    """Ask for a verdict on a built candidate."""
+class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
+    """Ask a checking judge whether a candidate is correct."""
 
-    library: str
-    """Path of the artifact's product."""
-    entry_point: str
+    artifact: Artifact
+
+
+class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):
+    """Ask a timing judge how fast a candidate is that passed its checks. The device is its own until it answers."""
+
+    artifact: Artifact
     purpose: Purpose
 
 
-class LeaseGranted(msgspec.Struct, frozen=True, kw_only=True, tag="lease_granted"):
-    """Go ahead; until `LeaseReturned` the device is kept free of what would disturb."""
-
-
-ToJudge: TypeAlias = Open | Describe | Judge | LeaseGranted
+ToJudge: TypeAlias = Open | Describe | Check | Time
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
@@ -81,17 +94,13 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described"):
     description: TaskDescription
 
 
-Work: TypeAlias = Literal["check", "time"]
+class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
+    """The candidate is correct on every checked call."""
 
-
-class LeaseWanted(msgspec.Struct, frozen=True, kw_only=True, tag="lease_wanted"):
-    """What comes next takes the device: shared with other checks, or alone."""
-
-    work: Work
-
-
-class LeaseReturned(msgspec.Struct, frozen=True, kw_only=True, tag="lease_returned"):
-    """That work is over."""
+    checks: tuple[CallCheck, ...]
+    reference_dtype: str
+    """Precision of the expected values."""
+    notes: tuple[str, ...]
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
@@ -106,7 +115,7 @@ class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed")
     text: str
 
 
-FromJudge: TypeAlias = Opened | ProblemBroken | Described | LeaseWanted | LeaseReturned | Judged | JudgeFailed
+FromJudge: TypeAlias = Opened | ProblemBroken | Described | Passed | Judged | JudgeFailed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_judge: msgspec.msgpack.Decoder[ToJudge] = msgspec.msgpack.Decoder(ToJudge)

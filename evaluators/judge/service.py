@@ -1,37 +1,35 @@
-"""The judge's life: open one task, then describe it and judge candidates until the evaluator goes away."""
+"""The judge's life: open one task, then check candidates or time them until the evaluator goes away."""
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
 from evaluators.guard import become_subreaper
+from evaluators.judge.awake import AwakeCores
 from evaluators.judge.baseline import BaselineError, BaselineSide
+from evaluators.judge.bench import Bench
+from evaluators.judge.checking import Checker
 from evaluators.judge.description import describe_problem
-from evaluators.judge.evaluation import Bench, Evaluation
 from evaluators.judge.problem import Problem, ProblemError
 from evaluators.judge.protocol import (
+    Check,
     Describe,
     Described,
-    Judge,
     JudgeChannel,
     Judged,
     JudgeFailed,
-    LeaseGranted,
-    LeaseReturned,
-    LeaseWanted,
     Open,
     Opened,
     ProblemBroken,
-    Work,
+    Time,
 )
+from evaluators.judge.timing import Timer
 from messages.errors import ConfigError, ProtocolError
 
-_SHORT_CALL_S = 0.1
+_SHORT_CALL_NS = 100_000_000
 
 
 def serve(descriptor: int) -> int:
@@ -42,56 +40,77 @@ def serve(descriptor: int) -> int:
     if not isinstance(opened, Open):
         return 2
     threads = torch.get_num_threads()
-    # Before anything else: the fork must come before the first use of OpenMP.
-    baseline = BaselineSide(opened.task, close_fds=(descriptor,))
+    try:
+        if opened.work == "time":
+            _serve_timings(channel, opened, threads)
+        else:
+            _serve_checks(channel, opened, threads)
+    except ProblemBrokenError as error:
+        channel.send(ProblemBroken(text=f"problem {opened.task.name!r}: {error}"))
+        return 0
+    except (BaselineError, ProblemError) as error:
+        channel.send(JudgeFailed(text=str(error)))
+        return 1
+    return 0
+
+
+class ProblemBrokenError(Exception):
+    """The problem cannot be used at all."""
+
+
+def _serve_checks(channel: JudgeChannel, opened: Open, threads: int) -> None:
     try:
         problem = Problem(opened.task)
         description = describe_problem(opened.task, problem, opened.language)
-        _choose_threads(problem)
-        bench = Bench(opened.task, problem, baseline, opened.limits, threads=threads)
     except (ProblemError, ConfigError) as error:
-        channel.send(ProblemBroken(text=f"problem {opened.task.name!r}: {error}"))
-        return 0
-    except BaselineError as error:
-        channel.send(JudgeFailed(text=str(error)))
-        return 1
+        raise ProblemBrokenError(str(error)) from error
+    bench = Bench(problem, opened.limits, threads=threads, reference_ns=_choose_threads(problem))
+    checker = Checker(bench, opened.task)
     channel.send(Opened())
     while (request := channel.receive()) is not None:
         match request:
             case Describe():
                 channel.send(Described(description=description))
-            case Judge():
-                try:
-                    verdict = Evaluation(bench, request, lambda work: _lease(channel, work)).run()
-                except (BaselineError, ProblemError) as error:
-                    channel.send(JudgeFailed(text=str(error)))
-                    return 1
-                channel.send(Judged(verdict=verdict))
+            case Check(artifact=artifact):
+                channel.send(checker.check(artifact))
             case _:
-                raise ProtocolError(f"a judge was sent {type(request).__name__} when nothing was asked")
-    return 0
+                raise ProtocolError(f"a checking judge was sent {type(request).__name__}")
 
 
-@contextmanager
-def _lease(channel: JudgeChannel, work: Work) -> Iterator[None]:
-    channel.send(LeaseWanted(work=work))
-    if not isinstance(channel.receive(), LeaseGranted):
-        raise ProtocolError("no lease was granted")
+def _serve_timings(channel: JudgeChannel, opened: Open, threads: int) -> None:
+    # Before anything else: the forks must come before the first use of OpenMP.
+    descriptors = (channel.fileno(),)
+    awake = AwakeCores(close_fds=descriptors)
+    baseline = BaselineSide(opened.task, close_fds=descriptors)
     try:
-        yield
-    finally:
-        channel.send(LeaseReturned())
+        problem = Problem(opened.task)
+    except ProblemError as error:
+        raise ProblemBrokenError(str(error)) from error
+    keep = awake.pids | {baseline.pid}
+    bench = Bench(problem, opened.limits, threads=threads, reference_ns=_choose_threads(problem), keep=keep)
+    timer = Timer(bench, opened.task, baseline, awake)
+    channel.send(Opened())
+    while (request := channel.receive()) is not None:
+        if not isinstance(request, Time):
+            raise ProtocolError(f"a timing judge was sent {type(request).__name__}")
+        channel.send(Judged(verdict=timer.time(request.artifact, request.purpose)))
+        timer.renew()
 
 
-def _choose_threads(problem: Problem) -> None:
+def _choose_threads(problem: Problem) -> int:
     """Compute on one thread where that is quick: the judge shares the host with what it measures.
 
     The baseline worker, a process of its own, keeps torch's default.
+
+    Returns:
+        About how long the reference takes, in ns.
     """
     default = torch.get_num_threads()
     torch.set_num_threads(1)
     inputs = problem.inputs(seed=0)
-    begun = time.perf_counter()
+    begun = time.perf_counter_ns()
     problem.reference(inputs, problem.state)
-    if time.perf_counter() - begun > _SHORT_CALL_S:
+    took_ns = time.perf_counter_ns() - begun
+    if took_ns > _SHORT_CALL_NS:
         torch.set_num_threads(default)
+    return took_ns

@@ -1,0 +1,206 @@
+"""A judge process as its evaluator holds it: started under a guard, asked by frames, ended with all that it started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from signal import SIGKILL
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import Process, UNIXSocketStream
+
+import evaluators
+from evaluators.guarded import GuardJob, plain_environment, read_report, start_guarded, stop_guarded
+from evaluators.judge.protocol import (
+    HEADER_BYTES,
+    Artifact,
+    Check,
+    Describe,
+    Described,
+    FromJudge,
+    Judged,
+    JudgeFailed,
+    Open,
+    Opened,
+    Passed,
+    ProblemBroken,
+    Time,
+    ToJudge,
+    body_bytes,
+    decode_from_judge,
+    encode_frame,
+)
+from messages.base import Language
+from messages.commands import Purpose
+from messages.errors import ConfigError, EvaluatorError, ProtocolError
+from messages.tasks import TaskDescription
+from messages.verdicts import Verdict
+
+_KEPT_VARIABLES = ("HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""What a judge gets of the user's environment: where things are, and what torch's default threads are."""
+_NO_NUMPY = "ignore:Failed to initialize NumPy"
+_LOG = "judge.log"
+_OPEN_S = 300.0
+_SILENCE_S = 1800.0
+"""A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
+_CHECK_NICE = 19
+"""Judges that check give way to the one that times."""
+
+_Answer = TypeVar("_Answer", bound=Opened | Described | Judged)
+
+
+class JudgeProcess:
+    """A judge, as its evaluator holds it."""
+
+    def __init__(self, key: tuple[str, Language], process: Process, stream: UNIXSocketStream, folder: Path) -> None:
+        self.key = key
+        self._folder = folder
+        self._process = process
+        self._stream = stream
+        self._buffer = bytearray()
+
+    async def open(self, request: Open) -> None:
+        """Give the judge its task.
+
+        Raises:
+            ConfigError: the problem cannot be used.
+            EvaluatorError: the judge failed.
+        """
+        with self._watched(_OPEN_S):
+            await self._send(request)
+            self._expect(await self._receive(), Opened)
+
+    async def describe(self) -> TaskDescription:
+        """Ask for the task's description.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        with self._watched(_OPEN_S):
+            await self._send(Describe())
+            return self._expect(await self._receive(), Described).description
+
+    async def check(self, artifact: Artifact) -> Passed | Judged:
+        """Ask whether a candidate is correct: it passed, or a verdict.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        await self._send(Check(artifact=artifact))
+        answer = await self._receive_soon()
+        return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
+
+    async def time(self, artifact: Artifact, purpose: Purpose) -> Verdict:
+        """Ask how fast a correct candidate is.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        await self._send(Time(artifact=artifact, purpose=purpose))
+        return self._expect(await self._receive_soon(), Judged).verdict
+
+    async def _receive_soon(self) -> FromJudge:
+        with self._watched(_SILENCE_S):
+            return await self._receive()
+
+    async def end(self) -> None:
+        """Kill it and all that it started."""
+        with anyio.CancelScope(shield=True):
+            await self._stream.aclose()
+            await stop_guarded(self._process)
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._folder, ignore_errors=True))
+
+    @contextmanager
+    def _watched(self, limit_s: float) -> Iterator[None]:
+        try:
+            with anyio.fail_after(limit_s):
+                yield
+        except TimeoutError as error:
+            raise EvaluatorError(f"the judge has said nothing for {limit_s:g} s") from error
+
+    async def _send(self, message: ToJudge) -> None:
+        try:
+            await self._stream.send(encode_frame(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise EvaluatorError(await self._obituary()) from error
+
+    async def _receive(self) -> FromJudge:
+        try:
+            size = body_bytes(await self._exactly(HEADER_BYTES))
+            return decode_from_judge(await self._exactly(size))
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise EvaluatorError(await self._obituary()) from error
+        except ProtocolError as error:
+            raise EvaluatorError(str(error)) from error
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._buffer += await self._stream.receive()
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    async def _obituary(self) -> str:
+        """Say that the judge died, with its last words."""
+        report = await read_report(self._process)
+        if report is not None and report.signal is not None:
+            return f"the judge died of signal {report.signal}" + (
+                " (out of memory?)" if report.signal == SIGKILL else ""
+            )
+        log = await anyio.to_thread.run_sync(_read_tail, self._folder / _LOG)
+        last = log.strip().splitlines()[-1:] or ["it left no message"]
+        return f"the judge died: {last[0][:500]}"
+
+    def _expect(self, answer: FromJudge, kind: type[_Answer]) -> _Answer:
+        if isinstance(answer, kind):
+            return answer
+        if isinstance(answer, ProblemBroken):
+            raise ConfigError(answer.text)
+        if isinstance(answer, JudgeFailed):
+            raise EvaluatorError(f"the judge failed: {answer.text}")
+        raise EvaluatorError(f"the judge answered {type(answer).__name__} instead of {kind.__name__}")
+
+
+async def start_judge(opening: Open) -> JudgeProcess:
+    """Start a judge and have it load its task.
+
+    Raises:
+        ConfigError: the problem cannot be used.
+        EvaluatorError: the judge failed.
+    """
+    folder = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="ksearch-judge-")))
+    ours, theirs = socket.socketpair()
+    with theirs:
+        job = GuardJob(
+            command=(sys.executable, "-P", "-W", _NO_NUMPY, "-m", "evaluators.judge", str(theirs.fileno())),
+            log_path=_LOG,
+            pass_fds=(theirs.fileno(),),
+            scratch=str(folder),
+            nice=_CHECK_NICE if opening.work == "check" else 0,
+        )
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        environment = plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept)
+        process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
+    key = (opening.task.task_id, opening.language)
+    judge = JudgeProcess(key, process, await UNIXSocketStream.from_socket(ours), folder)
+    try:
+        await judge.open(opening)
+    except BaseException:
+        await judge.end()
+        raise
+    return judge
+
+
+def _read_tail(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[-4000:]
+    except FileNotFoundError:
+        return ""
