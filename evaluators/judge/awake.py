@@ -51,7 +51,6 @@ def _fork(core: int, close_fds: Sequence[int]) -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid:
-        os.kill(pid, signal.SIGSTOP)
         return pid
     try:
         die_with_parent(parent)
@@ -60,6 +59,7 @@ def _fork(core: int, close_fds: Sequence[int]) -> int:
         os.setsid()
         set_niceness(os.getpid(), LOWEST)
         os.sched_setaffinity(0, {core})
+        os.kill(os.getpid(), signal.SIGSTOP)
         while True:
             pass
     finally:

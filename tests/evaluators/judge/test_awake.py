@@ -1,0 +1,58 @@
+"""The loops that keep cores awake: they run inside the context, and end with their parent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil  # type: ignore[import-untyped]
+
+PROGRAM = """
+import os, sys
+from evaluators.judge.awake import AwakeCores
+
+cores = AwakeCores(close_fds=())
+print(*cores.pids, flush=True)
+sys.stdin.readline()
+with cores:
+    print("awake", flush=True)
+    sys.stdin.readline()
+print("asleep", flush=True)
+sys.stdin.readline()
+"""
+
+
+def states(pids: list[int]) -> set[str]:
+    return {psutil.Process(pid).status() for pid in pids}
+
+
+def within_two_seconds(claim: object) -> bool:
+    deadline = time.monotonic() + 2
+    while not claim():  # type: ignore[operator]
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
+def test_cores_are_kept_awake_only_while_asked_and_by_the_lowest_priority() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin
+        assert parent.stdout
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == len(os.sched_getaffinity(0))
+        assert within_two_seconds(lambda: states(pids) == {psutil.STATUS_STOPPED})
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "awake\n"
+        assert within_two_seconds(lambda: states(pids) == {psutil.STATUS_RUNNING})
+        assert {psutil.Process(pid).nice() for pid in pids} == {19}
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "asleep\n"
+        assert within_two_seconds(lambda: states(pids) == {psutil.STATUS_STOPPED})
+        parent.kill()
+    assert within_two_seconds(lambda: not any(psutil.pid_exists(pid) for pid in pids))
