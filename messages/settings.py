@@ -1,4 +1,8 @@
-"""The settings of a search: part of `run.started.v1`, so a run is explained by its journal."""
+"""The settings of a search: part of `run.started.v1`, so a run is explained by its journal.
+
+They come from people, so unknown fields are refused, in a journal as well: a new field means a new version of
+`run.started` and `search.opened`, which an older release then names as such.
+"""
 
 from __future__ import annotations
 
