@@ -88,6 +88,13 @@ def _finished(tracer: Tracer, outputs: tuple[Traced, ...], tensors: tuple[Tensor
     return Program(nodes=nodes, outputs=indices, rows=rows, columns=columns, tensors=tensors)
 
 
+def _root(function: ast.expr) -> str:
+    """Return the first name of a dotted one; empty for a method of what an expression returns, as in `f(x).mean()`."""
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
 class _Walk:
     """Goes through the statements of `forward`."""
 
@@ -223,7 +230,7 @@ class _Walk:
             return self._apply_module(name.removeprefix("self."), args)
         if name in {"float", "int", "math.sqrt"} and isinstance(args[0], int | float):
             return math.sqrt(args[0]) if name == "math.sqrt" else float(args[0])
-        if isinstance(node.func, ast.Attribute) and name.split(".")[0] not in self._constants.namespaces:
+        if isinstance(node.func, ast.Attribute) and _root(node.func) not in self._constants.namespaces:
             return self._method(node.func, args, kwargs)
         return self._apply(self._constants.full_name(name), args, kwargs)
 

@@ -55,6 +55,13 @@ REFERENCES = {
         "        return torch.tanh(a) * torch.clamp(y, min=-0.5, max=2.0) - 0.5 * a",
         "[2 * torch.randn(16, 90), 2 * torch.randn(16, 90)]",
     ),
+    "methods_of_results": reference(
+        "x):\n"
+        "        y = F.gelu(x * 1.5 + 0.25).clamp(-1, 3) * torch.sigmoid(x)\n"
+        "        return torch.relu(y).sum(dim=-1, keepdim=True) + self.act(y).abs()",
+        "[2 * torch.randn(16, 90)]",
+        init="self.act = nn.SiLU()",
+    ),
     "modules": reference(
         "x):\n        return self.act(self.norm(x)) / SCALE",
         "[torch.randn(4, 6, 40)]",
