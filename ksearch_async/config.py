@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,9 @@ API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY")
 """Where a key is looked for, in this order."""
 
 DEFAULT_RUNS_DIR = "runs"
+
+_LARGEST_INT = 2**63 - 1
+"""What a message can hold."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -155,8 +159,17 @@ def load_config(path: Path) -> RunConfig:
 
 
 def save_config(config: RunConfig, path: Path) -> None:
-    """Write the resolved configuration as JSON for people."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+    """Write the resolved configuration as JSON for people; the file is always a whole one, the old or the new.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+        fresh.replace(path)
+    except OSError as error:
+        raise refusal(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def changed_keys(before: RunConfig, after: RunConfig) -> list[str]:
@@ -237,8 +250,12 @@ def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
     try:
         converted: object = msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
-        said = str(error).split(" - at ", 1)[0].replace("`", "")
+        said = str(error).split(" - at ", 1)[0].split(", got ", 1)[0].replace("`", "")
         raise refusal(f"{where}: {said[:1].lower()}{said[1:]}, not {value!r}") from error
+    if isinstance(converted, float) and not isfinite(converted):
+        raise refusal(f"{where}: expected a finite number, not {value!r}")
+    if isinstance(converted, int) and abs(converted) > _LARGEST_INT:
+        raise refusal(f"{where}: expected an int of at most 64 bits, not {value!r}")
     return converted
 
 
