@@ -84,8 +84,8 @@ async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
     target = await anyio.to_thread.run_sync(find_target, config.language)
     folder = create_run(Path(config.runs_dir), new_run_id(config.task, datetime.now(UTC)))
     config = _anchored(config)
-    save_config(config, folder.config)
     try:
+        save_config(config, folder.config)
         async with (
             open_model(config.model, os.environ, seed=config.seed) as model,
             open_evaluator(folder.artifacts, config) as evaluator,
@@ -101,7 +101,7 @@ async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
             session = Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
             yield session, Tools(model=model, builder=LocalBuilder(folder.artifacts), evaluator=evaluator)
     finally:
-        if not folder.journal.exists():
+        if not folder.journal.exists() or not folder.journal.stat().st_size:
             shutil.rmtree(folder.path, ignore_errors=True)
 
 
@@ -156,8 +156,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
             f"-march={started.target.march}), and this machine is another: its measurements cannot be compared",
             "resume it where it was started, or start a new run here",
         )
-    save_config(config, folder.config)
-    opening = RunResumed(run_id=folder.run_id, max_rounds=budget.max_rounds)
+    opening = RunResumed(run_id=started.run_id, max_rounds=budget.max_rounds)
     return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
 
 
@@ -187,10 +186,12 @@ async def lead_session(
     Raises:
         messages.errors.KsearchError: what failed; in an exception group where several things did.
     """
-    run_id = session.folder.run_id
+    run_id = session.started.run_id  # the journal's: a folder may have been renamed, or be a copy
     bus = MemoryBus(lambda _run_id: JournalStore(session.folder.journal, sync=session.config.sync))
     try:
         last_seq = await bus.open_stream(run_id)
+        if isinstance(session.opening, RunResumed):
+            save_config(session.config, session.folder.config)  # not before: until then the run may be another's
         if session.opening is not None:
             await bus.publish(run_id, encode(session.opening), msg_id=f"{run_id}.opened-{last_seq}")
         async with anyio.create_task_group() as actors:
@@ -204,7 +205,7 @@ async def lead_session(
 
 async def _start_actors(actors: TaskGroup, session: Session, bus: Bus, tools: Tools) -> None:
     """Start the planner first: it declares the queues that the workers pull from."""
-    run_id, config = session.folder.run_id, session.config
+    run_id, config = session.started.run_id, session.config
     _, build_queue, evaluate_queue = queues_of(session.started)
     slots = config.search.branches
     entries: dict[str, Callable[..., Awaitable[object]]] = {

@@ -12,13 +12,13 @@ import anyio
 import msgspec
 import pytest
 
-from actors.bus.journal import read_journal
+from actors.bus.journal import JournalStore, read_journal
 from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async import launch
 from ksearch_async.chronicle import Chronicle
-from ksearch_async.config import RunConfig, save_config
+from ksearch_async.config import RunConfig, load_config, save_config
 from ksearch_async.launch import Session, Tools, check_reopening, lead_session
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
@@ -165,6 +165,36 @@ async def test_a_run_that_is_over_is_not_opened_again_unless_it_gets_more_rounds
     with anyio.fail_after(20):
         await led(more)
     assert more.chronicle.state.rounds == 9
+
+
+async def test_a_run_whose_folder_was_renamed_goes_on_under_the_name_in_its_journal(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    with anyio.fail_after(20):
+        await led(session)
+    folder = RunFolder(tmp_path / "a-better-name")
+    session.folder.path.rename(folder.path)
+    search = msgspec.structs.replace(SETTINGS, budget=Budget(max_rounds=9))
+    renamed = await check_reopening(folder, msgspec.structs.replace(session.config, search=search))
+    with anyio.fail_after(20):
+        await led(renamed)
+    assert renamed.chronicle.state.rounds == 9
+
+
+async def test_a_run_in_use_keeps_its_configuration_when_another_resume_is_refused(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    with anyio.fail_after(20):
+        await led(session)
+    search = msgspec.structs.replace(SETTINGS, budget=Budget(max_rounds=9))
+    other = await check_reopening(session.folder, msgspec.structs.replace(session.config, search=search))
+    holder = JournalStore(session.folder.journal, sync="never")
+    holder.load()
+    with pytest.raises(BusError, match="is in use"):
+        await led(other)
+    holder.close()
+    assert load_config(session.folder.config).search.budget.max_rounds == 6
+    with anyio.fail_after(20):
+        await led(other)
+    assert load_config(session.folder.config).search.budget.max_rounds == 9
 
 
 async def test_a_changed_search_setting_is_refused_by_name(tmp_path: Path) -> None:
