@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
+
+from ksearch_async.refusals import refusal
 
 _SHARED: list[structlog.types.Processor] = [
     structlog.contextvars.merge_contextvars,
@@ -20,14 +23,14 @@ def configure_logs(file: Path | None = None) -> None:
     """Send our lines, and those of libraries that use `logging`, to the console (warnings) and to a file (all).
 
     Raises:
-        OSError: the file cannot be opened.
+        messages.errors.ConfigError: the file cannot be opened.
     """
     console = logging.StreamHandler()
     console.setLevel(logging.WARNING)
     console.setFormatter(_formatter(_for_people))
     handlers: list[logging.Handler] = [console]
     if file is not None:
-        to_file = logging.FileHandler(file, encoding="utf-8")
+        to_file = _opened(file)
         to_file.setFormatter(_formatter(structlog.processors.JSONRenderer()))
         handlers.append(to_file)
     root = logging.getLogger()
@@ -42,6 +45,25 @@ def configure_logs(file: Path | None = None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+class _LogFile(logging.FileHandler):
+    """Goes without lines that cannot be written: the journal says what failed, a full disk must not fill the screen."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Drop the line."""
+
+    def close(self) -> None:
+        """Close the file, and drop what could not be written."""
+        with suppress(OSError):
+            super().close()
+
+
+def _opened(file: Path) -> logging.FileHandler:
+    try:
+        return _LogFile(file, encoding="utf-8")
+    except OSError as error:
+        raise refusal(f"cannot write {str(file)!r}: {error.strerror}") from error
 
 
 def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:

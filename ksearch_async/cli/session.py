@@ -26,9 +26,9 @@ def conduct(opening: Opening, *, as_json: bool) -> int:
 async def _conduct(opening: Opening, as_json: bool) -> int:
     configure_logs()
     async with opening as (session, tools):
-        configure_logs(session.folder.log)
         view = _view(session, as_json=as_json)
         if session.opening is not None:
+            configure_logs(session.folder.log)
             await lead_session(session, tools, tell=view.tell, note=note)
         view.finish()
         return _exit_code(session)
