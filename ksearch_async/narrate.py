@@ -20,6 +20,7 @@ from messages.facts import (
 )
 
 _TITLE_WIDTH = 44
+_REASON_WIDTH = 160
 STOP_WORDS = {
     "rounds": "its rounds are used up",
     "wall_clock": "its time is used up",
@@ -84,7 +85,8 @@ class Narrator:
         if fact.refusals:
             said.append(f"{len(fact.refusals)} refused")
         waiting = sum(node.state == "open" for node in self._chronicle.state.nodes.values())
-        return f"  world model: {', '.join(said) or 'no changes'}; {waiting} open"
+        why = f" ({shortened(fact.summary, _REASON_WIDTH)})" if fact.summary and not said else ""
+        return f"  world model: {', '.join(said) or 'no changes'}; {waiting} open{why}"
 
 
 def shortened(text: str, width: int) -> str:

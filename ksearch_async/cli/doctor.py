@@ -52,7 +52,7 @@ def doctor_command(
         put_json({"healthy": healthy, "findings": findings})
     else:
         for finding in findings:
-            put(f"{finding.status:<8} {finding.name:<10} {finding.detail}")
+            put(f"{finding.status:<8} {finding.name:<14} {finding.detail}")
     return exits.FOUND if healthy else exits.INFRASTRUCTURE
 
 

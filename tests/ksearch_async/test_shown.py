@@ -15,7 +15,8 @@ from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator, duration, shortened
 from ksearch_async.runs import RunFolder
 from messages.codec import Record, encode_line
-from tests.ksearch_async.stories import KERNEL, RUN_ID, story
+from messages.facts import EditsApplied
+from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, story
 
 
 def folded(records: list[Record]) -> Chronicle:
@@ -56,6 +57,15 @@ def test_each_evaluation_is_a_line_with_round_node_outcome_and_standing() -> Non
         "2/2 fuse the passes measured: 2.00x the reference [1.90, 2.10], 50.0 us (new best)",
         "stopping: its rounds are used up",
     ]
+
+
+def test_an_update_that_changes_nothing_is_shown_with_the_models_reason() -> None:
+    nothing = EditsApplied(job_id=f"{RUN_ID}-p1", changes=(), summary="No rule for int64.")
+    first, opening = story()[:2]
+    records = [first, opening, msgspec.structs.replace(opening, seq=3, body=decided(nothing))]
+    narrator = Narrator(Chronicle())
+    lines = [line.strip() for record in records for line in narrator.tell(record)]
+    assert lines == ["world model: no changes; 0 open (No rule for int64.)"]
 
 
 def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
