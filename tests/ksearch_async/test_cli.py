@@ -162,7 +162,7 @@ def test_the_doctor_looks_at_compiler_packages_and_folder(tmp_path: Path) -> Non
 def test_the_doctor_says_that_an_endpoint_cannot_be_reached(tmp_path: Path) -> None:
     done = ksearch("doctor", "--base-url", "http://127.0.0.1:9", cwd=tmp_path)
     assert done.returncode == 3
-    assert "missing  model      http://127.0.0.1:9 cannot be reached" in done.stdout
+    assert "missing  model          http://127.0.0.1:9 cannot be reached" in done.stdout
 
 
 def test_the_doctor_never_shows_a_key(tmp_path: Path) -> None:
