@@ -77,14 +77,17 @@ def stop(step: Step, stopped_by: StoppedBy, detail: str = "") -> None:
 
 
 def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()) -> None:
-    """Ask again for what was lost or refused, under a new id."""
+    """Ask again for what was lost or refused, under a new id.
+
+    For a lost evaluation the build is asked for: its artifact may be gone, and where it is not, building costs nothing.
+    """
     match request:
         case WriteRequested():
             step.take(replace(request, job_id=step.job_id("w")))
-        case BuildRequested():
-            step.take(replace(request, job_id=step.job_id("x")))
-        case EvaluationRequested():
-            step.take(replace(request, job_id=step.job_id("e")))
+        case BuildRequested() | EvaluationRequested():
+            step.take(
+                BuildRequested(job_id=step.job_id("x"), branch_id=request.branch_id, candidate_id=request.candidate_id)
+            )
         case PlanRequested():
             tries = request.tries + 1 if refusals else request.tries
             step.take(replace(request, job_id=step.job_id("p"), refusals=refusals or request.refusals, tries=tries))

@@ -12,6 +12,7 @@ from messages.facts import (
     AttemptFinished,
     BranchClosed,
     BranchStarted,
+    BuildRequested,
     CandidateAwaited,
     EditsApplied,
     EditsRefused,
@@ -447,6 +448,24 @@ def test_a_lost_job_is_asked_for_again_and_too_many_losses_stop_the_run() -> Non
     assert finished.detail == "endpoint down"
     world.give(RunResumed(run_id=world.state.run_id))
     assert len(world.requests(WriteRequested)) == 1
+
+
+def test_a_lost_evaluation_is_built_again_since_its_artifact_may_be_gone() -> None:
+    world = search(branches=1)
+    world.propose(inserts(1))
+    write = world.requests(WriteRequested)[0]
+    world.give(written(write.job_id, "a"))
+    cid = candidate("a").candidate_id
+    build = world.requests(BuildRequested)[0]
+    world.give(built(build.job_id, cid))
+    evaluation = world.requests(EvaluationRequested)[0]
+    world.give(JobLost(job_id=evaluation.job_id, kind="evaluate", error="the artifact is not in the store"))
+    assert not world.requests(EvaluationRequested)
+    again = world.requests(BuildRequested)[0]
+    assert again.job_id != build.job_id
+    world.give(built(again.job_id, cid))
+    world.give(evaluated(world.requests(EvaluationRequested)[0].job_id, cid, measured(2.0)))
+    assert world.state.rounds == 1
 
 
 def test_an_answer_to_a_question_that_was_never_asked_is_an_error_and_changes_nothing() -> None:
