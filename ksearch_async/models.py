@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Literal
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -27,6 +28,8 @@ def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Diale
         return "offline"
     if settings.name is None:
         raise refusal("an endpoint is asked for, but no model is named", "say which: --model NAME")
+    if settings.base_url is not None:
+        _check_address(settings.base_url)
     if settings.base_url is None and not api_key(environment):
         raise refusal(
             f"model {settings.name!r} needs a key or an address",
@@ -34,6 +37,20 @@ def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Diale
             "--model-kind offline uses the built-in rules",
         )
     return "chat"
+
+
+def _check_address(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+    except ValueError as error:
+        raise refusal(f"the endpoint's address is none: {error}") from error
+    if "@" in parts.netloc:
+        raise refusal(
+            "the endpoint's address holds a user name or a password, and addresses are saved with the run",
+            f"leave it out of the address, and set {' or '.join(API_KEY_VARIABLES)} in the environment",
+        )
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise refusal(f"the endpoint's address {base_url!r} is none", "an address begins with http:// or https://")
 
 
 def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:

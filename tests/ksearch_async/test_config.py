@@ -168,8 +168,12 @@ def test_a_named_model_with_a_key_or_an_address_is_an_endpoint() -> None:
         ({"model": "m"}, "needs a key"),
         ({"base-url": "http://h"}, "no model is named"),
         ({"model-kind": "chat"}, "named"),
+        ({"model": "m", "base-url": "localhost:8000"}, "'localhost:8000' is none"),
+        ({"model": "m", "base-url": "http://["}, "is none"),
+        ({"model": "m", "base-url": "http://me:sk-secret@h/v1"}, "holds a user name or a password"),
     ],
 )
 def test_an_endpoint_that_lacks_something_is_refused(flags: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said) as caught:
         dialect_of(resolve_config("relu", environment={}, flags=flags).model, {})
+    assert "secret" not in str(caught.value)
