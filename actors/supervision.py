@@ -54,7 +54,9 @@ async def supervise(
                 log.error("actor failed", actor=name, crashes=len(crashes), error=_text_of(error))  # noqa: TRY400 - who called shows the traceback
                 raise
             pause_s = FIRST_PAUSE_S * 2.0 ** (len(crashes) - 1)
-            log.warning("actor crashed; starting again", actor=name, pause_s=pause_s, exc_info=error)
+            log.warning(
+                "actor crashed; starting again", actor=name, pause_s=pause_s, error=_text_of(error), exc_info=error
+            )
             await anyio.sleep(pause_s)
         else:
             return
