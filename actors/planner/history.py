@@ -11,7 +11,7 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from actors.planner.library import Library
 from messages.codec import Body, decode_body
-from messages.events import ClockTicked, Event, RunResumed, StopRequested
+from messages.events import ClockTicked, Event, RunResumed, RunStarted, StopRequested
 from messages.facts import Decided
 
 
@@ -70,7 +70,8 @@ class Folding:
             self.library.take(body)
             self._waiting[seq] = body
             return
-        self._waiting.pop(body.cause, None)
+        if isinstance(self._waiting.pop(body.cause, None), RunResumed):
+            self._waiting = _without_void(self._waiting, body.cause)
         self._last_decision = seq
         for fact in body.facts:
             self.state = evolve(self.state, fact)
@@ -89,15 +90,23 @@ class Folding:
 def _in_handling_order(waiting: dict[int, Event]) -> tuple[tuple[int, Event], ...]:
     """Put the latest resumption first: it lifts a stop, and what came before it was meant for the stopped run.
 
-    Requests to stop and ticks from before the resumption are void.
+    Only the start of the run comes before it, if nobody has decided on that yet. Requests to stop and ticks from before
+    the resumption are void.
     """
     resumed = [seq for seq, event in waiting.items() if isinstance(event, RunResumed)]
     if not resumed:
         return tuple(waiting.items())
     latest = resumed[-1]
-    kept = [
-        (seq, event)
+    kept = {seq: event for seq, event in _without_void(waiting, latest).items() if not isinstance(event, RunResumed)}
+    start = tuple((seq, event) for seq, event in kept.items() if isinstance(event, RunStarted))
+    rest = tuple((seq, event) for seq, event in kept.items() if not isinstance(event, RunStarted))
+    return (*start, (latest, waiting[latest]), *rest)
+
+
+def _without_void(waiting: dict[int, Event], resumed_at: int) -> dict[int, Event]:
+    """Leave out requests to stop and ticks from before a resumption: they were meant for the session before it."""
+    return {
+        seq: event
         for seq, event in waiting.items()
-        if not isinstance(event, RunResumed) and not (isinstance(event, StopRequested | ClockTicked) and seq < latest)
-    ]
-    return ((latest, waiting[latest]), *kept)
+        if not (seq < resumed_at and isinstance(event, StopRequested | ClockTicked))
+    }

@@ -180,6 +180,16 @@ async def test_a_run_whose_folder_was_renamed_goes_on_under_the_name_in_its_jour
     assert renamed.chronicle.state.rounds == 9
 
 
+@pytest.mark.parametrize("records", [1, 2, 3])
+async def test_a_run_that_was_killed_at_its_very_start_goes_on(tmp_path: Path, records: int) -> None:
+    session = new_session(tmp_path)
+    with anyio.fail_after(20):
+        await led(session)
+    lines = session.folder.journal.read_bytes().splitlines(keepends=True)
+    session.folder.journal.write_bytes(b"".join(lines[:records]))
+    await goes_on_to_its_end(session)
+
+
 async def test_a_run_in_use_keeps_its_configuration_when_another_resume_is_refused(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     with anyio.fail_after(20):

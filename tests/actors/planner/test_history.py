@@ -42,11 +42,11 @@ def test_decisions_may_lie_behind_later_events() -> None:
     assert folding.history().pending == ((2, answer),)
 
 
-def test_a_resumption_is_handled_before_what_came_in_while_the_run_lay_still() -> None:
+def test_a_resumption_is_handled_after_the_start_and_before_what_came_in_while_the_run_lay_still() -> None:
     late = written(f"{RUN}-w3", "a")
     resumed = RunResumed(run_id=RUN)
     history = fold(told(started(SearchSettings()), late, resumed))
-    assert [seq for seq, _ in history.pending] == [3, 1, 2]
+    assert [seq for seq, _ in history.pending] == [1, 3, 2]
 
 
 def test_stops_and_ticks_from_before_a_resumption_are_void() -> None:
@@ -54,3 +54,10 @@ def test_stops_and_ticks_from_before_a_resumption_are_void() -> None:
     later = StopRequested(reason="again")
     history = fold(told(StopRequested(reason="x"), ClockTicked(elapsed_s=1), resumed, later))
     assert [seq for seq, _ in history.pending] == [3, 4]
+
+
+def test_a_stop_that_came_too_late_for_its_session_is_void_once_the_run_was_resumed() -> None:
+    resumed = RunResumed(run_id=RUN)
+    facts = decide(SearchState(), started(SearchSettings()))
+    history = fold(told(StopRequested(reason="too late"), resumed, Decided(cause=2, facts=facts)))
+    assert history.pending == ()
