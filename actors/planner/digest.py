@@ -54,7 +54,7 @@ def tree_digest(state: SearchState, *, budget_tokens: int, shown: Iterable[str] 
 
 
 def _notes(hidden: dict[str, _Hidden]) -> dict[str, str]:
-    return {node_id: found.line(f"below {node_id}") for node_id, found in hidden.items()}
+    return {node_id: found.text for node_id, found in hidden.items()}
 
 
 _known: dict[tuple[str, bool], tuple[Node, str]] = {}
@@ -133,6 +133,8 @@ class _Hidden(msgspec.Struct):
 
     states: Counter[str]
     best: Node | None = None
+    text: str = ""
+    """The line, once everything is counted."""
 
     def take(self, node: Node) -> None:
         """Count one more node."""
@@ -167,8 +169,9 @@ def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[
         for node in _with_all_below(tops, by_id):
             found.take(node)
             excess -= len(lines.pop(node.node_id)) + 1
+        found.text = found.line(f"below {parent_id}")
         hidden[parent_id] = found
-        excess += len(found.line(f"below {parent_id}")) + 1
+        excess += len(found.text) + 1
     return hidden
 
 
@@ -210,7 +213,7 @@ def _leave_out(
         left.take(node)
         below = hidden.pop(node.node_id, None)
         if below is not None:
-            excess -= len(below.line(f"below {node.node_id}")) + 1
+            excess -= len(below.text) + 1
             left.states.update(below.states)
     return left.line("nodes") if left.states else ""
 
