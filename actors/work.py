@@ -19,6 +19,9 @@ from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteC
 from messages.errors import BoundaryError, EvaluatorError, ModelError
 from messages.events import Event, JobKind, JobLost
 
+MAX_ATTEMPTS = 4
+"""After so many failures of the infrastructure a job is given up, with the last one's words. A worker that dies says
+nothing; then the queue's `max_deliver` decides."""
 MAX_DELAY_S = 30.0
 """Longest time for which a job rests after the infrastructure failed it."""
 PARTING_S = 2.0
@@ -47,8 +50,9 @@ async def serve(
 ) -> None:
     """Do the jobs of a queue until cancelled.
 
-    A `BoundaryError` of the handler puts the job back with a delay, for another try here or elsewhere; a permanent one
-    is published as `JobLost`. Any other exception is a bug: it ends this function, and the job is handed back.
+    A `BoundaryError` of the handler puts the job back with a delay, for another try here or elsewhere; a permanent one,
+    and the last of `MAX_ATTEMPTS`, is published as `JobLost`. Any other exception is a bug: it ends this function, and
+    the job is handed back.
 
     Args:
         bus: where the queue and the run's stream are.
@@ -105,12 +109,17 @@ class _Worker(Generic[C]):
         log.info("job taken", job=command.job_id, attempt=delivery.attempt)
         outcome = await self._attempt(delivery, command)
         if isinstance(outcome, BoundaryError):
-            if not _is_permanent(outcome):
-                log.warning("job failed", job=command.job_id, attempt=delivery.attempt, error=str(outcome))
+            if not _is_permanent(outcome) and delivery.attempt < MAX_ATTEMPTS:
+                log.info("job failed", job=command.job_id, attempt=delivery.attempt, error=str(outcome))
                 await delivery.nak(_delay_s(delivery.attempt))
                 return
             log.error("job lost", job=command.job_id, error=str(outcome))
-            outcome = JobLost(job_id=command.job_id, kind=_KINDS[type(command)], error=str(outcome), permanent=True)
+            outcome = JobLost(
+                job_id=command.job_id,
+                kind=_KINDS[type(command)],
+                error=str(outcome),
+                permanent=_is_permanent(outcome),
+            )
         if outcome is not None:
             await self._bus.publish(self._run_id, encode(outcome), msg_id=f"{command.job_id}.r")
         await delivery.ack()

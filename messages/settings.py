@@ -61,7 +61,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Times that a script with conflicts is refused as a whole and asked for again."""
     max_idle_attempts: Positive = 60
     """Attempts in a row that led to no evaluation (known candidates, unusable answers) before the search ends."""
-    max_lost: Positive = 8
+    max_lost: Positive = 5
     """Jobs in a row that the infrastructure lost before the run gives up, to be resumed later."""
     budget: Budget = Budget()
     selection: Selection = Selection()

@@ -100,8 +100,9 @@ def _code_blocks(text: str, language: Language) -> list[_Block]:
     blocks = _blocks(text)
     if not blocks:
         said = " ".join(text.split())
-        shown = f"; it said: {said[:_PROSE_SHOWN]}" if said else "; it was empty"
-        raise _UnusableError(f"the answer holds no fenced code block (between two lines of three backticks){shown}")
+        if not said:
+            raise _UnusableError("the answer is empty")
+        raise _UnusableError(f"no code block (between two lines of three backticks) in: {said[:_PROSE_SHOWN]}")
     usable = [block for block in blocks if block.path is not None or not block.tag or block.tag in _TAGS[language]]
     if not usable:
         tags = ", ".join(sorted({repr(block.tag) for block in blocks}))

@@ -237,7 +237,7 @@ def _load_module(task: TaskSpec) -> ModuleType:
     module = ModuleType(_MODULE_NAME)
     sys.modules[_MODULE_NAME] = module
     code = compile(task.text, f"{task.name}.py", "exec")
-    _called(f"problem {task.name!r}", lambda: exec(code, module.__dict__))  # noqa: S102 - the user's own problem
+    _called("the file", lambda: exec(code, module.__dict__))  # noqa: S102 - the user's own problem
     return module
 
 

@@ -168,15 +168,18 @@ async def test_an_error_that_may_pass_is_tried_again_later_each_time_after_a_lon
     assert len(bench.events()) == 1
 
 
-async def test_a_job_that_always_fails_ends_as_a_dead_letter(bench: Bench) -> None:
+async def test_a_job_that_always_fails_is_given_up_with_the_last_error(bench: Bench) -> None:
+    tries: list[str] = []
+
     async def handle(command: BuildCandidate) -> CandidateBuilt:
-        raise ModelError("overloaded")
+        tries.append(command.job_id)
+        raise ModelError(f"overloaded, try {len(tries)}")
 
     async with bench.working(handle) as bus:
         await bus.submit(QUEUE, encode(job(1)), msg_id="j1")
-        with anyio.fail_after(100):
-            letter = await bus.next_dead_letter(RUN)
-    assert (letter.msg_id, letter.deliveries, letter.reason) == ("j1", 4, "max_deliver")
+        await anyio.sleep(100)
+    lost = JobLost(job_id="j1", kind="build", error="overloaded, try 4", permanent=False)
+    assert [(posted.msg_id, decode_body(posted.payload)) for posted in bench.events()] == [("j1.r", lost)]
 
 
 @pytest.mark.parametrize("kind", [ModelError, EvaluatorError])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -38,6 +40,16 @@ def test_the_users_choice_of_compiler_is_not_replaced(monkeypatch: pytest.Monkey
     monkeypatch.setenv("KSEARCH_CXX", "no-such-compiler")
     with pytest.raises(EvaluatorError, match="no-such-compiler"):
         probe_target("cpp")
+
+
+def test_a_program_that_builds_nothing_is_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "cxx"
+    fake.write_text("#!/bin/sh\necho it is 1.0\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("KSEARCH_CXX", str(fake))
+    with pytest.raises(EvaluatorError, match="builds no shared library") as raised:
+        probe_target("cpp")
+    assert raised.value.permanent
 
 
 def test_an_artifact_for_another_host_is_the_evaluators_error() -> None:

@@ -119,9 +119,11 @@ def _lost(step: Step, event: JobLost) -> None:
     if (request := _request(step.state, event.job_id)) is None:
         return
     step.take(LossNoted(job_id=event.job_id, error=event.error, permanent=event.permanent))
-    if event.permanent or step.state.losses >= step.state.settings.max_lost:
+    is_hopeless = event.permanent or step.state.losses >= step.state.settings.max_lost
+    if is_hopeless:
         stop(step, "infrastructure", event.error)
-    resend(step, request)
+    if not (is_hopeless and step.state.ending):
+        resend(step, request)
 
 
 @_reacts_to(CandidateWritten)

@@ -305,7 +305,12 @@ def _time_noted(state: SearchState, fact: TimeNoted) -> SearchState:
 
 @_folds_in(LossNoted)
 def _loss_noted(state: SearchState, fact: LossNoted) -> SearchState:
-    return replace(drop(state, "jobs", fact.job_id), losses=state.losses + 1)
+    job = state.jobs.get(fact.job_id)
+    state = replace(drop(state, "jobs", fact.job_id), losses=state.losses + 1)
+    if job is None or isinstance(job.request, PlanRequested):
+        return state
+    branch = state.branches[job.request.branch_id]
+    return put(state, "branches", branch.branch_id, replace(branch, job_id=None, candidate_id=None))
 
 
 @_folds_in(RunStopping)

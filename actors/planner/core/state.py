@@ -237,6 +237,11 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
         return self.status == "stopping" and self.stopped_by in PAUSES
 
     @property
+    def ending(self) -> bool:
+        """The run is being stopped for good, by its budget or because nothing is left to try."""
+        return self.status == "stopping" and not self.pausing
+
+    @property
     def plan(self) -> PlanRequested | None:
         """The call for edits that is in flight."""
         for job in self.jobs.values():

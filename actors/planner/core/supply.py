@@ -2,7 +2,8 @@
 
 Rules in order, repeated until none applies:
 
-1. A used-up budget stops the run: what is in flight at builders and evaluators is finished, nothing new begins.
+1. A used-up budget ends the run: what builders and evaluators hold is finished, what was written meanwhile is built and
+   evaluated, no model is asked again.
 2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left.
 3. Closed nodes that the planner was asked about in vain get a "vary" child from the machine, or are spent.
 4. Free slots take the best frontier node. While the planner's model thinks and nothing is open, they draw one extra
@@ -80,7 +81,10 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
     """Ask again for what was lost or refused, under a new id.
 
     For a lost evaluation the build is asked for: its artifact may be gone, and where it is not, building costs nothing.
+    A run that is ending asks no model again.
     """
+    if step.state.ending and isinstance(request, WriteRequested | PlanRequested):
+        return
     match request:
         case WriteRequested():
             step.take(replace(request, job_id=step.job_id("w")))

@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from messages.errors import EvaluatorError
@@ -69,7 +70,9 @@ def probe() -> Target:
         if _knows(compiler, march):
             toolchain = version.stdout.splitlines()[0].strip()
             return Target(arch=arch, march=march, toolchain=toolchain, device=model)
-    raise EvaluatorError(f"{compiler!r} builds for no CPU like this one ({arch}): install a newer g++", permanent=True)
+    raise EvaluatorError(
+        f"{compiler!r} builds no shared library for a CPU like this one ({arch}): install a newer g++", permanent=True
+    )
 
 
 @functools.cache
@@ -113,7 +116,11 @@ def _read_cpu() -> tuple[str, frozenset[str]]:
 
 
 def _knows(compiler: str, march: str) -> bool:
-    return _run((compiler, f"-march={march}", "-E", "-x", "c++", os.devnull)).returncode == 0
+    """Say whether a compiler builds a library for a level: a program that merely ends well is no compiler."""
+    with tempfile.TemporaryDirectory() as folder:
+        product = Path(folder) / "empty.so"
+        command = (compiler, f"-march={march}", "-shared", "-fPIC", "-x", "c++", os.devnull, "-o", str(product))
+        return _run(command).returncode == 0 and product.exists()
 
 
 def _run(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:

@@ -91,7 +91,7 @@ def test_windows_line_ends_around_the_fences_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ("", "it was empty"),
+        ("", "the answer is empty"),
         ("I have no rule for `conv2d`.", "I have no rule for `conv2d`."),
         (f"```cpp\n{CODE}", "never closed"),
         ("```cpp\n   \n```", "is empty"),

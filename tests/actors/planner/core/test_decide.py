@@ -468,6 +468,24 @@ def test_a_lost_evaluation_is_built_again_since_its_artifact_may_be_gone() -> No
     assert world.state.rounds == 1
 
 
+def test_a_run_that_is_ending_asks_no_model_again() -> None:
+    world = search(branches=2, target_speedup=1.5)
+    world.propose(inserts(4))
+    first, second = world.requests(WriteRequested)
+    world.give(written(first.job_id, "slow"))
+    world.attempt("fast", measured(2.0), branch_id=second.branch_id)  # type: ignore[union-attr]
+    assert not world.state.finished, "what was written is still evaluated"
+    plan = world.state.plan
+    build = next(job.request for job in world.state.jobs.values() if "x" in job.request.job_id.split("-")[-1])
+    if plan is not None:
+        world.give(JobLost(job_id=plan.job_id, kind="plan", error="down"))
+    assert world.state.plan is None
+    assert not world.requests(WriteRequested)
+    world.give(JobLost(job_id=build.job_id, kind="build", error="no compiler", permanent=True))
+    assert world.state.finished
+    assert world.state.stopped_by == "target"
+
+
 def test_an_answer_to_a_question_that_was_never_asked_is_an_error_and_changes_nothing() -> None:
     world = search()
     before = world.state
