@@ -63,6 +63,8 @@ class PlainView:
         put("\n".join(best_lines(best)))
         if best is not None:
             put(f"check it   ksearch eval {self._config.task} {best.path}")
+        elif chronicle.fates["unusable"] and not state.rounds:
+            put("hint       no answer held a program; the built-in rules know few tasks: name a model (--model)")
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
             put(f"go on      ksearch resume {self._folder.path}")
 
