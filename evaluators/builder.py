@@ -1,6 +1,6 @@
 """Compiles candidates into a content-addressed artifact store.
 
-- `LocalBuilder(artifacts: Path, *, nice: int = 19).build(job: BuildCandidate) -> BuildReport`
+- `LocalBuilder(artifacts: Path).build(job: BuildCandidate) -> BuildReport`
 - `artifact_folder(artifacts: Path, artifact_id: str) -> Path`
 - `load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta`, raises EvaluatorError
 
@@ -71,15 +71,13 @@ def load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta:
 class LocalBuilder:
     """A `Builder` that runs the compilers of this host, at low priority, each under a guard."""
 
-    def __init__(self, artifacts: Path, *, nice: int = 19) -> None:
+    def __init__(self, artifacts: Path) -> None:
         """Make a builder.
 
         Args:
             artifacts: the store; made if it is missing. Several builders may share it.
-            nice: how far compilers give way to others, so that they disturb measurements less.
         """
         self._artifacts = artifacts.absolute()
-        self._nice = nice
         self._own: dict[str, Target] = {}
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
@@ -129,7 +127,7 @@ class LocalBuilder:
                 wall_s=plan.timeout_s,
                 memory_bytes=plan.memory_bytes,
                 file_bytes=plan.product_bytes,
-                nice=self._nice,
+                idle=True,
                 log_path=_LOG,
                 scratch=str(folder),
             )

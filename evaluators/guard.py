@@ -34,7 +34,7 @@ DEFAULTS: dict[str, object] = {
     "cpu_s": 0,
     "memory_bytes": 0,  # address space of each process
     "file_bytes": 0,  # largest file that it may write
-    "nice": 0,
+    "idle": False,  # run only when nobody else wants the core
     "log_path": "",  # where its output goes; empty: it keeps the guard's standard error
     "log_bytes": 1 << 20,  # the rest is read and dropped
     "pass_fds": [],
@@ -109,35 +109,26 @@ def _limit(which: int, value: int) -> None:
         resource.setrlimit(which, (bound, bound))
 
 
-def set_niceness(leader_pid: int, nice: int) -> bool:
-    """Set the niceness of a session's processes, by its leader. False where this process may not.
+def give_way() -> None:
+    """Have this process and its children run only when nobody else wants the core.
 
-    With autogrouping, niceness counts only inside a session, so the session's own is set as well.
+    The scheduler compares processes of one session, so what gives way must stay in the session of what it gives way to:
+    with autogrouping, each session has an equal share, however idle its processes are.
     """
-    try:
-        os.setpriority(os.PRIO_PGRP, leader_pid, nice)
-        with (
-            contextlib.suppress(FileNotFoundError),
-            open(f"/proc/{leader_pid}/autogroup", "w", encoding="ascii") as file,
-        ):
-            file.write(str(nice))
-    except OSError:
-        return False
-    return True
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _start(job: dict[str, object], log_fd: int) -> int:
-    """Fork and execute the command in a session of its own. Returns its process id."""
+    """Fork and execute the command in a process group of its own. Returns its process id."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     try:
         die_with_parent(parent)
-        os.setsid()
-        nice = int(str(job["nice"]))
-        if nice:
-            set_niceness(os.getpid(), nice)
+        os.setpgid(0, 0)
+        if job["idle"]:
+            give_way()
         _limit(resource.RLIMIT_AS, int(str(job["memory_bytes"])))
         _limit(resource.RLIMIT_FSIZE, int(str(job["file_bytes"])))
         _limit(resource.RLIMIT_CPU, int(str(job["cpu_s"])))
@@ -208,6 +199,9 @@ def _wait(pid: int, job: dict[str, object], log: _Log) -> str:
 def main() -> int:
     """Run the job given as the first argument."""
     job = DEFAULTS | json.loads(sys.argv[1])
+    # Ctrl-C is for the one who started this, who lets work in flight finish.
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
     become_subreaper()
     log = _Log(str(job["log_path"]), int(str(job["log_bytes"])))
     begun = time.monotonic()

@@ -32,7 +32,7 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: int = 0
     memory_bytes: int = 0
     file_bytes: int = 0
-    nice: int = 0
+    idle: bool = False
     log_path: str = ""
     log_bytes: int = 1 << 20
     pass_fds: tuple[int, ...] = ()
@@ -116,7 +116,6 @@ async def start_guarded(
             cwd=cwd,
             env=environment,
             pass_fds=pass_fds,
-            start_new_session=True,
         )
     except OSError as error:
         raise EvaluatorError(f"cannot start a process: {error}") from error

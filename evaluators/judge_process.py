@@ -51,8 +51,6 @@ _LOG = "judge.log"
 _OPEN_S = 300.0
 _SILENCE_S = 1800.0
 """A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
-_CHECK_NICE = 19
-"""Judges that check give way to the one that times."""
 
 _Answer = TypeVar("_Answer", bound=Opened | Described | Judged)
 
@@ -184,7 +182,7 @@ async def start_judge(opening: Open) -> JudgeProcess:
             log_path=_LOG,
             pass_fds=(theirs.fileno(),),
             scratch=str(folder),
-            nice=_CHECK_NICE if opening.work == "check" else 0,
+            idle=opening.work == "check",
         )
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
         environment = plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept)

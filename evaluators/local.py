@@ -90,7 +90,7 @@ class LocalEvaluator:
             return await judge.describe()
 
     async def _warm_up(self, task: TaskSpec, language: Language) -> None:
-        """Start a judge of each kind at once if there is none yet: importing torch takes them seconds.
+        """Start all judges at once if there are none yet: importing torch takes them seconds.
 
         Raises:
             ConfigError: the problem cannot be used.
@@ -106,7 +106,7 @@ class LocalEvaluator:
 
         async with anyio.create_task_group() as starts:
             for pool in self._pools.values():
-                if not pool.judges:
+                for _ in range(0 if pool.judges else pool.size):
                     starts.start_soon(start, pool)
         if failures:
             raise failures[0]
@@ -165,7 +165,7 @@ class _Pool:
     def __init__(self, work: Work, size: int, limits: Limits) -> None:
         self._work: Work = work
         self._limits = limits
-        self._size = size
+        self.size = size
         self._turns = anyio.Semaphore(size)
         self._idle: list[JudgeProcess] = []
         self._busy: set[JudgeProcess] = set()
@@ -222,7 +222,7 @@ class _Pool:
                 return judge
         self._starting += 1
         try:
-            if self._idle and self.judges > self._size:
+            if self._idle and self.judges > self.size:
                 # One of another task makes way.
                 await self._idle.pop(0).end()
             return await start_judge(Open(task=task, language=language, limits=self._limits, work=self._work))

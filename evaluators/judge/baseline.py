@@ -60,7 +60,7 @@ class BaselineSide:
             status = 1
             try:
                 die_with_parent(parent)
-                os.setsid()
+                os.setpgid(0, 0)
                 for fd in (*close_fds, self._control.fileno()):
                     os.close(fd)
                 status = _serve(theirs, task, nonce)

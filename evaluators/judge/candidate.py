@@ -16,7 +16,7 @@ from types import TracebackType
 import msgspec
 
 from evaluators import runner
-from evaluators.guard import kill_descendants, set_niceness
+from evaluators.guard import kill_descendants
 from evaluators.judge.arena import Area, Placed
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Limits
@@ -139,12 +139,9 @@ class CandidateSide:
                 cwd=self._folder,
                 env=_environment(self._threads),
                 pass_fds=(theirs.fileno(), inputs_fd, self._buffers.outputs.fd),
-                start_new_session=True,
+                process_group=0,
             )
         os.close(inputs_fd)
-        if (nice := os.getpriority(os.PRIO_PROCESS, 0)) > 0:
-            # A session of its own would else count as much as any other.
-            set_niceness(self._process.pid, nice)
         self._line = Line(ours, self._process.pid, nonce)
         return self
 
