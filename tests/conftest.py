@@ -48,7 +48,7 @@ def no_process_is_left() -> Iterator[None]:
     yield
     children = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
     _, alive = psutil.wait_procs(children, timeout=2)
-    left = [f"{child.pid}: {' '.join(child.cmdline())}" for child in alive]
+    left = [f"{child.pid}: {child.name()}" for child in alive]
     assert not left, f"processes left behind by tests: {left}"
 
 
