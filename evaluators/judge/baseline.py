@@ -12,7 +12,9 @@ import mmap
 import os
 import signal
 import socket
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -29,7 +31,9 @@ _LAYOUT_BYTES = 1 << 17
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 _CALL_S = 300.0
 _EMPTY_CALLS = 15
-_WARM_UPS = 3
+_WARM_UPS, _CALM_CALLS, _WARM_UP_S = 3, 16, 4.0
+FEW_PAGES = 16
+"""Page faults that a call may have without being slower for it."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +74,6 @@ class BaselineSide:
         self._line = Line(self._control, self.pid, nonce)
         self._results: Area | None = None
         self.empty_ns = 0
-        self.call_ns = 0
 
     def attach(self, inputs: Area, specs: Sequence[TensorSpec], *, trains: bool) -> None:
         """Have it compute on shared memory, and warm it up.
@@ -84,7 +87,21 @@ class BaselineSide:
         self._results = results
         self.ask(ATTACH, limit_s=_CALL_S)
         self.empty_ns = min(self.ask(EMPTY, limit_s=_CALL_S).elapsed_ns for _ in range(_EMPTY_CALLS))
-        self.call_ns = min(self.call(limit_s=_CALL_S).elapsed_ns for _ in range(_WARM_UPS))
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Call it until its heap has grown to what calls need: until several in a row were given no new memory.
+
+        An aligned block that was freed does not always fit the next request of the same size, so a heap that gives
+        nothing back still grows for some ten calls, each of them several times as slow as the later ones.
+        """
+        calm, calls, deadline = 0, 0, time.monotonic() + _WARM_UP_S
+        while calls < _WARM_UPS or (calm < _CALM_CALLS and time.monotonic() < deadline):
+            before = self.page_faults()
+            self.call(limit_s=_CALL_S)
+            calm = calm + 1 if self.page_faults() - before <= FEW_PAGES else 0
+            self.keep()
+            calls += 1
 
     def call(self, *, limit_s: float) -> Answer:
         """Run the reference once on what lies in the inputs area.
@@ -102,6 +119,12 @@ class BaselineSide:
         """
         self.ask(KEEP, limit_s=_CALL_S)
         return () if self._results is None else self._results.tensors
+
+    def page_faults(self) -> int:
+        """Return how many pages the kernel has given it so far."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
+        # The command's name stands in parentheses and may hold anything; minflt is the eighth field after it.
+        return int(stat.rpartition(")")[2].split()[7])
 
     def hurry(self, *, first: bool) -> bool:
         """Put it before other processes of the host, or back; False where that is not permitted."""

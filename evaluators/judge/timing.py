@@ -15,7 +15,7 @@ import torch
 
 from evaluators.judge.arena import total_bytes
 from evaluators.judge.awake import AwakeCores
-from evaluators.judge.baseline import BaselineSide
+from evaluators.judge.baseline import FEW_PAGES, BaselineSide
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.families import CheckData, DataSet, TimedData
@@ -46,6 +46,7 @@ class Timer:
         self._baseline = baseline
         self._awake = awake
         self._sweeper = CacheSweeper()
+        self._faults_per_call = 0.0
         self._allowed = next(CheckData(bench.problem, task.tolerance).sets()).allowed
         self._data = TimedData(bench.problem)
         first = self._data.next()
@@ -111,7 +112,10 @@ class Timer:
             self._compare(data)
             return Pair(candidate_ns=candidate_ns, reference_ns=before + after)
 
-        return time_pairs(run_pair, policy)
+        before = baseline.page_faults()
+        timing = time_pairs(run_pair, policy)
+        self._faults_per_call = (baseline.page_faults() - before) / timing.pairs
+        return timing
 
     def _compare(self, data: DataSet) -> None:
         """Compare the outputs of a timed call with the reference's of the same pair.
@@ -157,6 +161,10 @@ class Timer:
             f"{self._sweeper.size_bytes >> 20} MiB are read before every timed call: caches begin cold",
             f"reference: eager torch {torch.__version__} on {self._bench.threads} threads; OpenMP has as many",
         ]
+        if self._faults_per_call > FEW_PAGES:
+            notes.append(
+                f"the reference was given {self._faults_per_call:.0f} new pages per timed call, which costs time"
+            )
         if not is_privileged:
             notes.append("timed at normal priority: other processes of this host could get in between")
         return tuple(notes)
