@@ -29,6 +29,8 @@ from messages.verdicts import Measured, Outpaced, Quarantined, Unstable, Verdict
 
 _PREPARED_PAIRS = 16
 _WARM_UPS = 2
+_GROWTH_SHARE = 0.1
+"""Share of timed calls up to which new memory for the reference is no matter: medians do not see it."""
 _FASTEST_MEMORY = 2e12
 """Bytes per second that no host's memory reaches: two sockets with twelve channels each give half of it."""
 
@@ -46,7 +48,8 @@ class Timer:
         self._baseline = baseline
         self._awake = awake
         self._sweeper = CacheSweeper()
-        self._faults_per_call = 0.0
+        self._grown = 0
+        """Timed calls in which the reference was given new memory."""
         self._allowed = next(CheckData(bench.problem, task.tolerance).sets()).allowed
         self._data = TimedData(bench.problem)
         first = self._data.next()
@@ -72,7 +75,7 @@ class Timer:
                 return failure.verdict
         verdict = self._conclude(timing, policy)
         if isinstance(verdict, Measured):
-            return msgspec.structs.replace(verdict, notes=self._notes(is_privileged=is_privileged))
+            return msgspec.structs.replace(verdict, notes=self._notes(verdict.pairs, is_privileged=is_privileged))
         return verdict
 
     def renew(self) -> None:
@@ -100,7 +103,9 @@ class Timer:
 
         def reference_ns() -> int:
             sweep()
+            pages = baseline.page_faults()
             answer = baseline.call(limit_s=bench.evaluation_limit_s)
+            self._grown += baseline.page_faults() - pages > FEW_PAGES
             return net_ns(answer.elapsed_ns, baseline.empty_ns)
 
         def run_pair(candidate_first: bool) -> Pair:
@@ -112,10 +117,8 @@ class Timer:
             self._compare(data)
             return Pair(candidate_ns=candidate_ns, reference_ns=before + after)
 
-        before = baseline.page_faults()
-        timing = time_pairs(run_pair, policy)
-        self._faults_per_call = (baseline.page_faults() - before) / timing.pairs
-        return timing
+        self._grown = 0
+        return time_pairs(run_pair, policy)
 
     def _compare(self, data: DataSet) -> None:
         """Compare the outputs of a timed call with the reference's of the same pair.
@@ -156,14 +159,14 @@ class Timer:
             pairs=timing.pairs,
         )
 
-    def _notes(self, *, is_privileged: bool) -> tuple[str, ...]:
+    def _notes(self, pairs: int, *, is_privileged: bool) -> tuple[str, ...]:
         notes = [
             f"{self._sweeper.size_bytes >> 20} MiB are read before every timed call: caches begin cold",
             f"reference: eager torch {torch.__version__} on {self._bench.threads} threads; OpenMP has as many",
         ]
-        if self._faults_per_call > FEW_PAGES:
+        if self._grown > _GROWTH_SHARE * pairs:
             notes.append(
-                f"the reference was given {self._faults_per_call:.0f} new pages per timed call, which costs time"
+                f"in {self._grown} of {pairs} timed calls the reference was given new memory, which costs time"
             )
         if not is_privileged:
             notes.append("timed at normal priority: other processes of this host could get in between")

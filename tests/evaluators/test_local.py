@@ -48,6 +48,32 @@ SLEEPY_TASK = replace(
 )
 
 
+LARGE_TASK = TaskSpec(
+    name="large",
+    source="kernelbench",
+    text=textwrap.dedent("""
+        import torch
+
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                return x * 2
+
+        def get_inputs():
+            return [torch.rand(1024, 2048)]
+
+        def get_init_inputs():
+            return []
+    """),
+)
+LARGE = """
+    #include <cstdint>
+    extern "C" int ksearch_run(const void* const* in, void* const* out, const int64_t* const*) {
+        for (int64_t i = 0; i < 1024 * 2048; ++i) ((float*)out[0])[i] = 2 * ((const float*)in[0])[i];
+        return 0;
+    }
+"""
+
+
 @pytest.fixture(scope="module")
 def anyio_backend() -> tuple[str, dict[str, object]]:
     """One event loop for the module: judges are kept between tests, as in a run."""
@@ -134,6 +160,12 @@ async def test_a_measured_candidate_comes_with_its_checks_and_how_it_was_timed(j
     assert verdict.speedup_vs_reference is not None
     assert verdict.speedup_interval.low <= verdict.speedup_vs_reference <= verdict.speedup_interval.high
     assert any("seeds" in note for note in verdict.notes)
+
+
+async def test_the_reference_has_its_memory_before_it_is_timed(judge: Judging) -> None:
+    verdict = await judge(LARGE, LARGE_TASK)
+    assert isinstance(verdict, Measured)
+    assert not [note for note in verdict.notes if "new memory" in note]
 
 
 async def test_the_tvm_ffi_contract_is_called_as_well(judge: Judging) -> None:
