@@ -142,8 +142,8 @@ class LocalEvaluator:
         if meta.candidate_id != job.candidate.candidate_id:
             raise EvaluatorError(f"artifact {job.artifact_id!r} is of another candidate", permanent=True)
         check_target(own, meta.target)
-        library = artifact_folder(self._artifacts, job.artifact_id) / meta.product
-        return Artifact(library=str(library), entry_point=meta.entry_point)
+        product = artifact_folder(self._artifacts, job.artifact_id) / meta.product
+        return Artifact(product=str(product), entry_point=meta.entry_point)
 
     async def aclose(self) -> None:
         """End all processes, also those at work."""

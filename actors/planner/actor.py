@@ -17,8 +17,8 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash
 from actors.planner.history import read_history
 from actors.planner.jobs import JobRequest, job_for, queue_of, queues_of
-from actors.planner.library import Library
 from actors.planner.prompts import parse_script, plan_request
+from actors.planner.texts import Texts
 from messages.codec import decode_body, encode
 from messages.errors import ModelError, ProtocolError
 from messages.events import ClockTicked, EditsProposed, Event, JobKind, JobLost
@@ -66,8 +66,8 @@ async def plan_run(
         messages.errors.ProtocolError: the stream is not that of a run.
     """
     history = await read_history(bus, run_id)
-    planner = _Planner(bus, model, history.state, history.library, last_decision=history.last_decision)
-    for queue in queues_of(history.library.started):
+    planner = _Planner(bus, model, history.state, history.texts, last_decision=history.last_decision)
+    for queue in queues_of(history.texts.started):
         await bus.declare_queue(QueueSpec(name=queue, run_id=run_id))
     log.info("run led", run=run_id, after=history.last_seq)
     task_status.started()
@@ -77,7 +77,7 @@ async def plan_run(
         for seq, event in history.pending:
             await planner.handle(seq, event, act=False)
         planner.act_on_all()
-        if history.library.started.settings.budget.wall_clock_s is not None:
+        if history.texts.started.settings.budget.wall_clock_s is not None:
             tasks.start_soon(planner.tick, history.last_seq)
         finished = await planner.follow(after=history.last_seq)
         tasks.cancel_scope.cancel()
@@ -89,13 +89,13 @@ class _Planner:
 
     tasks: TaskGroup
 
-    def __init__(self, bus: Bus, model: Model, state: SearchState, library: Library, *, last_decision: int) -> None:
+    def __init__(self, bus: Bus, model: Model, state: SearchState, texts: Texts, *, last_decision: int) -> None:
         self._bus = bus
         self._model = model
         self._state = state
-        self._library = library
+        self._texts = texts
         self._last_decision = last_decision
-        self._run_id = library.started.run_id
+        self._run_id = texts.started.run_id
         self._finished: RunFinished | None = None
 
     async def follow(self, *, after: int) -> RunFinished:
@@ -108,7 +108,7 @@ class _Planner:
                 body = decode_body(posted.payload)
                 if isinstance(body, Decided):
                     continue
-                self._library.take(body)
+                self._texts.take(body)
                 await self.handle(posted.seq, body)
                 if self._finished is not None:
                     return self._finished
@@ -158,11 +158,11 @@ class _Planner:
     def _send(self, request: JobRequest | PlanRequested) -> None:
         """Start what carries a request out. Everything it needs is taken from the state now."""
         if isinstance(request, PlanRequested):
-            question = plan_request(self._state, request, self._library.started.description)
+            question = plan_request(self._state, request, self._texts.started.description)
             self.tasks.start_soon(self._propose, question)
             return
-        job = job_for(self._state, self._library, request)
-        self.tasks.start_soon(self._submit, queue_of(self._library.started, request), job.job_id, encode(job))
+        job = job_for(self._state, self._texts, request)
+        self.tasks.start_soon(self._submit, queue_of(self._texts.started, request), job.job_id, encode(job))
 
     async def _submit(self, queue: str, job_id: str, payload: bytes) -> None:
         while True:

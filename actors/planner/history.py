@@ -9,7 +9,7 @@ import msgspec
 from actors.bus.base import Bus
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
-from actors.planner.library import Library
+from actors.planner.texts import Texts
 from messages.codec import Body, decode_body
 from messages.events import ClockTicked, Event, RunResumed, RunStarted, StopRequested
 from messages.facts import Decided
@@ -19,7 +19,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """What a planner needs in order to go on."""
 
     state: SearchState
-    library: Library
+    texts: Texts
     pending: tuple[tuple[int, Event], ...]
     """Events without a decision, in the order in which they are to be handled, with their sequence numbers."""
     last_seq: int
@@ -58,7 +58,7 @@ class Folding:
 
     def __init__(self) -> None:
         self.state = SearchState()
-        self.library = Library()
+        self.texts = Texts()
         self._waiting: dict[int, Event] = {}
         self._last_seq = 0
         self._last_decision = 0
@@ -67,7 +67,7 @@ class Folding:
         """Fold one record."""
         self._last_seq = seq
         if not isinstance(body, Decided):
-            self.library.take(body)
+            self.texts.take(body)
             self._waiting[seq] = body
             return
         if isinstance(self._waiting.pop(body.cause, None), RunResumed):
@@ -80,7 +80,7 @@ class Folding:
         """Return what was folded so far."""
         return History(
             state=self.state,
-            library=self.library,
+            texts=self.texts,
             pending=_in_handling_order(self._waiting),
             last_seq=self._last_seq,
             last_decision=self._last_decision,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.planner.core.state import SearchState
-from actors.planner.library import Library
+from actors.planner.texts import Texts
 from messages import subjects
 from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
 from messages.events import RunStarted
@@ -13,26 +13,26 @@ from messages.tasks import Action, AttemptBrief, Candidate
 JobRequest = WriteRequested | BuildRequested | EvaluationRequested
 
 
-def job_for(state: SearchState, library: Library, request: JobRequest) -> Command:
+def job_for(state: SearchState, texts: Texts, request: JobRequest) -> Command:
     """Return the job that a request stands for, with all that a stateless worker needs."""
     match request:
         case WriteRequested():
-            return _write_job(state, library, request)
+            return _write_job(state, texts, request)
         case BuildRequested():
             return BuildCandidate(
                 job_id=request.job_id,
                 run_id=state.run_id,
-                candidate=library.candidate(request.candidate_id),
-                target=library.started.target,
+                candidate=texts.candidate(request.candidate_id),
+                target=texts.started.target,
             )
         case EvaluationRequested():
             return EvaluateCandidate(
                 job_id=request.job_id,
                 run_id=state.run_id,
-                task=library.started.task,
-                candidate=library.candidate(request.candidate_id),
+                task=texts.started.task,
+                candidate=texts.candidate(request.candidate_id),
                 artifact_id=request.artifact_id,
-                target=library.started.target,
+                target=texts.started.target,
                 purpose=request.purpose,
             )
 
@@ -59,7 +59,7 @@ def queue_of(started: RunStarted, request: JobRequest) -> str:
             return evaluate
 
 
-def _write_job(state: SearchState, library: Library, request: WriteRequested) -> WriteCandidate:
+def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> WriteCandidate:
     branch = state.branches[request.branch_id]
     node = state.node(branch.node_id)
     base = state.known.get(request.base_id) if request.base_id else None
@@ -67,14 +67,14 @@ def _write_job(state: SearchState, library: Library, request: WriteRequested) ->
         job_id=request.job_id,
         run_id=state.run_id,
         branch_id=branch.branch_id,
-        language=library.started.description.language,
+        language=texts.started.description.language,
         mode=request.mode,
-        task=library.started.description,
+        task=texts.started.description,
         action=Action(node_id=node.node_id, title=node.title, description=node.description, difficulty=node.difficulty),
-        base=_candidate(library, request.base_id),
+        base=_candidate(texts, request.base_id),
         base_outcome=base.outcome if base else "",
-        current=_candidate(library, request.current_id),
-        current_verdict=library.verdict(request.current_id) if request.current_id else None,
+        current=_candidate(texts, request.current_id),
+        current_verdict=texts.verdict(request.current_id) if request.current_id else None,
         history=tuple(
             AttemptBrief(number=attempt.number, fate=attempt.fate, outcome=attempt.outcome)
             for attempt in branch.attempts
@@ -84,5 +84,5 @@ def _write_job(state: SearchState, library: Library, request: WriteRequested) ->
     )
 
 
-def _candidate(library: Library, candidate_id: str | None) -> Candidate | None:
-    return library.candidate(candidate_id) if candidate_id else None
+def _candidate(texts: Texts, candidate_id: str | None) -> Candidate | None:
+    return texts.candidate(candidate_id) if candidate_id else None

@@ -54,7 +54,7 @@ class Bench:
         """Return a runner for a candidate, not yet started."""
         return CandidateSide(
             self.buffers,
-            artifact.library,
+            artifact.product,
             artifact.entry_point,
             self._limits,
             threads=self.threads,

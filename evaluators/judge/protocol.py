@@ -53,8 +53,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """A built candidate."""
 
-    library: str
-    """Path of the product."""
+    product: str
+    """Path of the shared library."""
     entry_point: str
 
 

@@ -20,7 +20,7 @@ def test_events_change_nothing_until_a_decision_names_them() -> None:
     history = fold(told(started(SearchSettings())))
     assert history.state == SearchState()
     assert [seq for seq, _ in history.pending] == [1]
-    assert history.library.started.description == DESCRIPTION
+    assert history.texts.started.description == DESCRIPTION
 
 
 def test_a_decision_takes_its_cause_out_of_what_is_pending() -> None:

@@ -12,7 +12,7 @@ from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild, Verdict
 
 
-class Library:
+class Texts:
     """Texts of one run."""
 
     def __init__(self) -> None:
