@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import Branch, SearchState
 from messages.base import ROOT, Usage
 from messages.edits import EditScript, Insert
 from messages.events import (
@@ -23,11 +23,12 @@ from messages.facts import (
     PlanRequested,
     WriteRequested,
 )
-from messages.settings import SearchSettings
+from messages.settings import Budget, SearchSettings
 from messages.tasks import Candidate, SourceFile, Target, TaskDescription, TaskSpec
-from messages.verdicts import DidNotBuild, Interval, Measured, Verdict
+from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong
 
 RUN = "test-run"
+WRONG = Wrong(reason="1 of 4 elements differ")
 TARGET = Target(arch="x86_64", march="x86-64-v3", toolchain="g++ 12", device="cpu")
 TASK = TaskSpec(name="t", source="kernelbench", text="# problem")
 DESCRIPTION = TaskDescription(
@@ -150,3 +151,23 @@ class World:
                 if isinstance(request, EvaluationRequested) and request.candidate_id == candidate_id
             )
             self.give(evaluated(evaluation.job_id, candidate_id, verdict))
+
+
+def search(
+    branches: int = 1, window: int = 2, rounds: int = 100, tries: int = 3, **budget: float | int | None
+) -> World:
+    limits = Budget(max_rounds=rounds, **budget)  # type: ignore[arg-type]
+    return World(SearchSettings(branches=branches, stagnation_window=window, max_tries=tries, budget=limits))
+
+
+def only_branch(world: World) -> Branch:
+    (branch,) = world.state.branches.values()
+    return branch
+
+
+def facts_of(world: World, kind: type) -> list[object]:
+    return [fact for fact in world.facts if isinstance(fact, kind)]
+
+
+def writes(world: World) -> list[WriteRequested]:
+    return [fact for fact in world.facts if isinstance(fact, WriteRequested)]
