@@ -16,7 +16,7 @@ Backend: TypeAlias = tuple[str, dict[str, object]]
 REAL_TIME: Backend = ("asyncio", {})
 VIRTUAL_TIME: Backend = ("asyncio", {"loop_factory": VirtualTimeLoop})
 
-_RECORDING = ("keep_candidate", "keep_log", "keep_verdict", "keep_best")
+_RECORDING = ("keep_candidate", "keep_log", "keep_verdict", "keep_best", "keep_snapshot")
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from anyio.abc import TaskStatus
 
 from actors.bus.base import Bus, Posted
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import SearchState, in_order
 from actors.planner.core.tree import path_titles
-from actors.recorder.folder import Evidence, KeptVerdict, RunFiles
+from actors.recorder.folder import Evidence, KeptVerdict, RunFiles, Snapshot
 from messages.codec import decode_body
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten
-from messages.facts import Decided, IncumbentChanged
+from messages.facts import Decided, EditsApplied, IncumbentChanged, RunFinished
 from messages.verdicts import DidNotBuild
 
 PARTING_S = 10.0
@@ -33,14 +33,14 @@ async def record_run(
     folder: Path,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Write a run's candidates and its incumbent into the run's folder until cancelled.
+    """Write a run's candidates, its incumbent and its world model into the run's folder until cancelled.
 
     When cancelled it first writes down what the stream holds at that moment, within `PARTING_S`.
 
     Args:
         bus: where the run's stream is.
         run_id: which run.
-        folder: the run's folder; `candidates/` and `best/` in it are the recorder's.
+        folder: the run's folder; `candidates/`, `best/` and `world_model/` in it are the recorder's.
         task_status: told when reading is about to begin.
 
     Raises:
@@ -102,6 +102,19 @@ class _Recorder:
             self._state = evolve(self._state, fact)
             if isinstance(fact, IncumbentChanged):
                 self._files.keep_best(self._evidence(posted, fact))
+        if any(isinstance(fact, EditsApplied | RunFinished) for fact in decided.facts):
+            self._files.keep_snapshot(self._snapshot(posted))
+
+    def _snapshot(self, posted: Posted) -> Snapshot:
+        return Snapshot(
+            seq=posted.seq,
+            at=posted.at,
+            run_id=self._run_id,
+            rounds=self._state.rounds,
+            summary=self._state.summary,
+            open_questions=self._state.open_questions,
+            nodes=tuple(in_order(self._state.nodes)),
+        )
 
     def _evidence(self, posted: Posted, fact: IncumbentChanged) -> Evidence:
         return Evidence(

@@ -1,4 +1,4 @@
-"""The derived part of a run's folder: `candidates/<id>/` and `best/`. All of it can be made anew from the journal.
+"""The derived part of a run's folder: `candidates/<id>/`, `best/`, `world_model/`. The journal can make it all anew.
 
 Every file appears whole (written beside its place and renamed). A model chose the names of source files, so a name
 that could leave the candidate's folder, or hide one of our own files, is not used: the text stays in the journal.
@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
+from actors.planner.core.state import Node
 from messages.base import Message
 from messages.codec import to_json
 from messages.errors import BoundaryError
@@ -82,12 +83,27 @@ class Evidence(Message, frozen=True, kw_only=True):
     evaluation: KeptVerdict | None = None
 
 
+class Snapshot(Message, frozen=True, kw_only=True):
+    """`latest.json`: the world model after the planner's latest update, or at the end of a run."""
+
+    seq: int
+    """Place in the run's stream of the decision after which it was taken."""
+    at: str
+    run_id: str
+    rounds: int
+    summary: str
+    open_questions: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    """In order of insertion, the root first."""
+
+
 class RunFiles:
     """Writes the derived files of one run. What is there already, and not older, is left alone."""
 
     def __init__(self, folder: Path) -> None:
         self._candidates = folder / "candidates"
         self._best = folder / "best"
+        self._snapshot = folder / "world_model" / "latest.json"
 
     def keep_candidate(self, written: CandidateWritten) -> None:
         """Keep a candidate with the prompt and the answer it came from; of equal ones the first."""
@@ -149,6 +165,20 @@ class RunFiles:
                 self._best.rename(old)
             fresh.rename(self._best)
             shutil.rmtree(old, ignore_errors=True)
+
+    def keep_snapshot(self, snapshot: Snapshot) -> None:
+        """Keep the world model unless a later one is kept."""
+        with _as_boundary_errors(self._snapshot):
+            last = _read(self._snapshot, _Place)
+            if last is None or last.seq < snapshot.seq:
+                self._snapshot.parent.mkdir(parents=True, exist_ok=True)
+                _write_json(self._snapshot, snapshot)
+
+
+class _Place(Message, frozen=True, kw_only=True):
+    """What of a snapshot says whether it is older than another."""
+
+    seq: int
 
 
 def is_usable_name(path: str) -> bool:

@@ -22,6 +22,7 @@ from messages.facts import (
     BranchClosed,
     BranchStarted,
     Decided,
+    EditsApplied,
     Fact,
     IncumbentChanged,
     NodeInserted,
@@ -218,6 +219,22 @@ async def test_the_best_is_there_with_its_files_and_how_it_was_found(recording: 
     assert evidence["evaluation"]["verdict"]["speedup_interval"] == {"low": 1.9, "high": 2.1}
     assert evidence["candidate"]["entry_point"] == "f"
     assert not [path.name for path in recording.folder.iterdir() if path.name.startswith(".")]
+
+
+async def test_the_world_model_is_there_as_of_the_latest_update(recording: Recording) -> None:
+    idea = NodeInserted(node_id="n1", parent_id=ROOT, title="Idea", description="", difficulty=1, priority=0.5)
+    more = NodeInserted(node_id="n2", parent_id=ROOT, title="More", description="", difficulty=1, priority=0.4)
+    await recording.publish(written(None))
+    await recording.decide(OPENED, EditsApplied(job_id="p1", changes=(idea,), summary="Memory bound."))
+    await recording.decide(EditsApplied(job_id="p2", changes=(more,)))
+    await recording.record()
+    latest = recording.json("world_model", "latest.json")
+    assert [node["title"] for node in latest["nodes"]] == ["reference", "Idea", "More"]
+    assert latest["summary"] == "Memory bound."
+    path = recording.folder / "world_model" / "latest.json"
+    before = path.stat().st_ino
+    await recording.record()
+    assert path.stat().st_ino == before, "an older one does not take its place"
 
 
 async def test_a_replay_writes_what_is_missing_and_touches_nothing_else(recording: Recording) -> None:
