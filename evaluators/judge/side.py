@@ -22,6 +22,8 @@ from evaluators.runner import FRAME, MAGIC
 Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 
 
+_PATIENCE = 20
+"""How many times its limit a side may take that is starved."""
 _STOP_S = 1.0
 _STOP_POLL_S = 20e-6
 JUDGE_PRIORITY = 2
@@ -76,6 +78,37 @@ def schedule(pid: int, priority: int) -> bool:
     return True
 
 
+def is_starved(pid: int, used_s: float, limit_s: float) -> bool:
+    """Say whether a process wanted a core during the last `limit_s` and was given little of it.
+
+    What gives way to others may wait for long on a busy host; that is not the candidate's fault.
+
+    Args:
+        pid: the process.
+        used_s: its CPU seconds when it was asked.
+        limit_s: how long ago that was, at least.
+    """
+    try:
+        states = [_stat(task / "stat")[0] for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return False
+    return "R" in states and cpu_s(pid) - used_s < limit_s / 2
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process so far; 0 if it is gone."""
+    try:
+        fields = _stat(Path(f"/proc/{pid}/stat"))
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(path: Path) -> list[str]:
+    """Return the fields behind the command's name, which stands in parentheses and may hold anything."""
+    return path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+
+
 class Line:
     """The judge's end of a side's control socket, with the clock."""
 
@@ -103,12 +136,21 @@ class Line:
             self._control.send(request)
         except OSError:
             raise NoAnswerError("ended", limit_s) from None
-        ready = self._poll.poll(limit_s * 1000)
+        ready = self._poll_patiently(limit_s)
         elapsed = time.perf_counter_ns() - begun
         self._stop(limit_s)
         if not ready:
             raise NoAnswerError("timed out", limit_s)
         return Answer(status=self._status(operation, limit_s), elapsed_ns=elapsed)
+
+    def _poll_patiently(self, limit_s: float) -> list[tuple[int, int]]:
+        """Wait for an answer; longer than the limit only while the side has not had its share of a core."""
+        used_s = cpu_s(self._pid)
+        for _ in range(_PATIENCE):
+            ready = self._poll.poll(limit_s * 1000)
+            if ready or not is_starved(self._pid, used_s, limit_s):
+                return ready
+        return []
 
     def hurry(self, *, first: bool) -> bool:
         """Put the side before other processes, or back; False where that is not permitted."""
