@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from actors.llm.offline.codegen import write_source
+from actors.llm.offline.cpp.codegen import write_source
 from actors.llm.offline.graph import NoRuleError, Program
 from actors.llm.offline.moves import BY_NAME, PARAMETERS, applied, known_moves, with_needs
 from actors.llm.offline.plan import Plan, plan_words, read_plan

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from actors.llm.offline.codegen import Contract
+from actors.llm.offline.cpp.codegen import Contract
 from actors.llm.offline.graph import NoRuleError, TensorInfo
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from actors.llm.offline.codegen import write_source
+from actors.llm.offline.cpp.codegen import write_source
 from actors.llm.offline.plan import read_plan
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import read_contract, read_task

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.llm.offline.expressions import C_TYPES, Writer, identifier
+from actors.llm.offline.cpp.expressions import C_TYPES, Writer, identifier
+from actors.llm.offline.cpp.loops import ColumnLoop, column_loop, indented, needed_columns
 from actors.llm.offline.graph import COSTLY, REDUCTIONS, Node, Program, TensorInfo, levels
-from actors.llm.offline.loops import ColumnLoop, column_loop, indented, needed_columns
 from actors.llm.offline.plan import Plan
 
 _BLOCK_BYTES = 64 * 1024

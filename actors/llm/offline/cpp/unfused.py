@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.llm.offline.expressions import Writer, identifier
+from actors.llm.offline.cpp.expressions import Writer, identifier
+from actors.llm.offline.cpp.loops import ColumnLoop, column_loop, indented
 from actors.llm.offline.graph import REDUCTIONS, Node, Program
-from actors.llm.offline.loops import ColumnLoop, column_loop, indented
 from actors.llm.offline.plan import Plan
 
 _SIZES = {"full": "R * C", "row": "R", "vector": "C"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from actors.llm.offline.expressions import C_TYPES, Writer, identifier
-from actors.llm.offline.fused import fused_body
+from actors.llm.offline.cpp.expressions import C_TYPES, Writer, identifier
+from actors.llm.offline.cpp.fused import fused_body
+from actors.llm.offline.cpp.loops import indented
+from actors.llm.offline.cpp.runtime import needed_functions
+from actors.llm.offline.cpp.unfused import unfused_body
 from actors.llm.offline.graph import Program
-from actors.llm.offline.loops import indented
 from actors.llm.offline.plan import Plan, plan_comment
-from actors.llm.offline.runtime import needed_functions
-from actors.llm.offline.unfused import unfused_body
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):

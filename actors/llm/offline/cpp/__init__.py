@@ -1,0 +1,1 @@
+"""Writes plans of programs as C++."""
