@@ -32,7 +32,7 @@ from evaluators.base import Builder, Evaluator
 from evaluators.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
 from evaluators.target import probe_target
-from evaluators.tasks import bundled_tasks, load_task
+from evaluators.tasks import is_bundled, load_task
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.config import RunConfig, changed_keys, load_config, may_change, save_config
 from ksearch_async.models import dialect_of, open_model
@@ -259,7 +259,7 @@ async def _heed_signals(bus: Bus, run_id: str, actors: TaskGroup, note: Callable
 
 def _anchored(config: RunConfig) -> RunConfig:
     """Return the configuration with paths that mean the same from every folder."""
-    task = config.task if config.task in bundled_tasks() else str(Path(config.task).expanduser().absolute())
+    task = config.task if is_bundled(config.task) else str(Path(config.task).expanduser().absolute())
     return msgspec.structs.replace(config, task=task, runs_dir=str(Path(config.runs_dir).absolute()))
 
 
@@ -278,7 +278,7 @@ def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) ->
             "was started with",
             "rounds, model, workers and sync may change; for anything else start a new run",
         )
-    is_there = config.task in bundled_tasks() or Path(config.task).exists()
+    is_there = is_bundled(config.task) or Path(config.task).exists()
     if is_there and load_task(config.task).task_id != started.task.task_id:
         raise refusal(
             f"problem {config.task!r} has changed since run {started.run_id!r} was started",

@@ -21,6 +21,19 @@ def test_a_bundled_problem_is_found_by_its_name() -> None:
     assert "class Model" in task.text
 
 
+@pytest.mark.parametrize("name", bundled_tasks())
+def test_a_bundled_problem_has_a_gpu_size(name: str) -> None:
+    small, large = load_task(name), load_task(f"{name}:gpu")
+    assert load_task(f"{name}:cpu") == small
+    assert large.name == f"{name}:gpu"
+    assert large.text == small.text.replace('SIZE = "cpu"', 'SIZE = "gpu"') != small.text
+
+
+def test_an_unknown_size_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"problem 'rmsnorm_silu' has no size 'tpu' \(there are: cpu, gpu\)"):
+        load_task("rmsnorm_silu:tpu")
+
+
 def test_a_problem_file_is_found_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(PROBLEM)

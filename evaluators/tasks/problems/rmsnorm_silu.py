@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-ROWS = 1024
-HIDDEN = 2048
+SIZE = "cpu"
+ROWS, HIDDEN = {"cpu": (1024, 2048), "gpu": (32768, 8192)}[SIZE]
 
 
 class Model(nn.Module):
