@@ -8,7 +8,7 @@ BATCH, RESIDUES, PAIR, HIDDEN = {"cpu": (1, 64, 64, 64), "gpu": (1, 512, 128, 12
 
 
 class Model(nn.Module):
-    """z_ij = gate_ij * W_o norm(sum_k a_ik b_jk), a and b gated projections of the normed, masked pair representation."""
+    """z_ij = gate_ij * W_o norm(sum_k a_ik b_jk); a and b are gated projections of the normed z, masked."""
 
     def __init__(self, pair: int, hidden: int) -> None:
         super().__init__()
