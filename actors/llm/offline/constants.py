@@ -53,10 +53,8 @@ def read_constants(module: ast.Module) -> Constants:
     known: dict[str, Value] = {}
     for statement in module.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                _keep(known, name, value, known)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                _keep(known, name, value, known)
+            case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
+                _bind(known, target, value, known)
             case _:
                 pass
     methods = _methods(module)
@@ -83,6 +81,8 @@ def constant(node: ast.expr, known: dict[str, Value]) -> Value:
             return known[name]
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return tuple(constant(part, known) for part in parts)
+        case ast.Dict() | ast.Subscript():
+            return _looked_up(node, known)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_number(operand, known)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
@@ -91,6 +91,19 @@ def constant(node: ast.expr, known: dict[str, Value]) -> Value:
             return math.sqrt(_number(argument, known))
         case _:
             raise NoRuleError(f"the constant `{ast.unparse(node)}`")
+
+
+def _looked_up(node: ast.Dict | ast.Subscript, known: dict[str, Value]) -> Value:
+    """Return a dictionary, or an item of one or of a tuple."""
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return {constant(key, known): constant(value, known) for key, value in pairs if key is not None}
+    owner, index = constant(node.value, known), constant(node.slice, known)
+    if isinstance(owner, dict) and index in owner:
+        return owner[index]
+    if isinstance(owner, tuple) and isinstance(index, int) and -len(owner) <= index < len(owner):
+        return owner[index]
+    raise NoRuleError(f"the constant `{ast.unparse(node)}`")
 
 
 def _number(node: ast.expr, known: dict[str, Value]) -> float:
@@ -106,6 +119,23 @@ def _keep(target: dict[str, Value], name: str, node: ast.expr, known: dict[str, 
         target[name] = constant(node, known)
     except NoRuleError:
         target.pop(name, None)
+
+
+def _bind(target: dict[str, Value], names: ast.expr, node: ast.expr, known: dict[str, Value]) -> None:
+    """Note a constant under a name, or the parts of a tuple under several."""
+    match names:
+        case ast.Name(id=name):
+            _keep(target, name, node, known)
+        case ast.Tuple(elts=parts):
+            found: dict[str, Value] = {}
+            _keep(found, "", node, known)
+            values = found.get("")
+            if isinstance(values, tuple) and len(values) == len(parts):
+                target |= {
+                    part.id: value for part, value in zip(parts, values, strict=True) if isinstance(part, ast.Name)
+                }
+        case _:
+            pass
 
 
 def _methods(module: ast.Module) -> dict[str, ast.FunctionDef]:
@@ -155,8 +185,8 @@ def _read_init(init: ast.FunctionDef, given: tuple[Value, ...], constants: Const
                 _keep_module(name, call, local, constants)
             case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
                 _keep(constants.attributes, name, value, local)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                _keep(local, name, value, local)
+            case ast.Assign(targets=[target], value=value):
+                _bind(local, target, value, local)
             case _:
                 pass
 

@@ -12,7 +12,7 @@ from actors.llm.offline.graph import GraphBuilder, Kind, Node, NoRuleError, Tens
 FLOATING = frozenset({"float32", "float64", "bfloat16", "float16"})
 
 Shape: TypeAlias = tuple[int, ...]
-Value: TypeAlias = "Traced | float | int | bool | str | tuple[Value, ...] | None"
+Value: TypeAlias = "Traced | float | int | bool | str | tuple[Value, ...] | dict[Value, Value] | None"
 """What an expression of the reference can be: a tensor, or a Python value known without running it."""
 
 
