@@ -87,6 +87,7 @@ SETTINGS = (
     Setting("seed", "seed"),
     Setting("runs-dir", "runs_dir"),
     Setting("sync", "sync"),
+    Setting("world-model", "search.world_model"),
     Setting("branches", "search.branches"),
     Setting("window", "search.stagnation_window"),
     Setting("max-difficulty", "search.max_difficulty"),
@@ -105,7 +106,7 @@ SETTINGS = (
 )
 """Whatever else `RunConfig` holds can be set in a file."""
 
-MAY_CHANGE = ("search.budget.max_rounds", "model.", "workers.", "sync", "runs_dir")
+MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir")
 """What may differ when a run is resumed; a trailing dot means the whole table."""
 
 Layer = Mapping[str, object]

@@ -145,9 +145,8 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
         raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")
     dialect_of(config.model, os.environ)
     _check_same_run(saved, config, started)
-    budget = config.search.budget
     spent = chronicle.finished is not None and chronicle.finished.stopped_by not in _GOES_ON
-    if spent and budget.max_rounds <= chronicle.state.settings.budget.max_rounds:
+    if spent and config.search.budget == chronicle.state.settings.budget:
         return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=None)
     target = await anyio.to_thread.run_sync(find_target, config.language)
     if target.fingerprint != started.target.fingerprint:
@@ -156,7 +155,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
             f"-march={started.target.march}), and this machine is another: its measurements cannot be compared",
             "resume it where it was started, or start a new run here",
         )
-    opening = RunResumed(run_id=started.run_id, max_rounds=budget.max_rounds)
+    opening = RunResumed(run_id=started.run_id, budget=config.search.budget)
     return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
 
 
@@ -276,7 +275,7 @@ def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) ->
         raise refusal(
             f"{', '.join(changed)} differ{'s' if len(changed) == 1 else ''} from what run {started.run_id!r} "
             "was started with",
-            "rounds, model, workers and sync may change; for anything else start a new run",
+            "budget, model, workers and sync may change; for anything else start a new run",
         )
     is_there = is_bundled(config.task) or Path(config.task).exists()
     if is_there and load_task(config.task).task_id != started.task.task_id:

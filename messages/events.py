@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from messages.base import Message, Usage
 from messages.edits import EditScript
-from messages.settings import SearchSettings
+from messages.settings import Budget, SearchSettings
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Verdict
 
@@ -25,10 +25,11 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
 
 
 class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
-    """A stopped or crashed run goes on; `max_rounds` may have been raised."""
+    """A stopped or crashed run goes on, perhaps with another budget."""
 
     run_id: str
-    max_rounds: int | None = None
+    budget: Budget | None = None
+    """Null: the one that it had."""
 
 
 class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.written.v1"):

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from messages.base import Message, Usage
 from messages.commands import Purpose, WriteMode
 from messages.edits import Refusal
-from messages.settings import SearchSettings
+from messages.settings import Budget, SearchSettings
 from messages.tasks import Target
 from messages.verdicts import Fate
 
@@ -29,9 +29,9 @@ class SearchOpened(Message, frozen=True, kw_only=True, tag="search.opened.v1"):
 
 
 class SearchReopened(Message, frozen=True, kw_only=True, tag="search.reopened.v1"):
-    """The run goes on after a stop, possibly with more rounds."""
+    """The run goes on after a stop, with this budget."""
 
-    max_rounds: int
+    budget: Budget
 
 
 class NodeInserted(Message, frozen=True, kw_only=True, tag="node.inserted.v1"):

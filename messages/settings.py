@@ -1,7 +1,7 @@
 """The settings of a search: part of `run.started.v1`, so a run is explained by its journal.
 
-They come from people, so unknown fields are refused, in a journal as well: a new field means a new version of
-`run.started` and `search.opened`, which an older release then names as such.
+They come from people, so unknown fields are refused, in a journal as well: after the first release a new field means a
+new version of `run.started` and `search.opened`, which an older release then names as such.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ import msgspec
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Weight: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0)]
+WorldModel: TypeAlias = Literal["evolving", "frozen", "off"]
+"""How much of the tree is the planner's model's: `evolving`: it revises the tree as results come in (K-Search);
+`frozen`: it is asked once, for the first actions; `off`: never. What then is missing, the machine supplies: direct
+attempts, and variations of what came out best."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,6 +51,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What decides how a search goes, besides the models and the seed."""
 
+    world_model: WorldModel = "evolving"
     branches: Positive = 4
     """Branches refined at once: the slots."""
     stagnation_window: Positive = 5

@@ -18,6 +18,14 @@ class SessionFlags:
 
     max_rounds: int | None = None
     """Evaluations to spend in all. [default: 40]"""
+    max_seconds: float | None = None
+    """Stop after this wall-clock time."""
+    max_calls: int | None = None
+    """Stop after this many answers of the model."""
+    max_tokens: int | None = None
+    """Stop after this many tokens, prompts included."""
+    target_speedup: float | None = None
+    """Stop once the best kernel's credit reaches it."""
     model: str | None = None
     """The endpoint's name of the model that plans and writes."""
     base_url: str | None = None
@@ -42,20 +50,15 @@ class SessionFlags:
 class RunFlags(SessionFlags):
     """What a run is started with."""
 
+    world_model: Literal["evolving", "frozen", "off"] | None = None
+    """Whether the model revises the tree of ideas as results come in, makes it once, or is not asked for one.
+    [default: evolving]"""
     branches: int | None = None
     """Branches of the tree refined at once. [default: 4]"""
     window: int | None = None
     """A branch ends after this many attempts in a row without improvement. [default: 5]"""
     max_difficulty: int | None = None
     """Harder actions (1 to 5) wait until nothing easier is open. [default: 5]"""
-    max_seconds: float | None = None
-    """Stop after this wall-clock time."""
-    max_calls: int | None = None
-    """Stop after this many answers of the model."""
-    max_tokens: int | None = None
-    """Stop after this many tokens, prompts included."""
-    target_speedup: float | None = None
-    """Stop once the best kernel's credit reaches it."""
     language: Literal["cpp"] | None = None
     """What kernels are written in. [default: cpp]"""
     seed: int | None = None

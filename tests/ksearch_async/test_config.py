@@ -48,7 +48,7 @@ def test_every_setting_has_a_flag_and_a_variable_that_reach_it() -> None:
     values: dict[str, tuple[str, object]] = {
         "language": ("cpp", "cpp"), "runs-dir": ("x", "x"), "sync": ("never", "never"), "model": ("m", "m"),
         "base-url": ("http://h", "http://h"), "model-kind": ("chat", "chat"), "max-seconds": ("2.5", 2.5),
-        "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5),
+        "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5), "world-model": ("off", "off"),
     }  # fmt: skip
     for setting in SETTINGS:
         text, value = values.get(setting.flag, ("3", 3))

@@ -163,7 +163,7 @@ EDITS = (
 SCRIPT = EditScript(summary="Bound by memory.", open_questions=("Cache size?",), edits=EDITS)
 FACTS = (
     SearchOpened(run_id="r1", task_id="7a", target=TARGET, settings=SETTINGS, seed=7),
-    SearchReopened(max_rounds=20),
+    SearchReopened(budget=Budget(max_rounds=20)),
     INSERTED,
     UPDATED,
     PRUNED,
@@ -214,7 +214,7 @@ FACTS = (
 )
 EVENTS = (
     RunStarted(run_id="r1", task=TASK, description=DESCRIPTION, target=TARGET, settings=SETTINGS, seed=7),
-    RunResumed(run_id="r1", max_rounds=20),
+    RunResumed(run_id="r1", budget=Budget(max_rounds=20)),
     CandidateWritten(
         job_id="j1",
         branch_id="b1",

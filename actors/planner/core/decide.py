@@ -98,8 +98,7 @@ def _started(step: Step, event: RunStarted) -> None:
 
 @_reacts_to(RunResumed)
 def _resumed(step: Step, event: RunResumed) -> None:
-    budget = step.state.settings.budget
-    step.take(SearchReopened(max_rounds=event.max_rounds or budget.max_rounds))
+    step.take(SearchReopened(budget=event.budget or step.state.settings.budget))
 
 
 @_reacts_to(StopRequested)

@@ -82,13 +82,12 @@ def _opened(state: SearchState, fact: SearchOpened) -> SearchState:
 
 @_folds_in(SearchReopened)
 def _reopened(state: SearchState, fact: SearchReopened) -> SearchState:
-    budget = replace(state.settings.budget, max_rounds=fact.max_rounds)
     for job_id, job in list(state.jobs.items()):
         if job.withheld:
             state = put(state, "jobs", job_id, replace(job, withheld=False))
     return replace(
         state,
-        settings=replace(state.settings, budget=budget),
+        settings=replace(state.settings, budget=fact.budget),
         status="running",
         stopped_by=None,
         stop_detail="",
@@ -263,6 +262,10 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
     )
     if node.in_flight == 0:
         node = _settled(node, state.settings.max_tries)
+    state = put_node(drop(drop(state, "branches", branch.branch_id), "jobs", branch.job_id or ""), node)
+    state = replace(state, dry=state.dry and branch.extra)
+    if state.settings.world_model != "evolving":
+        return state  # nobody will be told
     report = Report(
         branch_id=branch.branch_id,
         node_id=node.node_id,
@@ -272,8 +275,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
         attempts=branch.attempts,
         extra=branch.extra,
     )
-    state = drop(drop(state, "branches", branch.branch_id), "jobs", branch.job_id or "")
-    return replace(put_node(state, node), reports=(*state.reports, report), dry=state.dry and branch.extra)
+    return replace(state, reports=(*state.reports, report))
 
 
 @_folds_in(IncumbentChanged)

@@ -11,18 +11,23 @@ Rules in order, repeated until none applies:
 5. The planner's model is called if branches wait to be told of, if open nodes are fewer than twice the free slots,
    or if closed nodes lack children. One call at a time; what comes meanwhile is folded into the next.
 6. With nothing in flight and nothing open, the machine reopens the best closed node; if it cannot, the run is over.
+
+With a world model that is `frozen` or `off` the planner's model is called at most once: free slots for which nothing is
+open get an action of the machine's instead (`variations`).
 """
 
 from __future__ import annotations
+
+from typing import assert_never
 
 from msgspec.structs import replace
 
 from actors.planner.core.evolve import better
 from actors.planner.core.selection import select
-from actors.planner.core.state import PAUSES, Branch, Node, Requested, Score, SearchState, active, in_order
+from actors.planner.core.state import PAUSES, Branch, Node, Requested, Score, SearchState, active
 from actors.planner.core.step import Step
 from actors.planner.core.tree import childless, worth
-from messages.base import ROOT
+from actors.planner.core.variations import best_unvaried, is_varied, most_promising, vary
 from messages.commands import WriteMode
 from messages.edits import Refusal
 from messages.facts import (
@@ -30,7 +35,6 @@ from messages.facts import (
     BranchStarted,
     BuildRequested,
     EvaluationRequested,
-    NodeInserted,
     NodeSpent,
     PlanRequested,
     RunFinished,
@@ -47,12 +51,6 @@ _MAX_SAMPLES = 2
 """Extra samples that one node gets at most; more of the same action teach little."""
 _NEAR_BEST = 0.9
 """Share of the incumbent's credit from which on a closed node is worth a machine-made child."""
-_VARY_PRIORITY = 0.2
-_VARY = (
-    "Keep the algorithm and vary how it is carried out: block sizes, loop order, unrolling, vector width, number of "
-    "accumulators, memory access. Change one thing at a time and say which."
-)
-_ATTEMPT_DIRECTLY = "Write the fastest correct program you can, fusing what the reference does in separate passes."
 
 
 def begin(step: Step) -> None:
@@ -66,6 +64,7 @@ def begin(step: Step) -> None:
         _fill_slots(step)
         _call_planner(step)
         _fill_slots(step)
+        _vary_for_free_slots(step)
         _revive(step)
     if step.state.status == "stopping" and not _draining(step.state):
         _finish(step)
@@ -213,8 +212,8 @@ def _settle_childless(step: Step) -> None:
     for node in childless(step.state):
         if not node.asked:
             continue
-        if node.origin == "model" and worth(node) >= _NEAR_BEST * best and not _varied(step.state, node):
-            _vary(step, node)
+        if node.origin == "model" and worth(node) >= _NEAR_BEST * best and not is_varied(step.state, node):
+            vary(step, node)
         else:
             step.take(NodeSpent(node_id=node.node_id))
 
@@ -256,7 +255,7 @@ def _sampled(state: SearchState) -> Node | None:
 
 def _call_planner(step: Step) -> None:
     state = step.state
-    if state.plan is not None:
+    if state.plan is not None or not _asks_planner(state):
         return
     slots, open_nodes = state.settings.branches, len(state.frontier_ids)
     free = slots - len(state.branches)
@@ -276,6 +275,28 @@ def _call_planner(step: Step) -> None:
     )
 
 
+def _asks_planner(state: SearchState) -> bool:
+    """Say whether the planner's model has a say in the tree as it is now."""
+    match state.settings.world_model:
+        case "evolving":
+            return True
+        case "frozen":
+            return len(state.nodes) == 1 and not state.dry
+        case "off":
+            return False
+        case _:
+            assert_never(state.settings.world_model)
+
+
+def _vary_for_free_slots(step: Step) -> None:
+    """Without a planner's model to ask, give every free slot an action of the machine's."""
+    while step.state.settings.world_model != "evolving" and step.state.plan is None and not step.state.frontier_ids:
+        if len(step.state.branches) >= step.state.settings.branches or not _rounds_left(step.state):
+            return
+        vary(step, most_promising(step.state))
+        _fill_slots(step)
+
+
 def _has_news(state: SearchState) -> bool:
     """Say whether a branch ended that the planner's model has not been told of; an extra sample is no news."""
     return any(not report.extra for report in state.reports)
@@ -284,38 +305,10 @@ def _has_news(state: SearchState) -> bool:
 def _revive(step: Step) -> None:
     """With nothing under way: reopen the best closed node, or end the run."""
     while not step.state.jobs and not step.state.branches:
-        if not step.state.frontier_ids and not _reopen(step):
-            stop(step, "exhausted", "nothing is open, and nothing is left to vary")
-            return
+        if not step.state.frontier_ids:
+            node = best_unvaried(step.state)
+            if node is None:
+                stop(step, "exhausted", "nothing is open, and nothing is left to vary")
+                return
+            vary(step, node)
         _fill_slots(step)
-
-
-def _reopen(step: Step) -> bool:
-    """Insert a "vary" child under the best node that has none yet; under the root, a direct attempt."""
-    state = step.state
-    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not _varied(state, node)]
-    ranked = sorted(closed, key=lambda node: -worth(node) if node.node_id != ROOT else 0.0)
-    for node in ranked:
-        if node.origin == "model":
-            _vary(step, node)
-            return True
-    return False
-
-
-def _varied(state: SearchState, node: Node) -> bool:
-    return any(state.node(child).origin == "machine" for child in node.children)
-
-
-def _vary(step: Step, node: Node) -> None:
-    is_root = node.node_id == ROOT
-    step.take(
-        NodeInserted(
-            node_id=f"n{len(step.state.nodes)}",
-            parent_id=node.node_id,
-            title="Direct attempt" if is_root else f"Vary {node.node_id}",
-            description=_ATTEMPT_DIRECTLY if is_root else _VARY,
-            difficulty=1,
-            priority=_VARY_PRIORITY,
-            origin="machine",
-        )
-    )

@@ -105,6 +105,7 @@ def check_invariants(world: World) -> None:
 def histories(draw: st.DrawFn, *, steps: int = 60) -> World:
     world = World(
         SearchSettings(
+            world_model=draw(st.sampled_from(("evolving", "frozen", "off"))),
             branches=draw(st.integers(1, 4)),
             stagnation_window=draw(st.integers(1, 3)),
             max_idle_attempts=8,

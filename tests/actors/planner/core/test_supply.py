@@ -14,7 +14,7 @@ from messages.facts import (
     RunFinished,
     WriteRequested,
 )
-from messages.settings import SearchSettings
+from messages.settings import Budget, SearchSettings
 from tests.actors.planner.core.world import (
     WRONG,
     World,
@@ -225,6 +225,6 @@ def test_resuming_with_more_rounds_goes_on_where_the_budget_ended() -> None:
     world.propose(inserts(2))
     world.attempt("a", measured(2.0))
     assert world.state.finished
-    world.give(RunResumed(run_id=world.state.run_id, max_rounds=3))
+    world.give(RunResumed(run_id=world.state.run_id, budget=Budget(max_rounds=3)))
     assert world.state.running
     assert world.requests(WriteRequested) or world.requests(PlanRequested)
