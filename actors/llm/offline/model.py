@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import anyio
 
 from actors.llm.base import Answer, Request
 from actors.llm.offline.coding import code_answer
+from actors.llm.offline.mistakes import Mistakes
 from actors.llm.offline.planning import plan_answer
 from actors.llm.tokens import estimated_usage
 
@@ -13,17 +16,21 @@ MODEL_NAME = "offline-rules"
 
 
 class OfflineModel:
-    """Answers by built-in rules. Deterministic: the same seed and prompt give the same answer."""
+    """Answers by built-in rules. Deterministic: the same seed and prompt give the same answer, mistakes included."""
 
-    def __init__(self, *, seed: int = 0, latency_s: float = 0.0) -> None:
+    def __init__(self, *, seed: int = 0, latency_s: float = 0.0, mistakes: Mistakes | float = 0.0) -> None:
         """Set the rules up.
 
         Args:
-            seed: chooses the order in which parameters are tried.
+            seed: chooses the order in which parameters are tried, and which answers have mistakes.
             latency_s: how long an answer takes, to stand in for an endpoint.
+            mistakes: share of answers that get a mistake as models make them, 0 to 1; or which mistakes exactly.
         """
         self._seed = seed
         self._latency_s = latency_s
+        self._mistakes = mistakes if isinstance(mistakes, Mistakes) else Mistakes(mistakes, seed=seed)
+        self.mistakes_made: Counter[str] = Counter()
+        """By kind."""
 
     async def complete(self, request: Request) -> Answer:
         """Answer one question."""
@@ -33,11 +40,15 @@ class OfflineModel:
             text = plan_answer(request.prompt)
         else:
             text = code_answer(request.prompt, seed=self._seed)
+        given = self._mistakes.spoil(request.role, request.prompt, text)
+        if given.mistake is not None:
+            self.mistakes_made[given.mistake] += 1
         return Answer(
-            text=text,
+            text=given.text,
             model=MODEL_NAME,
-            usage=estimated_usage(request, text),
+            usage=estimated_usage(request, given.text),
             latency_s=anyio.current_time() - started,
+            finish_reason=given.finish_reason,
         )
 
     async def aclose(self) -> None:

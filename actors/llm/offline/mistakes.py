@@ -1,0 +1,221 @@
+"""The mistakes that models make, put into the rules' answers on purpose: what a search must live with.
+
+Which answers are spoiled, and how, follows from seed, role and prompt alone, so a run can be repeated, and an answer
+over HTTP is the built-in one. A prompt that complains of a mistake is another prompt, with a draw of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from hashlib import blake2b
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from actors.llm.base import Role
+
+MistakeKind: TypeAlias = Literal[
+    "does_not_build",
+    "wrong_numbers",
+    "malformed_json",
+    "dead_node",
+    "machine_field",
+    "prose",
+    "empty",
+    "cut_off",
+]
+MISTAKES: Final[tuple[MistakeKind, ...]] = get_args(MistakeKind)
+_ANYWHERE: Final[frozenset[MistakeKind]] = frozenset({"prose", "empty", "cut_off"})
+_OF_ROLE: Final[dict[Role, frozenset[MistakeKind]]] = {
+    "coder": _ANYWHERE | {"does_not_build", "wrong_numbers"},
+    "planner": _ANYWHERE | {"malformed_json", "dead_node", "machine_field"},
+}
+
+_FENCE = re.compile(
+    r"^(?P<open>`{3,}(?P<tag>\w*)[^\n]*)\n(?P<text>.*?)\n(?P<close>`{3,})[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_NODE = re.compile(r"^n(\d+) < n\d+ \| ([a-z ]+) \|", re.MULTILINE)
+_PROSE = (
+    "The memory traffic of this program is what limits it. I would fuse the passes and keep the values in registers; "
+    "shall I write it down for you?",
+    "I have thought about this carefully and the code that I gave you before is already optimal.",
+)
+
+
+class Spoiled(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer with a mistake in it, or without."""
+
+    text: str
+    finish_reason: str = "stop"
+    mistake: MistakeKind | None = None
+
+
+class Mistakes:
+    """Chooses the answers to spoil, and spoils them."""
+
+    def __init__(self, rate: float, *, seed: int = 0, kinds: Collection[MistakeKind] = MISTAKES) -> None:
+        """Prepare the draws.
+
+        Args:
+            rate: share of answers with a mistake, 0 to 1; the kinds that fit the role are equally frequent.
+            seed: of the draws.
+            kinds: those that may be made. A role that none of them fits makes none.
+        """
+        self._rate = rate
+        self._seed = seed
+        self._kinds = kinds
+
+    def spoil(self, role: Role, prompt: str, answer: str) -> Spoiled:
+        """Return the answer, spoiled if the prompt's draw says so and the answer has what the mistake takes."""
+        fitting = [kind for kind in MISTAKES if kind in self._kinds and kind in _OF_ROLE[role]]
+        digest = blake2b(f"{self._seed}|{role}|{prompt}".encode("utf-8", "replace"), digest_size=16).digest()
+        chance, draw = int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:])
+        if not fitting or chance >= self._rate:
+            return Spoiled(text=answer)
+        kind = fitting[draw % len(fitting)]
+        text = _SPOILERS[kind](answer, prompt, draw // len(fitting))
+        if text is None:
+            return Spoiled(text=answer)
+        return Spoiled(text=text, finish_reason="length" if kind == "cut_off" else "stop", mistake=kind)
+
+
+def _prose(_answer: str, _prompt: str, draw: int) -> str:
+    return _PROSE[draw % len(_PROSE)]
+
+
+def _empty(_answer: str, _prompt: str, _draw: int) -> str:
+    return ""
+
+
+def _cut_off(answer: str, _prompt: str, draw: int) -> str:
+    """Keep 30 to 80 % of the answer."""
+    return answer[: len(answer) * (30 + draw % 51) // 100]
+
+
+def _does_not_build(answer: str, _prompt: str, draw: int) -> str | None:
+    fence = _FENCE.search(answer)
+    if fence is None:
+        return None
+    rules = _PYTHON_SYNTAX if _is_python(fence) else _C_SYNTAX
+    return _substituted(answer, fence, rules, draw)
+
+
+def _wrong_numbers(answer: str, _prompt: str, draw: int) -> str | None:
+    fence = _FENCE.search(answer)
+    if fence is None:
+        return None
+    rules = _PYTHON_NUMBERS if _is_python(fence) else _C_NUMBERS
+    return _substituted(answer, fence, rules, draw)
+
+
+_Rules: TypeAlias = tuple[tuple[re.Pattern[str], str], ...]
+_C_SYNTAX: Final[_Rules] = (
+    (re.compile(r";(?=\n)"), ""),  # a semicolon is forgotten
+    (re.compile(r"\}(?=\s*\Z)"), ""),  # the last brace is
+    (re.compile(r"(?<=\bconst )float(?= )"), "floaty"),  # a type that nobody declared
+)
+_PYTHON_SYNTAX: Final[_Rules] = (
+    (re.compile(r":(?=\n[ \t])"), ""),
+    (re.compile(r"\)(?=\n)"), ""),
+    (re.compile(r"^def (?=\w+\()", re.MULTILINE), "define "),
+)
+_C_NUMBERS: Final[_Rules] = (
+    # A loop begins one too late, or ends one too early; a product becomes a sum. Never a loop's step: it might hang.
+    (re.compile(r"(?P<kept>\bfor \((?:int|int64_t|size_t) \w+ = )0(?=;)"), r"\g<kept>1"),
+    (re.compile(r"(?P<kept>\bfor \((?:int|int64_t|size_t) \w+ = 0; \w+ < \w+)(?=;)"), r"\g<kept> - 1"),
+    (
+        re.compile(r"(?P<kept>^ *const (?:float|double) \w+ = \w+(?:\[\w+\])?) \*(?= \w+(?:\[\w+\])?;$)", re.MULTILINE),
+        r"\g<kept> +",
+    ),
+)
+_PYTHON_NUMBERS: Final[_Rules] = (
+    (re.compile(r"\btl\.sum\("), "tl.max("),
+    (re.compile(r"\btl\.exp\("), "tl.exp2("),
+    (re.compile(r"(?P<kept>^ +\w+ = \w+) \*(?= \w+$)", re.MULTILINE), r"\g<kept> +"),
+)
+
+
+def _substituted(answer: str, fence: re.Match[str], rules: _Rules, draw: int) -> str | None:
+    """Apply one of the rules that match in the fence, at one of its places; None if none does."""
+    code = fence["text"]
+    found = [(places, new) for pattern, new in rules if (places := list(pattern.finditer(code)))]
+    if not found:
+        return None
+    places, new = found[draw % len(found)]
+    place = places[draw // len(found) % len(places)]
+    spoiled = code[: place.start()] + place.expand(new) + code[place.end() :]
+    return answer[: fence.start("text")] + spoiled + answer[fence.end("text") :]
+
+
+def _is_python(fence: re.Match[str]) -> bool:
+    return fence["tag"] in {"python", "py", "triton"}
+
+
+def _malformed_json(answer: str, _prompt: str, draw: int) -> str | None:
+    """Write JSON as people do who think of Python or JavaScript."""
+    ways: tuple[Callable[[str], str], ...] = (
+        lambda text: text.replace('"', "'"),
+        lambda text: text.replace("}]", "},]", 1),
+        lambda text: re.sub(r'"(op|summary)":', r"\1:", text),
+        lambda text: text.replace('"edits":', '"edits": // as discussed\n', 1),
+    )
+    spoiled = ways[draw % len(ways)](answer)
+    return spoiled if spoiled != answer else None
+
+
+def _dead_node(answer: str, prompt: str, draw: int) -> str | None:
+    """Name a node that was given up, or that never was."""
+    nodes = [(int(number), state.strip()) for number, state in _NODE.findall(prompt)]
+    dead = [f"n{number}" for number, state in nodes if state in {"pruned", "given up"}]
+    dead.append(f"n{max((number for number, _ in nodes), default=0) + 7}")
+    node = dead[draw % len(dead)]
+    edits: tuple[dict[str, object], ...] = (
+        {"op": "update", "node": node, "priority": 0.9},
+        {
+            "op": "insert",
+            "parent": node,
+            "title": "Go on from here",
+            "description": "Carry the idea further.",
+            "difficulty": 2,
+            "priority": 0.6,
+        },
+    )
+    edit = edits[draw // len(dead) % len(edits)]
+    return _rewritten(answer, lambda script: script.setdefault("edits", []).append(edit))
+
+
+def _machine_field(answer: str, _prompt: str, draw: int) -> str | None:
+    """Write what only the machine may: a state, a result, a count."""
+    fields: tuple[tuple[str, object], ...] = (("state", "closed"), ("best", 3.2), ("tries", 0), ("node_id", "n99"))
+    name, value = fields[draw % len(fields)]
+
+    def claim(script: dict[str, Any]) -> None:
+        edits = script.get("edits")
+        (edits[draw // len(fields) % len(edits)] if edits else script)[name] = value
+
+    return _rewritten(answer, claim)
+
+
+def _rewritten(answer: str, change: Callable[[dict[str, Any]], None]) -> str | None:
+    """Change the script in the answer's fence; None if there is none."""
+    fence = _FENCE.search(answer)
+    if fence is None:
+        return None
+    script = json.loads(fence["text"])
+    change(script)
+    text = json.dumps(script, ensure_ascii=False)
+    return answer[: fence.start("text")] + text + answer[fence.end("text") :]
+
+
+_SPOILERS: Final[dict[MistakeKind, Callable[[str, str, int], str | None]]] = {
+    "does_not_build": _does_not_build,
+    "wrong_numbers": _wrong_numbers,
+    "malformed_json": _malformed_json,
+    "dead_node": _dead_node,
+    "machine_field": _machine_field,
+    "prose": _prose,
+    "empty": _empty,
+    "cut_off": _cut_off,
+}
