@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-_COMMENT = re.compile(r"^// plan:(?P<words>[^\n]*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^(?://|#) plan:(?P<words>[^\n]*)$", re.MULTILINE)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +39,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Columns per block of the loop that writes the outputs; 0: the whole row."""
     prefetch: int = 0
     """Rows ahead of which inputs are prefetched; 0: none."""
+    warps: int = 0
+    """Triton: warps per program; 0: Triton's own choice."""
+    stages: int = 0
+    """Triton: loads ahead in a loop; 0: Triton's own choice."""
+    persistent: int = 0
+    """Triton: programs that take one block of rows after the other; 0: a program per block."""
 
 
-def plan_comment(plan: Plan) -> str:
-    """Return the plan as one comment line."""
-    return f"// plan: {plan_words(plan)}".rstrip()
+def plan_comment(plan: Plan, mark: str = "//") -> str:
+    """Return the plan as one comment line that begins with `mark`."""
+    return f"{mark} plan: {plan_words(plan)}".rstrip()
 
 
 def plan_words(plan: Plan) -> str:
