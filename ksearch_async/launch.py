@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -171,16 +170,40 @@ def find_target(language: Language) -> Target:
         raise refusal(str(error), "ksearch doctor checks what a search needs") from error
 
 
+class StopSwitch:
+    """Asks a search to stop: evaluations in flight are finished, nothing new begins, the run can be resumed."""
+
+    def __init__(self) -> None:
+        self._asked = anyio.Event()
+        self._reason = ""
+
+    @property
+    def was_asked(self) -> bool:
+        """Say whether the search was asked to stop."""
+        return self._asked.is_set()
+
+    def ask(self, reason: str = "asked to stop") -> None:
+        """Ask, from the event loop's thread (an `on_event` runs there); asking again changes nothing."""
+        if not self.was_asked:
+            self._reason = reason
+            self._asked.set()
+
+    async def wait(self) -> str:
+        """Return the reason once the search is asked to stop."""
+        await self._asked.wait()
+        return self._reason
+
+
 async def lead_session(
-    session: Session, tools: Tools, *, tell: Callable[[Record], None], note: Callable[[str], None]
+    session: Session, tools: Tools, *, tell: Callable[[Record], None], stop: StopSwitch | None = None
 ) -> None:
-    """Lead a run until it ends, is interrupted, or something fails.
+    """Lead a run until it ends, is asked to stop, or something fails. When cancelled it stops at once.
 
     Args:
         session: from `open_run` or `reopen_run`, with an opening event.
         tools: who answers, builds and judges.
         tell: called with every record that follows those of the session's chronicle.
-        note: called with a line for the person at the terminal.
+        stop: asks the run to stop.
 
     Raises:
         messages.errors.KsearchError: what failed; in an exception group where several things did.
@@ -194,7 +217,8 @@ async def lead_session(
         if session.opening is not None:
             await bus.publish(run_id, encode(session.opening), msg_id=f"{run_id}.opened-{last_seq}")
         async with anyio.create_task_group() as actors:
-            actors.start_soon(_heed_signals, bus, run_id, actors, note)
+            if stop is not None:
+                actors.start_soon(_heed, stop, bus, run_id)
             await _start_actors(actors, session, bus, tools)
             await _follow(bus, run_id, session.chronicle.last_seq, tell)
             actors.cancel_scope.cancel()
@@ -241,19 +265,10 @@ async def _follow(bus: Bus, run_id: str, after: int, tell: Callable[[Record], No
     raise BusError(f"the event stream of run {run_id!r} ended before the run did")
 
 
-async def _heed_signals(bus: Bus, run_id: str, actors: TaskGroup, note: Callable[[str], None]) -> None:
-    """Stop the run on Ctrl-C: the first time when what is in flight is done, the second time now."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        stopping = False
-        async for received in signals:
-            if stopping:
-                note("stopping now")
-                actors.cancel_scope.cancel()
-                return
-            stopping = True
-            note("stopping when the evaluations in flight are done; again stops now")
-            stop = StopRequested(reason=signal.Signals(received).name)
-            await bus.publish(run_id, encode(stop), msg_id=f"{run_id}.stop-{uuid4().hex}")
+async def _heed(stop: StopSwitch, bus: Bus, run_id: str) -> None:
+    """Have the run stop when it is asked to."""
+    requested = StopRequested(reason=await stop.wait())
+    await bus.publish(run_id, encode(requested), msg_id=f"{run_id}.stop-{uuid4().hex}")
 
 
 def _anchored(config: RunConfig) -> RunConfig:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import cleandoc
 
 import cyclopts
 
 from ksearch_async import __version__
+from ksearch_async.causes import cause_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import report_error
 from messages.errors import ConfigError, KsearchError
@@ -63,7 +64,7 @@ def main(tokens: Sequence[str] | None = None) -> int:
         report(_explained(error))
         return exits.BAD_INPUT
     except BaseExceptionGroup as group:
-        return _code_for(_cause(group), report)
+        return _code_for(cause_of(group), report)
     except (KsearchError, BrokenPipeError, KeyboardInterrupt) as error:
         return _code_for(error, report)
 
@@ -86,24 +87,6 @@ def _explained(error: cyclopts.CycloptsError) -> cyclopts.CycloptsError:
     command = " ".join(("ksearch", *(error.command_chain or ())))
     error.add_note(f"{command} --help lists what is understood")
     return error
-
-
-def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a person is told of the errors that ended a task group: a bug before all else, as the whole group."""
-    leaves = list(_leaves(group))
-    for kind in (BrokenPipeError, KeyboardInterrupt):
-        for leaf in leaves:
-            if isinstance(leaf, kind):
-                return leaf
-    return leaves[0] if all(isinstance(leaf, KsearchError) for leaf in leaves) else group
-
-
-def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
 
 
 def _close_stdout() -> None:

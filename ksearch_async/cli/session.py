@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias
 
 import anyio
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note
+from ksearch_async.cli.signals import heed_signals
 from ksearch_async.cli.views import JsonView, PlainView, View
-from ksearch_async.launch import Session, Tools, lead_session
+from ksearch_async.launch import Session, StopSwitch, Tools, lead_session
 from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words
 
 Opening: TypeAlias = AbstractAsyncContextManager[tuple[Session, Tools]]
+
+_PATIENCE_S = 2.0
+"""A start that takes longer is explained."""
+_AGAIN_S = 10.0
 
 
 def conduct(opening: Opening, *, as_json: bool) -> int:
@@ -25,13 +31,43 @@ def conduct(opening: Opening, *, as_json: bool) -> int:
 
 async def _conduct(opening: Opening, as_json: bool) -> int:
     configure_logs()
-    async with opening as (session, tools):
+    async with _explained(opening) as (session, tools):
         view = _view(session, as_json=as_json)
         if session.opening is not None:
             configure_logs(session.folder.log)
-            await lead_session(session, tools, tell=view.tell, note=note)
+            await _lead(session, tools, view)
         view.finish()
         return _exit_code(session)
+
+
+@asynccontextmanager
+async def _explained(opening: Opening) -> AsyncIterator[tuple[Session, Tools]]:
+    """Open a session; while that takes its time, say on stderr what it takes it for."""
+    async with anyio.create_task_group() as beside:
+        waiting = anyio.CancelScope()
+        beside.start_soon(_explain, waiting)
+        async with opening as opened:
+            waiting.cancel()
+            yield opened
+
+
+async def _explain(waiting: anyio.CancelScope) -> None:
+    begun = anyio.current_time()
+    with waiting:
+        await anyio.sleep(_PATIENCE_S)
+        note("checking the reference …")
+        while True:
+            await anyio.sleep(_AGAIN_S)
+            note(f"still checking the reference: {anyio.current_time() - begun:.0f} s; Ctrl-C gives up")
+
+
+async def _lead(session: Session, tools: Tools, view: View) -> None:
+    stop, now = StopSwitch(), anyio.CancelScope()
+    async with anyio.create_task_group() as beside:
+        await beside.start(heed_signals, stop, now, note)
+        with now:
+            await lead_session(session, tools, tell=view.tell, stop=stop)
+        beside.cancel_scope.cancel()
 
 
 def _view(session: Session, *, as_json: bool) -> View:

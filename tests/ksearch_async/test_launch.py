@@ -17,9 +17,11 @@ from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async import launch
+from ksearch_async.causes import single_error
 from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli.signals import heed_signals
 from ksearch_async.config import RunConfig, load_config, save_config
-from ksearch_async.launch import Session, Tools, check_reopening, lead_session
+from ksearch_async.launch import Session, StopSwitch, Tools, check_reopening, lead_session
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
 from messages.errors import BusError, ConfigError, ModelError
@@ -70,7 +72,13 @@ async def led(
         builder=SimulatedBuilder(),
         evaluator=SimulatedEvaluator(lambda _: FAST, wall_s=latency_s),
     )
-    await lead_session(session, tools, tell=folded, note=notes.append)
+    stop, now = StopSwitch(), anyio.CancelScope()
+    with single_error():
+        async with anyio.create_task_group() as beside:
+            await beside.start(heed_signals, stop, now, notes.append)
+            with now:
+                await lead_session(session, tools, tell=folded, stop=stop)
+            beside.cancel_scope.cancel()
     return notes
 
 
