@@ -1,0 +1,192 @@
+"""Ahead-of-time compilation of a Triton candidate, on a host without a GPU.
+
+- `await compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport`,
+  raises ConfigError, EvaluatorError
+- `ARCHITECTURES`: what can be compiled for
+
+The candidate's `ksearch_run` is called on empty CPU tensors, in a process of its own under a guard; its launches are
+compiled instead of executed (`recording.py`). That a kernel compiles says nothing about its numbers or its speed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+import evaluators
+from evaluators.guarded import GuardJob, GuardReport, plain_environment, run_guarded
+from evaluators.languages.triton import diagnostics
+from messages.errors import ConfigError, EvaluatorError
+from messages.tasks import Candidate, TensorSpec
+
+ARCHITECTURES = {
+    "sm_80": 166_912,
+    "sm_86": 101_376,
+    "sm_89": 101_376,
+    "sm_90": 232_448,
+    "sm_100": 232_448,
+    "sm_120": 101_376,
+}
+"""Shared memory that a block may have, in bytes (CUDA C++ programming guide, table of compute capabilities)."""
+
+_LIMIT_S = 180.0
+_MEMORY_BYTES = 64 << 30
+_FILE_BYTES = 256 << 20
+_REPORT, _LOG = "report.json", "log"
+
+
+class CompiledKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel that was launched, for the types it was launched with."""
+
+    name: str
+    error: str = ""
+    """What the compiler said: where, then what. Empty if it compiles."""
+    registers: int | None = None
+    """Per thread."""
+    spilled_bytes: int | None = None
+    """Registers written to local memory, per thread."""
+    shared_bytes: int | None = None
+    """Shared memory per block."""
+    warps: int | None = None
+    stages: int | None = None
+
+
+class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of compiling a candidate ahead of time."""
+
+    arch: str
+    kernels: tuple[CompiledKernel, ...] = ()
+    """In the order of their first launch."""
+    error: str = ""
+    """Why `ksearch_run` did not come to its end, if so; what it launched before is in `kernels`."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether every kernel that it launches compiles, and there is one."""
+        return not self.error and bool(self.kernels) and not any(kernel.error for kernel in self.kernels)
+
+    @property
+    def reason(self) -> str:
+        """Why it does not compile, in one line; empty if it does."""
+        for kernel in self.kernels:
+            if kernel.error:
+                return f"{kernel.name}: {diagnostics.headline(kernel.error)}"
+        if self.error:
+            return diagnostics.headline(self.error)
+        return "" if self.kernels else "no kernel was launched"
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """What the compiling process is told; see `recording.py`."""
+
+    folder: str
+    program: str
+    entry_point: str
+    tensors: tuple[tuple[tuple[int, ...], str], ...]
+    capability: int
+    report: str
+
+
+class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    kernels: tuple[CompiledKernel, ...]
+    error: str
+
+
+async def compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport:
+    """Compile every kernel that a candidate launches for tensors like these. Takes seconds.
+
+    Args:
+        candidate: in Triton; its first file holds the entry point.
+        tensors: as a `TaskDescription` lists them: what the entry point is called with.
+        arch: one of `ARCHITECTURES`.
+
+    Raises:
+        ConfigError: another architecture.
+        EvaluatorError: the compiling process could not do its work.
+    """
+    if arch not in ARCHITECTURES:
+        raise ConfigError(f"cannot compile for {arch!r}; there are: {', '.join(ARCHITECTURES)}")
+    folder = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="ksearch-ahead-")))
+    try:
+        recording = await anyio.to_thread.run_sync(_lay_out, folder, candidate, tensors, arch)
+        guard = await _run(recording, folder)
+        return await anyio.to_thread.run_sync(_read, folder, guard, arch)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def _lay_out(folder: Path, candidate: Candidate, tensors: Sequence[TensorSpec], arch: str) -> Recording:
+    sources = folder / "sources"
+    for file in candidate.files:
+        path = sources / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8", errors="surrogatepass", newline="")
+    return Recording(
+        folder=str(sources),
+        program=str(sources / candidate.files[0].path),
+        entry_point=candidate.entry_point,
+        tensors=tuple((spec.shape, spec.dtype) for spec in tensors),
+        capability=int(arch.removeprefix("sm_")),
+        report=str(folder / _REPORT),
+    )
+
+
+async def _run(recording: Recording, folder: Path) -> GuardReport:
+    script = "evaluators.languages.triton.recording"
+    job = GuardJob(
+        command=(sys.executable, "-P", "-m", script, msgspec.json.encode(recording).decode()),
+        wall_s=_LIMIT_S,
+        memory_bytes=_MEMORY_BYTES,
+        file_bytes=_FILE_BYTES,
+        idle=True,
+        log_path=_LOG,
+        scratch=str(folder),
+    )
+    environment = plain_environment(
+        PYTHONPATH=str(Path(evaluators.__file__).parents[1]),
+        PYTHONDONTWRITEBYTECODE="1",
+        HOME=str(folder),
+        TMPDIR=str(folder),
+        TRITON_CACHE_DIR=str(folder / "cache"),
+        TRITON_DUMP_PTXAS_LOG="1",
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+    )
+    return await run_guarded(job, cwd=folder, environment=environment)
+
+
+def _read(folder: Path, guard: GuardReport, arch: str) -> AheadReport:
+    """Return what the process wrote.
+
+    Raises:
+        EvaluatorError: it could not even begin.
+    """
+    if guard.how == "timed_out":
+        return AheadReport(arch=arch, error=f"stopped after {_LIMIT_S:g} s")
+    try:
+        recorded = msgspec.json.decode((folder / _REPORT).read_bytes(), type=_Recorded)
+    except (FileNotFoundError, msgspec.DecodeError) as error:
+        log = (folder / _LOG).read_text(encoding="utf-8", errors="replace")
+        last = (log.strip().splitlines() or ["it left no message"])[-1]
+        if "ModuleNotFoundError" in last:
+            raise EvaluatorError(f"cannot compile Triton here: {last}", permanent=True) from error
+        return AheadReport(arch=arch, error=f"the compiling process ended early: {last[:300]}")
+    kernels = tuple(_within_limits(kernel, arch) for kernel in recorded.kernels)
+    return AheadReport(arch=arch, kernels=kernels, error=recorded.error)
+
+
+def _within_limits(kernel: CompiledKernel, arch: str) -> CompiledKernel:
+    """Add the error that a GPU would give when it loads a kernel."""
+    most = ARCHITECTURES[arch]
+    if kernel.error or kernel.shared_bytes is None or kernel.shared_bytes <= most:
+        return kernel
+    error = f"needs {kernel.shared_bytes} bytes of shared memory; a block of {arch} may have {most}"
+    return msgspec.structs.replace(kernel, error=error)
