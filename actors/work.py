@@ -119,6 +119,7 @@ class _Worker(Generic[C]):
                 kind=_KINDS[type(command)],
                 error=str(outcome),
                 permanent=_is_permanent(outcome),
+                faults=outcome.faults if isinstance(outcome, ModelError) else (),
             )
         if outcome is not None:
             await self._bus.publish(self._run_id, encode(outcome), msg_id=f"{command.job_id}.r")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from messages.faults import EndpointFault
+
 
 class KsearchError(Exception):
     """Base of all errors that ksearch raises on purpose."""
@@ -20,11 +22,12 @@ class BoundaryError(KsearchError):
 
 
 class ModelError(BoundaryError):
-    """The model's endpoint failed. `permanent` if trying again cannot help."""
+    """The model's endpoint failed. `permanent` if trying again cannot help; `faults` are the tries that failed."""
 
-    def __init__(self, text: str, *, permanent: bool = False) -> None:
+    def __init__(self, text: str, *, permanent: bool = False, faults: tuple[EndpointFault, ...] = ()) -> None:
         super().__init__(text)
         self.permanent = permanent
+        self.faults = faults
 
 
 class EvaluatorError(BoundaryError):

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 from messages.base import Message, Usage
 from messages.edits import EditScript
+from messages.faults import EndpointFault
 from messages.settings import Budget, SearchSettings
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Verdict
@@ -46,6 +47,8 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     model: str
     usage: Usage
     latency_s: float
+    faults: tuple[EndpointFault, ...] = ()
+    """Failed tries before this answer, on every delivery of the job that this process did."""
 
 
 class Built(Message, frozen=True, kw_only=True, tag="built"):
@@ -96,6 +99,8 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     model: str
     usage: Usage
     latency_s: float
+    faults: tuple[EndpointFault, ...] = ()
+    """Failed tries before this answer, on every delivery of the job that this process did."""
 
 
 class JobLost(Message, frozen=True, kw_only=True, tag="job.lost.v1"):
@@ -106,6 +111,8 @@ class JobLost(Message, frozen=True, kw_only=True, tag="job.lost.v1"):
     error: str
     permanent: bool = False
     """True if trying again cannot help: wrong key, no such model, no compiler."""
+    faults: tuple[EndpointFault, ...] = ()
+    """Failed tries of a model call; the last one is what `error` tells of."""
 
 
 class ClockTicked(Message, frozen=True, kw_only=True, tag="clock.ticked.v1"):

@@ -63,6 +63,7 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
         model=answer.model,
         usage=answer.usage,
         latency_s=answer.latency_s,
+        faults=answer.faults,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from messages.base import Usage
+from messages.faults import EndpointFault
 
 Role: TypeAlias = Literal["planner", "coder"]
 
@@ -37,6 +38,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     latency_s: float
     finish_reason: str = "stop"
     """As the endpoint says it: `stop`, `length`, `content_filter`, …"""
+    faults: tuple[EndpointFault, ...] = ()
+    """Tries that failed before this answer came."""
 
 
 class Model(Protocol):

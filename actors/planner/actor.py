@@ -180,7 +180,13 @@ class _Planner:
         try:
             answer = await self._model.complete(question)
         except ModelError as error:
-            result = JobLost(job_id=question.request_id, kind="plan", error=str(error), permanent=error.permanent)
+            result = JobLost(
+                job_id=question.request_id,
+                kind="plan",
+                error=str(error),
+                permanent=error.permanent,
+                faults=error.faults,
+            )
         else:
             script, complaint = parse_script(answer.text)
             result = EditsProposed(
@@ -192,6 +198,7 @@ class _Planner:
                 model=answer.model,
                 usage=answer.usage,
                 latency_s=answer.latency_s,
+                faults=answer.faults,
             )
         await self._bus.publish(self._run_id, encode(result), msg_id=f"{question.request_id}.r")
 

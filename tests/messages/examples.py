@@ -52,6 +52,7 @@ from messages.facts import (
     TimeNoted,
     WriteRequested,
 )
+from messages.faults import EndpointFault
 from messages.settings import Budget, SearchSettings, Selection
 from messages.tasks import (
     Action,
@@ -81,6 +82,7 @@ from messages.verdicts import (
 GOLDEN = Path(__file__).with_name("golden.json")
 
 INTERVAL = Interval(low=1.5, high=1.75)
+FAULT = EndpointFault(kind="rate_limited", status=429, detail="slow down", elapsed_s=0.25, retry_after_s=2.0)
 USAGE = Usage(calls=1, prompt_tokens=1200, cached_tokens=800, completion_tokens=300)
 TARGET = Target(arch="x86_64", march="x86-64-v3", toolchain="g++ 13.2.0", device="AMD EPYC")
 CANDIDATE = Candidate(
@@ -225,6 +227,7 @@ EVENTS = (
         model="offline",
         usage=USAGE,
         latency_s=1.5,
+        faults=(FAULT,),
     ),
     CandidateBuilt(
         job_id="j2",
@@ -253,8 +256,9 @@ EVENTS = (
         model="offline",
         usage=USAGE,
         latency_s=1.5,
+        faults=(FAULT,),
     ),
-    JobLost(job_id="j3", kind="evaluate", error="device lost", permanent=True),
+    JobLost(job_id="j3", kind="write", error="no such model", permanent=True, faults=(FAULT,)),
     ClockTicked(elapsed_s=12.5),
     StopRequested(reason="interrupted"),
 )
