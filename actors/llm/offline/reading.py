@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
-from actors.llm.offline.cpp.codegen import Contract
+from actors.llm.offline.cpp.codegen import Contract as CppContract
 from actors.llm.offline.graph import NoRuleError, TensorInfo
+from actors.llm.offline.triton.codegen import Contract as TritonContract
+
+Contract: TypeAlias = CppContract | TritonContract
+"""A calling contract; its type says the language."""
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
 _ROLE = re.compile(r"^(input|parameter|buffer|output)$")
@@ -20,6 +24,7 @@ _SHAPE = re.compile(r"^\(([\d, ]*)\)$")
 _HEADER = re.compile(r'(extern\s+"C"[^;{]*?\([^;{]*?\))\s*[;{]', re.DOTALL)
 _POINTERS = re.compile(r"void\s*\*\s*(?:const\s*)?\*\s*(?:const\s*)?(?P<name>\w+)")
 _COMMENT = re.compile(r"//[^\n]*")
+_FUNCTION = re.compile(r"def (?P<name>ksearch_run)\((?P<arguments>[^)]*)\)")
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,6 +71,7 @@ class PlannerPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """What a planner is asked."""
 
     task: Task
+    contract: Contract
     purpose: Literal["analyse", "revise"]
     tree: tuple[TreeLine, ...]
     wanted: int
@@ -116,6 +122,7 @@ def read_planner_prompt(prompt: str) -> PlannerPrompt:
     most = int(limit[1]) if limit else 0
     return PlannerPrompt(
         task=read_task(task),
+        contract=read_contract(task),
         purpose="analyse" if is_first else "revise",
         tree=tuple(filter(None, map(_tree_line, _section(rest, "# The tree").splitlines()))),
         wanted=most if is_first else int(insert[1]) if insert else 0,
@@ -133,7 +140,8 @@ def read_task(text: str) -> Task:
     Raises:
         NoRuleError: one of them cannot be found.
     """
-    sources = [code for _, tag, code in _FENCE.findall(text) if tag.split()[:1] == ["python"]]
+    fenced = [code for _, tag, code in _FENCE.findall(text) if tag.split()[:1] == ["python"]]
+    sources = [code for code in fenced if not _FUNCTION.match(code)]
     if not sources:
         raise NoRuleError("a task without a reference in Python")
     tensors = tuple(tensor for line in text.splitlines() if (tensor := _tensor(line)) is not None)
@@ -164,14 +172,18 @@ def read_contract(text: str) -> Contract:
     """Return how the task's calling contract wants the function declared.
 
     Raises:
-        NoRuleError: it is another contract than pointers to inputs and outputs.
+        NoRuleError: it is another contract than C++ with pointers to inputs and outputs, or Triton with tensors.
     """
     for _, _, code in _FENCE.findall(text):
+        function = _FUNCTION.match(code)
+        if function:
+            arguments = [argument.partition(":")[0].strip() for argument in function["arguments"].split(",")]
+            return TritonContract(function=function["name"], arguments=tuple(filter(None, arguments)))
         header = _HEADER.search(_COMMENT.sub("", code))
         pointers = [match["name"] for match in _POINTERS.finditer(header[1])] if header else []
         if header and len(pointers) >= 2:
-            return Contract(header=" ".join(header[1].split()), inputs=pointers[0], outputs=pointers[1])
-    raise NoRuleError("a calling contract other than pointers to inputs and outputs")
+            return CppContract(header=" ".join(header[1].split()), inputs=pointers[0], outputs=pointers[1])
+    raise NoRuleError("a calling contract other than C++ with pointers or Triton with tensors")
 
 
 def _split(prompt: str, heading: str) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from actors.llm.offline.cpp.expressions import C_TYPES, Writer, identifier
@@ -11,11 +13,13 @@ from actors.llm.offline.cpp.runtime import needed_functions
 from actors.llm.offline.cpp.unfused import unfused_body
 from actors.llm.offline.graph import Program
 from actors.llm.offline.plan import Plan, plan_comment
+from messages.base import Language
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """How the candidate is called."""
 
+    language: ClassVar[Language] = "cpp"
     header: str
     """The function's declaration up to its closing parenthesis."""
     inputs: str

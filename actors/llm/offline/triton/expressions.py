@@ -1,0 +1,164 @@
+"""Nodes of the graph as Triton expressions over the names of their operands.
+
+Everything here is accepted both by the compiler and by Triton's interpreter: no libdevice, which the interpreter does
+not know; what `triton.language` lacks is one of the functions of `runtime.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors.llm.offline.graph import Node, NoRuleError, Program, TensorInfo
+from actors.llm.offline.plan import Plan
+
+TYPES = {"float32": "tl.float32", "float64": "tl.float64", "float16": "tl.float16", "bfloat16": "tl.bfloat16"}
+DOUBLE = "tl.float64"
+
+_IDENTITIES = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+
+
+class Arithmetic:
+    """Divisions, roots and elementary functions: fast ones, or as exact as the hardware has them."""
+
+    def __init__(self, real: str, *, exact: bool) -> None:
+        self.real = real
+        self._exact = exact
+
+    def div(self, over: str, by: str) -> str:
+        """Return a quotient."""
+        return f"tl.div_rn({over}, {by})" if self._exact else f"{over} / ({by})"
+
+    def sqrt(self, x: str) -> str:
+        """Return a square root."""
+        return f"tl.sqrt_rn({x})" if self._exact else f"tl.sqrt({x})"
+
+    def rsqrt(self, x: str) -> str:
+        """Return the reciprocal of a square root."""
+        return f"tl.div_rn(1.0, tl.sqrt_rn({x}))" if self._exact else f"tl.rsqrt({x})"
+
+    def call(self, function: str, x: str) -> str:
+        """Return an elementary function; exact means by way of double precision."""
+        return f"{function}(({x}).to({DOUBLE})).to({self.real})" if self._exact else f"{function}({x})"
+
+
+_Operation = Callable[..., str]
+_OPERATIONS: dict[str, _Operation] = {
+    "add": lambda _, a, b: f"{a} + {b}",
+    "sub": lambda _, a, b: f"{a} - {b}",
+    "mul": lambda _, a, b: f"{a} * {b}",
+    "div": lambda by, a, b: by.div(a, b),
+    "neg": lambda _, a: f"-{a}",
+    "abs": lambda _, a: f"tl.abs({a})",
+    "relu": lambda _, a: f"tl.where({a} < 0.0, 0.0, {a})",
+    "maximum": lambda _, a, b: f"tl.where({a} < {b}, {b}, {a})",
+    "minimum": lambda _, a, b: f"tl.where({b} < {a}, {b}, {a})",
+    "sqrt": lambda by, a: by.sqrt(a),
+    "rsqrt": lambda by, a: by.rsqrt(a),
+    "exp": lambda by, a: by.call("tl.exp", a),
+    "expm1": lambda by, a: by.call("expm1_lane", a),
+    "log": lambda by, a: by.call("tl.log", a),
+    "log1p": lambda by, a: by.call("log1p_lane", a),
+    "tanh": lambda by, a: by.call("tanh_lane", a),
+    "erf": lambda by, a: by.call("tl.erf", a),
+    "sigmoid": lambda by, a: by.div("1.0", f"1.0 + {by.call('tl.exp', f'-{a}')}"),
+    "silu": lambda by, a: by.div(a, f"1.0 + {by.call('tl.exp', f'-{a}')}"),
+    "gelu_erf": lambda by, a: f"0.5 * {a} * (1.0 + {by.call('tl.erf', f'{a} * 0.7071067811865476')})",
+}
+
+
+class Writer:
+    """Writes expressions for one program by one plan."""
+
+    def __init__(self, program: Program, plan: Plan) -> None:
+        self.program = program
+        wide = any(tensor.dtype == "float64" for tensor in program.tensors)
+        self.real = DOUBLE if wide else "tl.float32"
+        self._plan = plan
+        self._arithmetic = Arithmetic(self.real, exact=plan.exact and not wide)
+        self._tensors = {tensor.name: tensor for tensor in program.tensors if tensor.role != "output"}
+
+    def operation(self, node: Node) -> str:
+        """Return an element-wise operation applied to its named operands; constants stand in it as numbers.
+
+        Raises:
+            NoRuleError: an operation, or a power of a kind, for which there is no rule.
+        """
+        operands = [self._operand(arg) for arg in node.args]
+        if all(self.program.nodes[arg].op == "const" for arg in node.args):
+            operands[0] = f"tl.full((1, 1), {operands[0]}, {self.real})"
+        if node.op == "pow":
+            return self._power(node, operands)
+        if node.op not in _OPERATIONS:
+            raise NoRuleError(f"the operation `{node.op}` in Triton")
+        return _OPERATIONS[node.op](self._arithmetic, *operands)
+
+    def _power(self, node: Node, operands: list[str]) -> str:
+        """By exponential and logarithm in double precision: a negative base has no power but a whole one."""
+        base, exponent = (self.program.nodes[arg] for arg in node.args)
+        if base.op == "const" and base.value > 0.0:
+            logarithm = f"tl.log(tl.full((1, 1), {base.value!r}, {DOUBLE}))"
+            return f"tl.exp({operands[1]}.to({DOUBLE}) * {logarithm}).to({self.real})"
+        if exponent.op != "const":
+            raise NoRuleError("a power with a computed exponent in Triton")
+        whole = exponent.value.is_integer()
+        argument = f"tl.abs({operands[0]})" if whole else operands[0]
+        magnitude = f"tl.exp(tl.log({argument}.to({DOUBLE})) * {operands[1]}).to({self.real})"
+        return f"tl.where({operands[0]} < 0.0, -1.0, 1.0) * {magnitude}" if exponent.value % 2 == 1 else magnitude
+
+    def loaded(self, node: Node, place: str, mask: str) -> str:
+        """Return a tensor's elements in the compute type."""
+        tensor = self._tensors[node.name]
+        guard = f", mask={mask}, other=0.0" if mask else ""
+        hint = ', eviction_policy="evict_first"' if self._plan.stream and node.kind == "full" else ""
+        element = f"tl.load({pointer(tensor)} + {place}{guard}{hint})" if place else f"tl.load({pointer(tensor)})"
+        return element if TYPES[tensor.dtype] == self.real else f"{element}.to({self.real})"
+
+    def stored(self, tensor: TensorInfo, place: str, value: str, mask: str) -> str:
+        """Return the statement that writes an output's elements."""
+        guard = f", mask={mask}" if mask else ""
+        hint = ', cache_modifier=".cs"' if self._plan.stream else ""
+        cast = "" if TYPES[tensor.dtype] == self.real else f".to({TYPES[tensor.dtype]})"
+        return f"tl.store({pointer(tensor)} + {place}, {value}{cast}{guard}{hint})"
+
+    def start(self, op: str) -> str:
+        """Return what a reduction starts from, a value for every place of the block."""
+        return f"tl.full((ROWS, BLOCK), {_IDENTITIES[op]}, {self._reduced_type(op)})"
+
+    def accumulated(self, op: str, name: str, value: str, mask: str) -> str:
+        """Return the statement that takes `value` into the partial results of a reduction."""
+        taken = self._chosen(op, value, mask)
+        return f"{name} += {taken}" if op == "sum" else f"{name} = tl.{op}imum({name}, {taken})"
+
+    def reduced(self, op: str, value: str, mask: str = "") -> str:
+        """Return the reduction of a block over its columns, as one column."""
+        narrowed = f".to({self.real})" if self._reduced_type(op) != self.real else ""
+        return f"tl.{op}({self._chosen(op, value, mask)}, axis=1, keep_dims=True){narrowed}"
+
+    def _chosen(self, op: str, value: str, mask: str) -> str:
+        kind = self._reduced_type(op)
+        chosen = f"tl.where({mask}, {value}, {_IDENTITIES[op]})" if mask else value
+        return chosen if kind == self.real else f"{chosen}.to({kind})"
+
+    def _reduced_type(self, op: str) -> str:
+        return DOUBLE if op == "sum" and self._plan.wide else self.real
+
+    def _operand(self, index: int) -> str:
+        node = self.program.nodes[index]
+        return literal(node.value) if node.op == "const" else f"v{index}"
+
+
+def literal(value: float) -> str:
+    """Return a number as Triton reads it."""
+    if value in {float("inf"), float("-inf")}:
+        return f'float("{value}")'
+    return f"({value!r})" if value < 0 else repr(value)
+
+
+def identifier(tensor: TensorInfo) -> str:
+    """Return a tensor's name as a Python identifier."""
+    return "".join(letter if letter.isalnum() else "_" for letter in tensor.name)
+
+
+def pointer(tensor: TensorInfo) -> str:
+    """Return the name of a tensor's pointer in a kernel; the ending keeps it apart from all other names there."""
+    return f"{identifier(tensor)}_ptr"
