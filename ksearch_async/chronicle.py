@@ -57,6 +57,8 @@ class Chronicle:
         self.fates: Counter[str] = Counter()
         """Attempts by fate; `DUPLICATE` counts those that wrote a known candidate."""
         self.finished: RunFinished | None = None
+        self.curve: list[float] = []
+        """The incumbent's speedup after each round; 0 while there is none."""
         self._incumbent: CandidateEvaluated | None = None
         self._measured: dict[str, CandidateEvaluated] = {}
 
@@ -101,11 +103,19 @@ class Chronicle:
             device=evaluated.device,
         )
 
+    def measured(self, candidate_id: str | None) -> Measured | None:
+        """Return the latest verdict on a candidate that was measured."""
+        evaluated = self._measured.get(candidate_id or "")
+        return evaluated.verdict if evaluated and isinstance(evaluated.verdict, Measured) else None
+
     def _fold_fact(self, fact: Fact) -> None:
         self.state = evolve(self.state, fact)
         if isinstance(fact, AttemptFinished):
             self.fates[DUPLICATE if repeats_known(fact) else fact.fate] += 1
+            if fact.round:
+                self.curve.append(self.curve[-1] if self.curve else 0.0)
         elif isinstance(fact, IncumbentChanged):
+            self.curve[-1:] = [fact.speedup]
             self._incumbent = self._measured.get(fact.candidate_id)
         elif isinstance(fact, RunFinished):
             self.finished = fact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ksearch_async.chronicle import DUPLICATE, Best, Chronicle, repeats_known
 from messages.codec import Record
@@ -20,7 +20,10 @@ from messages.facts import (
 )
 
 _TITLE_WIDTH = 44
-_REASON_WIDTH = 160
+_WIDE = 128
+"""Columns from which on a line of an attempt has room for all of what it says."""
+_BRIEF_WIDTH = 31
+"""Of `12.85x [12.80, 12.96], 543.9 us`."""
 STOP_WORDS = {
     "rounds": "its rounds are used up",
     "wall_clock": "its time is used up",
@@ -36,57 +39,95 @@ STOP_WORDS = {
 class Narrator:
     """Tells a run while it goes on."""
 
-    def __init__(self, chronicle: Chronicle) -> None:
+    def __init__(self, chronicle: Chronicle, columns: Callable[[], int | None] = lambda: None) -> None:
+        """Make a narrator.
+
+        Args:
+            chronicle: folds the run's records.
+            columns: says how wide a line may be now; null: it is told whole.
+        """
         self._chronicle = chronicle
+        self._columns = columns
 
     def tell(self, record: Record) -> Iterator[str]:
         """Fold a record and yield a line for each thing in it that is worth one."""
         for fact in self._chronicle.unfold(record):
-            line = self._line(fact)
+            line = self.line(fact)
             if line:
                 yield line
 
-    def _line(self, fact: Fact) -> str:
+    def line(self, fact: Fact) -> str:
+        """Return the line for a fact that was folded just now, or nothing if it is not worth one."""
+        columns = self._columns()
+        if isinstance(fact, AttemptFinished):
+            return "" if repeats_known(fact) else self._attempt_line(fact, columns)
+        said = self._said(fact)
+        return fitted(f"  {' '.join(said.split())}", columns) if said else ""
+
+    def is_best(self, fact: AttemptFinished) -> bool:
+        """Say whether an attempt, folded just now, is to become the incumbent."""
+        incumbent = self._chronicle.state.incumbent
+        return fact.credit is not None and (incumbent is None or fact.credit > incumbent.credit)
+
+    def _said(self, fact: Fact) -> str:
         match fact:
-            case AttemptFinished():
-                return self._attempt_line(fact)
             case EditsApplied():
-                return self._world_model_line(fact)
+                return self._world_model(fact)
             case EditsRefused(refusals=refusals):
-                return f"  world model: edits refused and asked for again ({refusals[0].reason})"
+                return f"world model: edits refused and asked for again ({refusals[0].reason})"
             case PlanAbandoned(reason=reason):
-                return f"  world model: no usable edits ({reason})"
+                return f"world model: no usable edits ({reason})"
             case LossNoted(job_id=job_id, error=error):
-                return f"  lost: {job_id}: {error}"
+                return f"lost: {job_id}: {error}"
             case RunStopping(stopped_by=stopped_by, detail=detail):
-                return f"  stopping: {STOP_WORDS[stopped_by]}{f' ({detail})' if detail else ''}"
+                return f"stopping: {STOP_WORDS[stopped_by]}{f' ({detail})' if detail else ''}"
             case _:
                 return ""
 
-    def _attempt_line(self, fact: AttemptFinished) -> str:
-        if repeats_known(fact):
-            return ""
+    def _attempt_line(self, fact: AttemptFinished, columns: int | None) -> str:
         state = self._chronicle.state
-        title = shortened(state.node(state.branches[fact.branch_id].node_id).title, _TITLE_WIDTH)
+        title = " ".join(state.node(state.branches[fact.branch_id].node_id).title.split())
         total = state.settings.budget.max_rounds
         number = f"{fact.round or '-':>{len(str(total))}}/{total}"
-        return f"{number}  {title:<{_TITLE_WIDTH}}  {shortened(fact.outcome, 100)}  ({self._standing(fact)})"
+        outcome = " ".join(fact.outcome.split())
+        standing = f"({self._standing(fact)})"
+        if columns is None or columns >= _WIDE:
+            room = max(_TITLE_WIDTH, 0 if columns is None else columns - _WIDE + _TITLE_WIDTH)
+            whole = title if columns is None else shortened(title, room)
+            return fitted(f"{number}  {whole:<{_TITLE_WIDTH}}  {outcome}  {standing}", columns)
+        room = max(8, min(_TITLE_WIDTH, columns - len(number) - _BRIEF_WIDTH - 18))
+        left = columns - len(number) - room - len(standing) - 6
+        told = shortened(self._brief(fact) or outcome, max(8, left))
+        return fitted(f"{number}  {shortened(title, room):<{room}}  {told}  {standing}", columns)
+
+    def _brief(self, fact: AttemptFinished) -> str:
+        """Return speedup, interval and latency of a timed candidate in few words, or nothing."""
+        verdict = self._chronicle.measured(fact.candidate_id)
+        if verdict is None or verdict.speedup_interval is None or verdict.latency_us is None:
+            return ""
+        interval = verdict.speedup_interval
+        return f"{fact.speedup:.2f}x [{interval.low:.2f}, {interval.high:.2f}], {verdict.latency_us:.1f} us"
 
     def _standing(self, fact: AttemptFinished) -> str:
-        incumbent = self._chronicle.state.incumbent
-        if fact.credit is not None and (incumbent is None or fact.credit > incumbent.credit):
+        if self.is_best(fact):
             return "new best"
+        incumbent = self._chronicle.state.incumbent
         return f"best {incumbent.speedup:.2f}x" if incumbent else "no best yet"
 
-    def _world_model_line(self, fact: EditsApplied) -> str:
+    def _world_model(self, fact: EditsApplied) -> str:
         kinds = [(NodeInserted, "new"), (NodeUpdated, "revised"), (NodePruned, "pruned")]
         counts = [(sum(isinstance(change, kind) for change in fact.changes), word) for kind, word in kinds]
         said = [f"{count} {word}" for count, word in counts if count]
         if fact.refusals:
             said.append(f"{len(fact.refusals)} refused")
         waiting = sum(node.state == "open" for node in self._chronicle.state.nodes.values())
-        why = f" ({shortened(fact.summary, _REASON_WIDTH)})" if fact.summary and not said else ""
-        return f"  world model: {', '.join(said) or 'no changes'}; {waiting} open{why}"
+        why = f" ({' '.join(fact.summary.split())})" if fact.summary and not said else ""
+        return f"world model: {', '.join(said) or 'no changes'}; {waiting} open{why}"
+
+
+def fitted(line: str, columns: int | None) -> str:
+    """Return the line, its end left out where it is longer than the columns there are; leading blanks stay."""
+    return line if columns is None or len(line) <= columns else line[: columns - 1].rstrip() + "…"
 
 
 def shortened(text: str, width: int) -> str:
@@ -126,6 +167,22 @@ def state_line(chronicle: Chronicle, *, in_use: bool) -> str:
         return "going on" if in_use else "stopped before its end (killed, or stopped at once)"
     detail = f" ({finished.detail})" if finished.detail else ""
     return f"ended: {STOP_WORDS[finished.stopped_by]}{detail}"
+
+
+def standing(chronicle: Chronicle, *, in_use: bool) -> str:
+    """Say in a word how a run stands: `running`, `stopped` (killed), `ended`, or `interrupted` and `failed`."""
+    finished = chronicle.finished
+    if finished is None:
+        return "running" if in_use else "stopped"
+    return {"interrupted": "interrupted", "infrastructure": "failed"}.get(finished.stopped_by, "ended")
+
+
+def rough_duration(seconds: float) -> str:
+    """Return seconds in one unit: `48 s`, `3 min`, `5 h`, `12 d`."""
+    for unit, length, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172800)):
+        if seconds < limit:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
 
 
 def duration(seconds: float) -> str:
