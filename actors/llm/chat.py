@@ -1,12 +1,15 @@
 """The dialect `chat`: chat completions of any OpenAI-compatible endpoint.
 
-Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own. What is left
-is turned into `ModelError` here, once: permanent where only the user can help.
+Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own; `tries`
+notes each try that fails. What is left is turned into `ModelError` here, once: permanent where only the user can help.
+
+Answers are not streamed: one counts as a whole or not at all, and a try that breaks off is the package's to repeat.
 """
 
 from __future__ import annotations
 
 import json
+from hashlib import blake2b
 from typing import Annotated, Literal, TypeAlias
 
 import anyio
@@ -16,8 +19,10 @@ from openai.types.chat import ChatCompletionMessageParam
 
 from actors.llm.base import Answer, Request
 from actors.llm.tokens import estimated_usage
+from actors.llm.tries import AnswerTooLongError, NeverReachedError, TryingClient, noting, timeout_of
 from messages.base import Usage
 from messages.errors import ModelError
+from messages.faults import EndpointFault, fault_words
 
 DEFAULT_TIMEOUT_S = 600.0
 _NO_KEY = "none"
@@ -92,40 +97,66 @@ class ChatModel:
         self._model = model
         self._timeout_s = timeout_s
         self._client = openai.AsyncOpenAI(
-            api_key=api_key or _NO_KEY, base_url=base_url, timeout=timeout_s, max_retries=max_retries
+            api_key=api_key or _NO_KEY,
+            base_url=base_url,
+            timeout=timeout_of(timeout_s),
+            max_retries=max_retries,
+            http_client=TryingClient(timeout_s=timeout_s, secret=api_key or ""),
+            default_headers={"Accept-Encoding": "identity"},  # bounds count what is sent, not what it unpacks to
         )
         self._key = api_key or ""
+        self._faults: dict[str, list[EndpointFault]] = {}
         self._limiter = anyio.CapacityLimiter(concurrency)
         self._sampling = sampling or Sampling()
 
     async def complete(self, request: Request) -> Answer:
         """Answer one question.
 
+        The answer tells of all tries under this request id that failed, those of earlier calls included.
+
         Raises:
             ModelError: the endpoint failed; permanent for a refused key or request, an unknown model or address.
         """
-        async with self._limiter:
-            started = anyio.current_time()
-            body = await self._ask(request)
-        return self._answer(request, body, anyio.current_time() - started)
+        faults = self._faults.setdefault(request.request_id, [])
+        try:
+            async with self._limiter:
+                started = anyio.current_time()
+                with noting(faults):
+                    body = await self._ask(request, faults)
+                answer = self._answer(request, body, faults, anyio.current_time() - started)
+        except ModelError as error:
+            if error.permanent:
+                self._faults.pop(request.request_id, None)
+            raise
+        self._faults.pop(request.request_id, None)
+        return answer
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def _ask(self, request: Request) -> bytes:
+    async def _ask(self, request: Request, faults: list[EndpointFault]) -> bytes:
+        started = anyio.current_time()
         try:
             with anyio.fail_after(self._timeout_s):
                 return await self._create(request)
         except TimeoutError as error:
-            raise self._error(f"did not answer within {self._timeout_s:g} s", permanent=False) from error
+            text = f"did not answer within {self._timeout_s:g} s"
+            faults.append(EndpointFault(kind="timed_out", elapsed_s=round(anyio.current_time() - started, 3)))
+            raise self._error(text, faults) from error
         except openai.APIStatusError as error:
-            raise self._refused(error) from error
+            advice, permanent = self._refused(error)
+            raise self._error(advice, faults, permanent=permanent) from error
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
-            raise self._error(f"cannot be reached: {cause}", permanent=False) from error
+            raise self._error(f"cannot be reached: {cause}", faults) from error
+        except NeverReachedError as error:
+            text = f"cannot be reached ({error}): check the address, and that somebody listens there"
+            raise self._error(text, faults, permanent=True) from error
+        except AnswerTooLongError as error:
+            raise self._error(f"sent too much, {error}: limit its answers (model.max_tokens)", faults) from error
         except openai.OpenAIError as error:
-            raise self._error(f"failed: {error}", permanent=False) from error
+            raise self._error(f"failed: {error}", faults) from error
 
     async def _create(self, request: Request) -> bytes:
         messages: list[ChatCompletionMessageParam] = [
@@ -139,17 +170,19 @@ class ChatModel:
             temperature=openai.omit if sampling.temperature is None else sampling.temperature,
             max_completion_tokens=openai.omit if sampling.max_tokens is None else sampling.max_tokens,
             reasoning_effort=openai.omit if sampling.reasoning_effort is None else sampling.reasoning_effort,
+            extra_headers=_identity(request),
         )
         return response.content
 
-    def _answer(self, request: Request, body: bytes, latency_s: float) -> Answer:
+    def _answer(self, request: Request, body: bytes, faults: list[EndpointFault], latency_s: float) -> Answer:
         """Return the first choice."""
         try:
             # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
             completion = msgspec.convert(json.loads(body), _Completion)
         except (ValueError, msgspec.ValidationError) as error:
             text = f"did not answer in the format of chat completions ({error}): check the address"
-            raise self._error(text, permanent=False) from error
+            faults.append(EndpointFault(kind="malformed", detail=str(error), elapsed_s=round(latency_s, 3)))
+            raise self._error(text, faults) from error
         choice = completion.choices[0]
         message = choice.message
         text = _storable(message.content or message.refusal or "")
@@ -159,10 +192,11 @@ class ChatModel:
             usage=_usage(completion.usage) or estimated_usage(request, text),
             latency_s=latency_s,
             finish_reason=choice.finish_reason or "stop",
+            faults=tuple(faults),
         )
 
-    def _refused(self, error: openai.APIStatusError) -> ModelError:
-        """Say what a status means and what to do about it."""
+    def _refused(self, error: openai.APIStatusError) -> tuple[str, bool]:
+        """Say what a status means and what to do about it, and whether only the user can."""
         match error.status_code:
             case 401 | 403:
                 advice, permanent = "refused the key: check the API key in the environment", True
@@ -174,11 +208,23 @@ class ChatModel:
                 advice, permanent = "is over its rate limit or quota: lower the concurrency or check the account", False
             case _:
                 advice, permanent = "failed", False
-        return self._error(f"{advice} (HTTP {error.status_code}: {_shortened(error.message)})", permanent=permanent)
+        return f"{advice} (HTTP {error.status_code}: {_shortened(error.message)})", permanent
 
-    def _error(self, text: str, *, permanent: bool) -> ModelError:
-        said = f"model {self._model!r} at {self._client.base_url}: the endpoint {text}"
-        return ModelError(said.replace(self._key, "***") if self._key else said, permanent=permanent)
+    def _error(self, text: str, faults: list[EndpointFault], *, permanent: bool = False) -> ModelError:
+        tries = f"; {len(faults)} tries failed: {fault_words(tuple(faults))}" if len(faults) > 1 else ""
+        said = f"model {self._model!r} at {self._client.base_url}: the endpoint {text}{tries}"
+        said = said.replace(self._key, "***") if self._key else said
+        return ModelError(said, permanent=permanent, faults=tuple(faults))
+
+
+def _identity(request: Request) -> dict[str, str]:
+    """Return headers that make the same question recognisable, on retries, redelivery and resume.
+
+    `X-Client-Request-Id` is what OpenAI logs. Gateways that know `Idempotency-Key` (the IETF's draft of that name) give
+    the answer again that was paid for; they refuse a known key with another body, so the prompt is part of the key.
+    """
+    digest = blake2b(f"{request.system}\n\n{request.prompt}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return {"X-Client-Request-Id": request.request_id, "Idempotency-Key": f"{request.request_id}-{digest}"}
 
 
 def _usage(counts: _TokenCounts | None) -> Usage | None:
