@@ -1,0 +1,210 @@
+"""The HTTP client below the openai package. The package decides what is tried again; this notes each try that fails.
+
+Besides, it bounds what an answer may weigh, and gives up soon on an address from which nothing has ever come.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import anyio
+import httpx2
+import openai
+import structlog
+
+from messages.faults import EndpointFault
+
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+"""An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""
+CONNECT_TIMEOUT_S: Final = 5.0
+GIVE_UP_AFTER_S: Final = 2.5
+"""An address that refuses for this long and never answered is wrong, or nobody is there. The package's pauses of 0.5, 1
+and 2 s, shortened by up to a quarter, make this the fourth try."""
+_TROUBLE_S: Final = 10.0
+"""An endpoint that answered before and fails for this long is worth a notice."""
+_SHOWN: Final = 200
+
+_calls: ContextVar[list[EndpointFault]] = ContextVar("failed tries of the call in progress")
+
+log = structlog.get_logger(__name__)
+
+
+class AnswerTooLongError(openai.OpenAIError):
+    """The body went on beyond `MAX_BODY_BYTES`. Not tried again here: the tokens were paid for."""
+
+
+class NeverReachedError(openai.OpenAIError):
+    """Nothing has ever come from this address, and it refuses connections."""
+
+
+@contextmanager
+def noting(faults: list[EndpointFault]) -> Iterator[None]:
+    """Have the tries of this task that fail appended to `faults`."""
+    token = _calls.set(faults)
+    try:
+        yield
+    finally:
+        _calls.reset(token)
+
+
+class TryingClient(openai.DefaultAsyncHttpxClient):
+    """One endpoint's connections."""
+
+    def __init__(self, *, timeout_s: float, secret: str = "") -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
+            secret: never shown in a fault, should the endpoint repeat it.
+        """
+        super().__init__(timeout=timeout_of(timeout_s))
+        self._secret = secret
+        self._answered = False
+        self._failing_since: float | None = None
+        self._said = False
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send one try and read the whole answer.
+
+        Raises:
+            AnswerTooLongError: it does not end.
+            NeverReachedError: nobody ever answered there.
+            httpx2.RequestError: no answer; noted.
+        """
+        started = anyio.current_time()
+        try:
+            response = await super().send(request, **{**options, "stream": True})
+            await _read(response)
+        except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
+            fault = self._note(_fault_of_error(error), started)
+            if fault.kind == "unreachable" and not self._answered and self._failing_for_s() >= GIVE_UP_AFTER_S:
+                raise NeverReachedError(fault.detail) from error
+            raise
+        except AnswerTooLongError as error:
+            self._note(EndpointFault(kind="too_long", detail=str(error)), started)
+            raise
+        self._answered = True
+        if response.is_error:
+            self._note(_fault_of_status(response), started)
+        else:
+            self._failing_since, self._said = None, False
+        return response
+
+    def _note(self, fault: EndpointFault, started: float) -> EndpointFault:
+        now = anyio.current_time()
+        detail = _shortened(fault.detail.replace(self._secret, "***") if self._secret else fault.detail)
+        noted = EndpointFault(
+            kind=fault.kind,
+            status=fault.status,
+            detail=detail,
+            elapsed_s=round(now - started, 3),
+            retry_after_s=fault.retry_after_s,
+        )
+        _calls.get([]).append(noted)
+        if self._failing_since is None:
+            self._failing_since = now
+        self._tell(noted)
+        return noted
+
+    def _tell(self, fault: EndpointFault) -> None:
+        """Warn once per time of trouble: at once while nothing has ever worked, later if it lasts."""
+        is_trouble = fault.kind != "refused" and (not self._answered or self._failing_for_s() >= _TROUBLE_S)
+        say = log.warning if is_trouble and not self._said else log.info
+        self._said = self._said or is_trouble
+        say("the model's endpoint fails; trying again", fault=fault.words, detail=fault.detail)
+
+    def _failing_for_s(self) -> float:
+        return 0.0 if self._failing_since is None else anyio.current_time() - self._failing_since
+
+
+def timeout_of(timeout_s: float) -> httpx2.Timeout:
+    """Return the limits of one try."""
+    return httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that is an error once it is too long."""
+
+    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        async for chunk in self._body:
+            size_bytes += len(chunk)
+            if size_bytes > MAX_BODY_BYTES:
+                raise AnswerTooLongError(f"more than {MAX_BODY_BYTES >> 20} MiB without an end")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+async def _read(response: httpx2.Response) -> None:
+    """Read the body, so that what goes wrong with it is this try's fault.
+
+    Raises:
+        AnswerTooLongError: it does not end.
+        httpx2.RequestError: the connection broke.
+    """
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream)
+    try:
+        await response.aread()
+    finally:
+        await response.aclose()
+
+
+def _fault_of_error(error: Exception) -> EndpointFault:
+    said = _deepest(error)
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return EndpointFault(kind="unreachable", detail=said or "no connection in time")
+    if isinstance(error, httpx2.TimeoutException):
+        return EndpointFault(kind="timed_out", detail=said or type(error).__name__)
+    return EndpointFault(kind="broken_off", detail=said or type(error).__name__)
+
+
+def _deepest(error: BaseException) -> str:
+    """Return what the system said, where an operating system's error is the cause, else what the exception says."""
+    said, cause = str(error), error.__cause__ or error.__context__
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            said = cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return said
+
+
+def _fault_of_status(response: httpx2.Response) -> EndpointFault:
+    status = response.status_code
+    kind = "rate_limited" if status == 429 else "server_error" if status in (408, 409) or status >= 500 else "refused"
+    return EndpointFault(
+        kind=kind, status=status, detail=_message(response.text), retry_after_s=_retry_after_s(response.headers)
+    )
+
+
+def _message(body: str) -> str:
+    """Return the message of an error in OpenAI's format, else the text."""
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body
+
+
+def _retry_after_s(headers: httpx2.Headers) -> float | None:
+    """Read `Retry-After` in seconds; dates are left to the package."""
+    try:
+        wait_s = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return wait_s if math.isfinite(wait_s) else None
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.encode("utf-8", "replace").decode().split())
+    return flat if len(flat) <= _SHOWN else f"{flat[:_SHOWN]} …"
