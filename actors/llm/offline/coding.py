@@ -13,26 +13,13 @@ from hashlib import blake2b
 
 import msgspec
 
-from actors.llm.offline.cpp.codegen import write_source
 from actors.llm.offline.graph import NoRuleError, Program
-from actors.llm.offline.moves import BY_NAME, PARAMETERS, applied, known_moves, with_needs
+from actors.llm.offline.languages import CATALOGUES, write_source
 from actors.llm.offline.plan import Plan, plan_words, read_plan
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import CoderPrompt, read_coder_prompt
 
 _NAMED = re.compile(r"Add to the plan: `([^`]*)`")
-_KEYWORDS = (
-    ("fuse", r"fus(?:e|ing)|single pass|one pass"),
-    ("threads", r"thread|parallel|openmp"),
-    ("vectorise", r"vectori[sz]|simd|avx"),
-    ("accumulators", r"accumulators|partial sums"),
-    ("keep", r"row buffer|keep .*values"),
-    ("stream", r"streaming|non-temporal|past the cache"),
-    ("unroll", r"unroll"),
-    ("columns", r"column block|blocks? of columns|tile"),
-    ("prefetch", r"prefetch"),
-)
-"""How other planners may word what the rules know."""
 _TUNING = re.compile(r"\bvary\b|\btune\b", re.IGNORECASE)
 
 
@@ -41,42 +28,109 @@ def code_answer(prompt: str, *, seed: int) -> str:
     try:
         asked = read_coder_prompt(prompt)
         program = read_program(asked.task.source, asked.task.tensors)
+        return _Coder(asked, program, seed).answer()
     except NoRuleError as error:
         return f"The built-in rules cannot write this program: they have no rule for {error}."
-    base = read_plan(asked.base) or Plan()
-    names = _moves_of(asked, program)
-    plan = _chosen(asked, program, base, names, seed)
-    if plan is None:
-        return "The built-in rules have no further variant of this action: all parameters that they know were tried."
-    source = write_source(program, plan, asked.contract)
-    added = ", ".join(BY_NAME[name].title.lower() for name in sorted(names)) or "other parameters"
-    return (
-        f"On top of `{plan_words(base) or 'the plain loops'}`: {added}. The plan is now `{plan_words(plan)}`.\n\n"
-        f"```cpp path=kernel.cpp\n{source}```\n"
-    )
 
 
-def _moves_of(asked: CoderPrompt, program: Program) -> frozenset[str]:
-    """Return the transformations that the action names, in the rules' own words or in others, with what they need."""
-    known = {move.name for move in known_moves(program)}
-    said = _NAMED.search(asked.description)
-    if said is not None:
-        return with_needs(name for name in said[1].split() if name in BY_NAME)
-    if _TUNING.search(asked.title):
-        return frozenset()
-    text = f"{asked.title}\n{asked.description}".lower()
-    return with_needs(name for name, pattern in _KEYWORDS if name in known and re.search(pattern, text))
+class _Coder:
+    """One answer under construction."""
 
+    def __init__(self, asked: CoderPrompt, program: Program, seed: int) -> None:
+        self._asked = asked
+        self._program = program
+        self._key = f"{seed}|{asked.node_id}|{asked.title}|{asked.draw}"
+        self._catalogue = CATALOGUES[asked.contract.language]
+        self._known = self._catalogue.known_moves(program)
+        self._base = read_plan(asked.base) or Plan()
+        self._names = self._moves_of_action()
+        self._own = sorted(name for name in self._names if name in self._catalogue.parameters)
 
-def _chosen(asked: CoderPrompt, program: Program, base: Plan, names: frozenset[str], seed: int) -> Plan | None:
-    """Return the plan of this attempt; None if every variant was tried."""
-    safe = _safeguards(asked)
-    seen = {base if asked.base else None, read_plan(asked.latest)}
-    key = f"{seed}|{asked.node_id}|{asked.title}|{asked.draw}"
-    own = sorted(name for name in names if name in PARAMETERS)
-    fresh = (msgspec.structs.replace(plan, **safe) for plan in _variants(base, names, own, program, key))
-    remaining = itertools.islice((plan for plan in fresh if plan not in seen), asked.attempts, None)
-    return next(remaining, None)
+    def answer(self) -> str:
+        """Return the answer.
+
+        Raises:
+            NoRuleError: the program holds something that the language has no rule for.
+        """
+        plan = self._chosen()
+        if plan is None:
+            return (
+                "The built-in rules have no further variant of this action: all parameters that they know were tried."
+            )
+        fence, source = write_source(self._program, plan, self._asked.contract)
+        titles = [self._catalogue.by_name[name].title.lower() for name in sorted(self._names)]
+        return (
+            f"On top of `{plan_words(self._base) or 'the plain loops'}`: {', '.join(titles) or 'other parameters'}. "
+            f"The plan is now `{plan_words(plan)}`.\n\n```{fence}\n{source}```\n"
+        )
+
+    def _moves_of_action(self) -> frozenset[str]:
+        """Return what the action names, in the rules' own words or in others, with what it needs."""
+        asked, catalogue = self._asked, self._catalogue
+        known = {move.name for move in self._known}
+        said = _NAMED.search(asked.description)
+        if said is not None:
+            return catalogue.with_needs(name for name in said[1].split() if name in catalogue.by_name)
+        if _TUNING.search(asked.title):
+            return frozenset()
+        text = f"{asked.title}\n{asked.description}".lower()
+        return catalogue.with_needs(
+            name for name, pattern in catalogue.keywords if name in known and re.search(pattern, text)
+        )
+
+    def _chosen(self) -> Plan | None:
+        """Return the plan of this attempt; None if every variant was tried."""
+        safe = _safeguards(self._asked)
+        seen = {self._base if self._asked.base else None, read_plan(self._asked.latest)}
+        fresh = (msgspec.structs.replace(plan, **safe) for plan in self._variants())
+        remaining = itertools.islice((plan for plan in fresh if plan not in seen), self._asked.attempts, None)
+        return next(remaining, None)
+
+    def _variants(self) -> Iterator[Plan]:
+        """Yield plans without repetition, tier by tier.
+
+        The action's own parameters; one other number along with them, or the action carried further by one more
+        transformation; two other numbers.
+        """
+        plan = self._catalogue.applied(self._base, self._names, {})
+        others = self._other_parameters(plan)
+        tiers: tuple[Callable[[], list[Plan]], ...] = (
+            lambda: self._numbered(others, 0),
+            lambda: [*self._numbered(others, 1), *self._further(plan)],
+            lambda: self._numbered(others, 2),
+        )
+        yielded: set[Plan] = set()
+        for tier in tiers:
+            for variant in sorted(tier(), key=lambda variant: _rank(self._key, variant)):
+                if variant not in yielded:
+                    yielded.add(variant)
+                    yield variant
+
+    def _further(self, plan: Plan) -> list[Plan]:
+        """Return the plan with one more transformation each."""
+        missing = [move.name for move in self._known if not getattr(plan, move.name)]
+        added = (self._catalogue.with_needs([name]) - self._names for name in missing)
+        return [self._catalogue.applied(plan, names, {}) for names in added]
+
+    def _numbered(self, others: list[str], extra: int) -> list[Plan]:
+        """Return plans with all values of the own numbers and of `extra` others."""
+        values_of = self._catalogue.parameters
+        return [
+            self._catalogue.applied(
+                self._base, {*self._names, *fields}, dict(zip([*self._own, *fields], values, strict=True))
+            )
+            for fields in itertools.combinations(others, extra)
+            for values in itertools.product(*(values_of[name] for name in [*self._own, *fields]))
+        ]
+
+    def _other_parameters(self, plan: Plan) -> list[str]:
+        """Return numbers of the plan that mean something for it, besides the action's own."""
+        known = {move.name: move for move in self._known}
+        return [
+            name
+            for name in self._catalogue.parameters
+            if name in known and name not in self._own and all(getattr(plan, need) for need in known[name].needs)
+        ]
 
 
 def _safeguards(asked: CoderPrompt) -> dict[str, bool]:
@@ -85,47 +139,6 @@ def _safeguards(asked: CoderPrompt) -> dict[str, bool]:
         return {}
     failed = read_plan(asked.latest) or Plan()
     return {"wide": True, "exact": failed.wide}
-
-
-def _variants(base: Plan, names: frozenset[str], own: list[str], program: Program, key: str) -> Iterator[Plan]:
-    """Yield plans without repetition, tier by tier.
-
-    The action's own parameters; one other number along with them, or the action carried further by one more
-    transformation; two other numbers.
-    """
-    plan = applied(base, names, {})
-    others = _other_parameters(plan, own, program)
-    further = [with_needs([move.name]) for move in known_moves(program) if not getattr(plan, move.name)]
-    tiers: tuple[Callable[[], list[Plan]], ...] = (
-        lambda: _numbered(base, names, own, others, 0),
-        lambda: [*_numbered(base, names, own, others, 1), *(applied(plan, more - names, {}) for more in further)],
-        lambda: _numbered(base, names, own, others, 2),
-    )
-    yielded: set[Plan] = set()
-    for tier in tiers:
-        for variant in sorted(tier(), key=lambda variant: _rank(key, variant)):
-            if variant not in yielded:
-                yielded.add(variant)
-                yield variant
-
-
-def _numbered(base: Plan, names: frozenset[str], own: list[str], others: list[str], extra: int) -> list[Plan]:
-    """Return plans with all values of the own numbers and of `extra` others."""
-    return [
-        applied(base, {*names, *fields}, dict(zip([*own, *fields], values, strict=True)))
-        for fields in itertools.combinations(others, extra)
-        for values in itertools.product(*(PARAMETERS[name] for name in [*own, *fields]))
-    ]
-
-
-def _other_parameters(plan: Plan, own: list[str], program: Program) -> list[str]:
-    """Return numbers of the plan that mean something for it, besides the action's own."""
-    known = {move.name for move in known_moves(program)}
-    return [
-        name
-        for name in PARAMETERS
-        if name in known and name not in own and all(getattr(plan, need) for need in BY_NAME[name].needs)
-    ]
 
 
 def _rank(key: str, plan: Plan) -> bytes:

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import msgspec
 
 from actors.llm.offline.graph import NoRuleError, Program
-from actors.llm.offline.moves import BY_NAME, Move, known_moves, with_needs
+from actors.llm.offline.languages import CATALOGUES
+from actors.llm.offline.moves import Move
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import PlannerPrompt, TreeLine, read_planner_prompt
 from messages.base import ROOT
@@ -27,9 +28,6 @@ MIN_FIRST_ACTIONS = 3
 _MAX_UPDATES = 12
 _MIN_CHANGE = 0.05
 _HOPELESS_TRIES = 2
-_AT_ONCE = frozenset({"fuse", "threads", "vectorise"})
-"""What a first program may also do all at once; hard to get right, so of moderate V."""
-_BY_TITLE = {move.title: move for move in BY_NAME.values()}
 
 
 def plan_answer(prompt: str) -> str:
@@ -53,7 +51,9 @@ class _Planner:
     def __init__(self, asked: PlannerPrompt, program: Program) -> None:
         self._asked = asked
         self._program = program
-        self._known = known_moves(program)
+        self._catalogue = CATALOGUES[asked.contract.language]
+        self._by_name = self._catalogue.by_name
+        self._known = self._catalogue.known_moves(program)
         self._nodes = {line.node_id: line for line in asked.tree}
         self._gains = self._measured_gains()
         self._best = max((line.best for line in asked.tree if line.best), default=1.0)
@@ -72,7 +72,7 @@ class _Planner:
         for move in singles:
             yield self._insert(ROOT, [move], move.priority, key=f"first-{move.name}")
         if len(singles) > 1:
-            yield self._insert(ROOT, [move for move in singles if move.name in _AT_ONCE], 0.5)
+            yield self._insert(ROOT, [move for move in singles if move.name in self._catalogue.at_once], 0.5)
         for first, second in itertools.combinations(singles, 2):
             yield self._insert(f"first-{first.name}", [second], second.priority)
         for number in range(len(singles), MIN_FIRST_ACTIONS):
@@ -114,9 +114,9 @@ class _Planner:
         for parent_id in [ROOT, *parents]:
             have = self._path(parent_id)
             for move in self._known:
-                missing = with_needs([move.name]) - have
+                missing = self._catalogue.with_needs([move.name]) - have
                 if move.name not in have and frozenset(have | missing) not in taken:
-                    moves = sorted((BY_NAME[name] for name in missing), key=lambda move: -move.priority)
+                    moves = sorted((self._by_name[name] for name in missing), key=lambda move: -move.priority)
                     yield self._insert(parent_id, moves, self._promise(parent_id, moves))
             number = 1 + sum(name.startswith(_TUNE) for name in have)
             titles = {line.title for line in self._asked.tree if line.parent_id == parent_id}
@@ -147,8 +147,7 @@ class _Planner:
         return Insert(
             parent=parent_id,
             title=f"{_TUNE}{number}",
-            description="Keep the transformations and change their numbers: rows per chunk, accumulators, parts of a "
-            "row, block of columns, rows of prefetch.\n\nAdd to the plan: ``.",
+            description="Keep the transformations and change their numbers.\n\nAdd to the plan: ``.",
             difficulty=1,
             priority=round(min(0.95, max(0.01, priority)), 2),
         )
@@ -157,7 +156,8 @@ class _Planner:
         """Return the transformations that a node's title names; a tuning counts as one of its own."""
         if line.title.startswith(_TUNE):
             return frozenset({line.title})
-        return frozenset(_BY_TITLE[part].name for part in line.title.split(_JOINT) if part in _BY_TITLE)
+        by_title = self._catalogue.by_title
+        return frozenset(by_title[part].name for part in line.title.split(_JOINT) if part in by_title)
 
     def _path(self, node_id: str) -> frozenset[str]:
         """Return the transformations of a node and of those above it, as far as the prompt shows them."""
@@ -187,7 +187,7 @@ class _Planner:
 
     def _value(self, line: TreeLine) -> float:
         """Return V of an open node: what its transformations promise under its parent, halved per failed branch."""
-        moves = [BY_NAME[name] for name in self._own(line) if name in BY_NAME]
+        moves = [self._by_name[name] for name in self._own(line) if name in self._by_name]
         return self._promise(line.parent_id, moves) * 0.5**line.tries if moves else line.priority
 
     def _promise(self, parent_id: str, moves: list[Move]) -> float:
@@ -208,9 +208,9 @@ class _Planner:
     def _summary(self) -> str:
         program = self._program
         learnt = "; ".join(
-            f"{BY_NAME[name].title.lower()}: {2**gain:.2f}x over the parent"
+            f"{self._by_name[name].title.lower()}: {2**gain:.2f}x over the parent"
             for name, gain in sorted(self._gains.items(), key=lambda item: -item[1])
-            if name in BY_NAME
+            if name in self._by_name
         )
         shape = (
             f"Built-in rules: {program.rows} rows of {program.columns} columns, {len(program.reductions)} reductions "

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 
 from actors.llm.offline.cpp.codegen import Contract as CppContract
 from actors.llm.offline.graph import NoRuleError, TensorInfo
+from actors.llm.offline.languages import Contract
 from actors.llm.offline.triton.codegen import Contract as TritonContract
-
-Contract: TypeAlias = CppContract | TritonContract
-"""A calling contract; its type says the language."""
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
 _ROLE = re.compile(r"^(input|parameter|buffer|output)$")

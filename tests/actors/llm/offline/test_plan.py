@@ -4,19 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.llm.offline.moves import PARAMETERS
+from actors.llm.offline.cpp.moves import PARAMETERS as CPP_PARAMETERS
 from actors.llm.offline.plan import Plan, plan_comment, read_plan
+from actors.llm.offline.triton.moves import PARAMETERS as TRITON_PARAMETERS
 
 plans = st.builds(
     Plan,
     **{name: st.booleans() for name in ("fuse", "threads", "vectorise", "keep", "wide", "exact", "stream")},
-    **{name: st.sampled_from(values) for name, values in PARAMETERS.items()},
+    **{name: st.sampled_from(values) for name, values in {**CPP_PARAMETERS, **TRITON_PARAMETERS}.items()},
 )
 
 
-@given(plans)
-def test_a_plan_comes_back_from_its_comment(plan: Plan) -> None:
-    assert read_plan(f"// a program\n{plan_comment(plan)}\nint main();") == plan
+@given(plans, st.sampled_from(["//", "#"]))
+def test_a_plan_comes_back_from_its_comment(plan: Plan, mark: str) -> None:
+    assert read_plan(f"{mark} a program\n{plan_comment(plan, mark)}\nint main();") == plan
 
 
 @pytest.mark.parametrize("words", ["fuse=1 spin", "fuse rows=0 rows=x", "fuse unroll=-3 accumulators=99999999999"])

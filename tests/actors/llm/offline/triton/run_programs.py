@@ -29,7 +29,7 @@ def written(reference: str, plan_words: str) -> tuple[Problem, str]:
     """Return the problem and a program for it."""
     problem = Problem(TaskSpec(name="reference", source="kernelbench", text=reference))
     tensors = tuple(
-        TensorInfo(name=spec.name, role=spec.role, shape=spec.shape, dtype=spec.dtype)  # type: ignore[arg-type]
+        TensorInfo(name=spec.name, role=spec.role, shape=spec.shape, dtype=spec.dtype)
         for spec in problem.tensors
     )
     plan = read_plan(f"# plan: {plan_words}")

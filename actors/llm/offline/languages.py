@@ -1,0 +1,34 @@
+"""What the rules have per language: a catalogue of transformations, and a writer of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from actors.llm.offline.cpp import codegen as cpp
+from actors.llm.offline.cpp.moves import CATALOGUE as CPP_MOVES
+from actors.llm.offline.graph import Program
+from actors.llm.offline.moves import Catalogue
+from actors.llm.offline.plan import Plan
+from actors.llm.offline.triton import codegen as triton
+from actors.llm.offline.triton.moves import CATALOGUE as TRITON_MOVES
+from messages.base import Language
+
+Contract: TypeAlias = cpp.Contract | triton.Contract
+"""A calling contract; it says the language."""
+
+CATALOGUES: Mapping[Language, Catalogue] = MappingProxyType({"cpp": CPP_MOVES, "triton": TRITON_MOVES})
+
+
+def write_source(program: Program, plan: Plan, contract: Contract) -> tuple[str, str]:
+    """Return the fence's info string and the source.
+
+    Raises:
+        NoRuleError: the program holds something that the language has no rule for.
+    """
+    match contract:
+        case cpp.Contract():
+            return "cpp path=kernel.cpp", cpp.write_source(program, plan, contract)
+        case triton.Contract():
+            return "python path=kernel.py", triton.write_source(program, plan, contract)
