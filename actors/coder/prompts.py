@@ -24,7 +24,11 @@ _CRAFT: dict[Language, str] = {
 - Compiled with -O3, -fopenmp and the -march of the machine that runs it, without -ffast-math: reductions and calls of
   libm vectorise only if you write them so that they may.
 - Use only the standard library and the compiler's intrinsics. No BLAS, no torch, no inline build steps.""",
-    "triton": "- Write a Triton kernel and its Python launcher in one file. No torch operators for the work itself.",
+    "triton": """\
+- Write Triton kernels (`@triton.jit`) and the Python function that launches them, in one file.
+- Import torch, triton, triton.language and math, nothing else. torch is there for shapes, views and `torch.empty`
+  workspaces on the outputs' device; no operator of it may compute anything.
+- Blocks have sizes that are powers of two and known when a kernel is compiled: mask what lies outside the tensors.""",
     "cuda": "- Write CUDA C++17 with raw kernels. No cuBLAS, cuDNN or torch operators for the work itself.",
     "python": "- Write Python. No torch operators for the work itself.",
 }
@@ -94,6 +98,8 @@ def _latest(job: WriteCandidate) -> str:
     verdict = job.current_verdict
     if verdict is None:
         said = "It has no verdict."
+    elif isinstance(verdict, Measured) and not verdict.timed:
+        said = "Your latest attempt is correct; how fast it is was not measured."
     elif isinstance(verdict, Measured):
         versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
         said = f"Your latest attempt is correct but not faster{versus}: {outcome_line(verdict)}."

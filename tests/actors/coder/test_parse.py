@@ -117,3 +117,15 @@ def test_an_unusable_answer_is_told_precisely_what_was_wrong(answer: str, said: 
 def test_any_text_is_either_a_candidate_or_a_complaint(text: str) -> None:
     candidate, complaint = parse_answer(text, language="cpp", entry_point="a")
     assert (candidate is None) == bool(complaint)
+
+
+def test_a_triton_program_is_a_python_file_whose_illustrations_are_left_out() -> None:
+    kernel = (
+        "import triton\n\n\n@triton.jit\ndef scale(x_ptr):\n    pass\n\n\ndef ksearch_run(x, out):\n    scale[(1,)](x)"
+    )
+    text = f"It used to be\n\n{block('y = x * 2', 'python')}\n\nand is now\n\n{block(kernel, 'python path=kernel.py')}"
+    candidate, complaint = parse_answer(text, language="triton", entry_point=ENTRY)
+    assert complaint == ""
+    assert candidate is not None
+    assert candidate.files == (SourceFile(path="kernel.py", text=kernel),)
+    assert parse_answer(block(kernel, "cpp"), language="triton", entry_point=ENTRY)[0] is None

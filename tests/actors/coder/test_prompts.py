@@ -4,7 +4,7 @@ import pytest
 
 from actors.coder.evidence import LOG_CHARS, bounded_lines, evidence_of
 from actors.coder.parse import parse_answer
-from actors.coder.prompts import HISTORY_SHOWN, request_for
+from actors.coder.prompts import HISTORY_SHOWN, request_for, system_rules
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief
 from messages.verdicts import Crashed, DidNotBuild, Interval, Measured, Quarantined, Rejected, TimedOut, Wrong
@@ -75,6 +75,20 @@ def test_a_long_history_shows_its_end_and_counts_the_rest() -> None:
     assert f"({30 - HISTORY_SHOWN} earlier attempts are not shown)" in prompt
     assert "30. wrong: case 30" in prompt
     assert "wrong: case 18" not in prompt
+
+
+def test_a_correct_attempt_without_a_time_is_not_called_slow() -> None:
+    untimed = Measured(timed=False)
+    prompt = request_for(job(mode="improve", **BASE, current=program("same"), current_verdict=untimed)).prompt
+    assert "correct; how fast it is was not measured" in prompt
+    assert "not faster" not in prompt
+
+
+def test_the_rules_of_a_language_speak_of_that_language() -> None:
+    assert "```python path=kernel.py" in system_rules("triton")
+    assert "@triton.jit" in system_rules("triton")
+    assert "C++" not in system_rules("triton")
+    assert "triton" not in system_rules("cpp")
 
 
 def test_a_complaint_and_the_number_of_the_draw_are_passed_on() -> None:
