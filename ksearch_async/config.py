@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from actors.llm.base import ReasoningEffort
 from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.refusals import refusal, suggestion
-from messages.settings import Positive, SearchSettings
+from messages.settings import Positive, SearchSettings, Share
 
 API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY")
 """Where a key is looked for, in this order."""
@@ -41,7 +42,14 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     concurrency: Positive = 8
     """Calls in flight at once, planner and coders together."""
     timeout_s: Seconds = 600.0
-    """Per call."""
+    """Per call, with all its tries."""
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
+    """Null, as for the next two: the endpoint's default."""
+    max_tokens: Positive | None = None
+    """Of one answer, hidden reasoning included; what is longer comes cut off."""
+    reasoning_effort: ReasoningEffort | None = None
+    mistakes: Share = 0.0
+    """Share of the built-in rules' answers that get a mistake as models make them, to try a search out."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +109,10 @@ SETTINGS = (
     Setting("base-url", "model.base_url"),
     Setting("concurrency", "model.concurrency"),
     Setting("timeout", "model.timeout_s"),
+    Setting("temperature", "model.temperature"),
+    Setting("max-answer-tokens", "model.max_tokens"),
+    Setting("reasoning-effort", "model.reasoning_effort"),
+    Setting("mistakes", "model.mistakes"),
     Setting("builders", "workers.builders"),
     Setting("evaluators", "workers.evaluators"),
 )

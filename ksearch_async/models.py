@@ -26,6 +26,10 @@ def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Diale
     """
     if settings.kind == "offline" or (settings.kind == "auto" and settings.name is None and settings.base_url is None):
         return "offline"
+    if settings.mistakes:
+        raise refusal(
+            "mistakes are for the built-in rules: an endpoint's model makes its own", "leave out --mistakes or --model"
+        )
     if settings.name is None:
         raise refusal("an endpoint is asked for, but no model is named", "say which: --model NAME")
     if settings.base_url is not None:
@@ -56,7 +60,8 @@ def _check_address(base_url: str) -> None:
 def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
     """Say in words who plans and writes."""
     if dialect_of(settings, environment) == "offline":
-        return "offline: built-in rules, not a language model"
+        spoiled = f", {settings.mistakes:.0%} of answers spoiled on purpose" if settings.mistakes else ""
+        return f"offline: built-in rules, not a language model{spoiled}"
     return f"{settings.name} at {settings.base_url or 'the default endpoint of the openai package'}"
 
 
@@ -75,8 +80,8 @@ def _made(settings: ModelSettings, environment: Mapping[str, str], seed: int) ->
     if dialect_of(settings, environment) == "offline":
         from actors.llm.offline import OfflineModel  # noqa: PLC0415 - each dialect is loaded only where it is used
 
-        return OfflineModel(seed=seed)
-    from actors.llm.chat import ChatModel  # noqa: PLC0415 - openai takes half a second to import
+        return OfflineModel(seed=seed, mistakes=settings.mistakes)
+    from actors.llm.chat import ChatModel, Sampling  # noqa: PLC0415 - openai takes half a second to import
 
     return ChatModel(
         model=settings.name or "",
@@ -84,6 +89,11 @@ def _made(settings: ModelSettings, environment: Mapping[str, str], seed: int) ->
         api_key=api_key(environment),
         concurrency=settings.concurrency,
         timeout_s=settings.timeout_s,
+        sampling=Sampling(
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
+            reasoning_effort=settings.reasoning_effort,
+        ),
     )
 
 

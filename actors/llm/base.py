@@ -10,6 +10,8 @@ from messages.base import Usage
 from messages.faults import EndpointFault
 
 Role: TypeAlias = Literal["planner", "coder"]
+ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+"""How much hidden reasoning an endpoint is asked for; which of them a model knows is the model's."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import json
 from hashlib import blake2b
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 import anyio
 import msgspec
 import openai
 from openai.types.chat import ChatCompletionMessageParam
 
-from actors.llm.base import Answer, Request
+from actors.llm.base import Answer, ReasoningEffort, Request
 from actors.llm.tokens import estimated_usage
 from actors.llm.tries import AnswerTooLongError, NeverReachedError, TryingClient, noting, timeout_of
 from messages.base import Usage
@@ -28,8 +28,6 @@ DEFAULT_TIMEOUT_S = 600.0
 _NO_KEY = "none"
 """Sent to endpoints that ask for none: the package insists on one."""
 _SHOWN = 300
-
-ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
+from actors.llm.base import ReasoningEffort
+
 JsonFlag: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 """`--json`, which every command has."""
 
@@ -36,6 +38,14 @@ class SessionFlags:
     """Model calls in flight at once. [default: 8]"""
     timeout: float | None = None
     """Seconds that one model call may take. [default: 600]"""
+    temperature: float | None = None
+    """Of the model's answers; without it and the next two the endpoint decides."""
+    max_answer_tokens: int | None = None
+    """Tokens that one answer may have, hidden reasoning included."""
+    reasoning_effort: ReasoningEffort | None = None
+    """How much the model may think before it answers."""
+    mistakes: float | None = None
+    """Share of the built-in rules' answers that are spoiled as models spoil theirs, 0 to 1. [default: 0]"""
     builders: int | None = None
     """Candidates compiled at once. [default: 2]"""
     evaluators: int | None = None

@@ -49,6 +49,7 @@ def test_every_setting_has_a_flag_and_a_variable_that_reach_it() -> None:
         "language": ("cpp", "cpp"), "runs-dir": ("x", "x"), "sync": ("never", "never"), "model": ("m", "m"),
         "base-url": ("http://h", "http://h"), "model-kind": ("chat", "chat"), "max-seconds": ("2.5", 2.5),
         "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5), "world-model": ("off", "off"),
+        "temperature": ("0.5", 0.5), "mistakes": ("0.5", 0.5), "reasoning-effort": ("low", "low"),
     }  # fmt: skip
     for setting in SETTINGS:
         text, value = values.get(setting.flag, ("3", 3))
@@ -168,6 +169,7 @@ def test_a_named_model_with_a_key_or_an_address_is_an_endpoint() -> None:
         ({"model": "m"}, "needs a key"),
         ({"base-url": "http://h"}, "no model is named"),
         ({"model-kind": "chat"}, "named"),
+        ({"model": "m", "base-url": "http://h/v1", "mistakes": 0.1}, "mistakes are for the built-in rules"),
         ({"model": "m", "base-url": "localhost:8000"}, "'localhost:8000' is none"),
         ({"model": "m", "base-url": "http://["}, "is none"),
         ({"model": "m", "base-url": "http://me:sk-secret@h/v1"}, "holds a user name or a password"),
