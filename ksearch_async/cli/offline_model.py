@@ -1,0 +1,180 @@
+"""`ksearch offline-model`: the built-in rules as an OpenAI-compatible endpoint on this host, which fails as told."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+from cyclopts import Parameter
+
+from actors.llm.offline.mistakes import MISTAKES, MistakeKind, Mistakes
+from actors.llm.offline.model import MODEL_NAME, OfflineModel
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.refusals import refusal
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from actors.llm.served.app import Conduct, Served
+    from actors.llm.served.ledger import Report
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class FaultFlags:
+    """Shares of requests that fail, 0 to 1."""
+
+    rate_limit: float | None = None
+    """Answered with 429 and `Retry-After`. [default: 0]"""
+    server_error: float | None = None
+    """Answered with 500. [default: 0]"""
+    hang: float | None = None
+    """Taken and never answered. [default: 0]"""
+    cut: float | None = None
+    """Answered by half; then the connection closes. [default: 0]"""
+    endless: float | None = None
+    """Answered without an end. [default: 0]"""
+    faults: float = 0.0
+    """Share of each of these five that is not given by itself."""
+    retry_after: float = 1.0
+    """Seconds that a 429 asks to wait."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AnswerFlags:
+    """How the rules answer."""
+
+    seed: int = 0
+    """As `ksearch run --seed`: the same seed gives the same answers; it chooses mistakes and faults too."""
+    latency: float = 0.0
+    """Seconds that every answer takes."""
+    mistakes: float = 0.0
+    """Share of answers that get a mistake as models make them, 0 to 1."""
+    mistake_kinds: Annotated[tuple[MistakeKind, ...], Parameter(consume_multiple=True)] = MISTAKES
+    """Which mistakes are made."""
+
+
+NO_FAULTS = FaultFlags()
+PLAIN_ANSWERS = AnswerFlags()
+
+
+def offline_model_command(
+    *,
+    port: int = 8000,
+    api_key: str = "",
+    concurrency_limit: int | None = None,
+    answers: AnswerFlags = PLAIN_ANSWERS,
+    failing: FaultFlags = NO_FAULTS,
+    as_json: JsonFlag = False,
+) -> int:
+    """Serve the built-in rules as an OpenAI-compatible endpoint.
+
+    Args:
+        port: Where to listen on 127.0.0.1; 0 takes a free port.
+        api_key: Demand this key.
+        concurrency_limit: Answer 429 to requests above this many at once.
+        answers: How the rules answer.
+        failing: How often requests fail.
+        as_json: Print the address as a JSON object; the summary too.
+    """
+    _check(port, concurrency_limit, answers, failing)
+    listener = _listener(port)
+    mistakes = Mistakes(answers.mistakes, seed=answers.seed, kinds=answers.mistake_kinds)
+    model = OfflineModel(seed=answers.seed, latency_s=answers.latency, mistakes=mistakes)
+    report = anyio.run(_serve, model, _conduct(api_key, concurrency_limit, answers, failing), listener, as_json)
+    if as_json:
+        put_json(report)
+    else:
+        note("\n".join(_summary(report)))
+    return exits.FOUND
+
+
+async def _serve(model: OfflineModel, conduct: Conduct, listener: socket, as_json: bool) -> Report:
+    """Serve until Ctrl-C or SIGTERM."""
+    from actors.llm.served.app import Served  # noqa: PLC0415 - starlette and uvicorn serve no other command
+    from actors.llm.served.server import serve_app  # noqa: PLC0415
+
+    served: Served = Served(model, conduct)
+    base_url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(serve_app, served.app, listener)
+            if as_json:
+                put_json({"base_url": base_url, "model": MODEL_NAME})
+            else:
+                put(f"listening on {base_url}")
+            async for _ in signals:
+                tasks.cancel_scope.cancel()
+                break
+    return served.report()
+
+
+def _conduct(api_key: str, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> Conduct:
+    from actors.llm.served.app import Conduct  # noqa: PLC0415
+    from actors.llm.served.faults import FaultRates  # noqa: PLC0415
+
+    return Conduct(
+        faults=FaultRates(**_rates(failing)),
+        seed=answers.seed,
+        retry_after_s=failing.retry_after,
+        api_key=api_key,
+        concurrency_limit=concurrency_limit,
+    )
+
+
+def _listener(port: int) -> socket:
+    from actors.llm.served.server import listening_socket  # noqa: PLC0415
+
+    try:
+        return listening_socket(port)
+    except OSError as error:
+        raise refusal(f"cannot listen on port {port}: {error.strerror}", "--port 0 takes a free one") from error
+
+
+def _rates(failing: FaultFlags) -> dict[str, float]:
+    given = {name: getattr(failing, name) for name in ("rate_limit", "server_error", "hang", "cut", "endless")}
+    return {name: failing.faults if rate is None else rate for name, rate in given.items()}
+
+
+def _check(port: int, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> None:
+    """Refuse numbers that mean nothing.
+
+    Raises:
+        ConfigError: names the flag.
+    """
+    rates = _rates(failing)
+    for name, rate in {**rates, "faults": failing.faults, "mistakes": answers.mistakes}.items():
+        if not 0.0 <= rate <= 1.0:
+            raise refusal(f"--{name.replace('_', '-')}: expected a share from 0 to 1, not {rate!r}")
+    if sum(rates.values()) > 1.0 + 1e-9:
+        raise refusal(f"the shares of failing requests add up to {sum(rates.values()):g}", "together at most 1")
+    for name, seconds in {"latency": answers.latency, "retry-after": failing.retry_after}.items():
+        if not 0.0 <= seconds < float("inf"):
+            raise refusal(f"--{name}: expected seconds, not {seconds!r}")
+    if not 0 <= port <= 65535:
+        raise refusal(f"--port: expected 0 to 65535, not {port}")
+    if concurrency_limit is not None and concurrency_limit < 1:
+        raise refusal(f"--concurrency-limit: expected int >= 1, not {concurrency_limit}")
+
+
+def _summary(report: Report) -> Iterator[str]:
+    gone = f", {report.abandoned} for clients that had gone" if report.abandoned else ""
+    refused = f", {report.refused} refused" if report.refused else ""
+    yield f"requests   {report.requests}, {report.answered} answered{gone}{refused}; at most {report.at_once} at once"
+    share = report.cached_tokens / report.prompt_tokens if report.prompt_tokens else 0.0
+    repeated = f"{share:.0%} of them repeat the beginning of an earlier request"
+    yield f"tokens     {report.prompt_tokens} of prompts ({repeated}), {report.completion_tokens} of answers"
+    yield f"faults     {_counts(report.faults)}"
+    yield f"mistakes   {_counts(report.mistakes)}"
+    ids = ", ".join(report.ids_answered_twice) or "no request id"
+    yield f"twice      {ids} was answered twice; {report.prompts_answered_twice or 'no'} prompts were"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items(), key=lambda pair: -pair[1])) or "none"
