@@ -10,7 +10,6 @@ from inspect import cleandoc
 
 import cyclopts
 
-from ksearch_async import __version__
 from ksearch_async.causes import cause_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import report_error
@@ -30,27 +29,40 @@ _COMMANDS = {
     Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
     given stay as they were; rounds, model and workers may change, anything else is refused by name. Ends as
     `ksearch run` does. A run that is over only has its summary printed, unless it is given more rounds.""",
+    "ls": "List runs, the one written to last first.",
     "show": "Show a run: state, best kernel, tree, counts by fate.",
+    "tree": "Draw a run's tree: each action's best result, state, V, and how its attempts failed.",
     "best": """Say where a run's best kernel lies and how fast it is.
 
     Ends with 1 if no candidate was correct and timed.""",
+    "diff": "Show what changed from one candidate to another, as a unified diff.",
+    "cost": "Say what runs have cost: model calls and tokens by role, wall-clock, builds and evaluations.",
+    "tasks": "List the bundled problems; `ksearch tasks show TASK` shows one.",
     "eval": """Build, check and time one source file against a task.
 
     Ends with 0 if it was measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
     "doctor": """Check what a search needs on this machine.
 
     Ends with 3 if something that is needed is missing.""",
+    "offline-model": """Serve the built-in rules as an OpenAI-compatible endpoint on this host.
+
+    To try a search, or any other client, against an endpoint that is slow, makes mistakes and fails as told. Ends with
+    Ctrl-C or SIGTERM and then says what it was asked; `GET /stats` says it meanwhile.""",
+    "completion": "Print the script with which a shell completes commands and options.",
+    "--version": "Print the versions of ksearch-async, Python and the packages that matter.",
 }
 """What `--help` says of each. It stands here so that the list of commands can be shown without loading any."""
 
 app = cyclopts.App(
     name="ksearch",
     help="Find a fast, correct kernel for a reference program.",
-    version=__version__,
+    version_flags=(),
     result_action="return_value",
 )
 for _name, _help in _COMMANDS.items():
-    app.command(f"ksearch_async.cli.{_name}:{_name}_command", name=_name, help=cleandoc(_help))
+    _word = _name.strip("-").replace("-", "_")
+    _entry = "tasks_app" if _word == "tasks" else f"{_word}_command"
+    app.command(f"ksearch_async.cli.{_word}:{_entry}", name=_name, help=cleandoc(_help))
 
 
 def main(tokens: Sequence[str] | None = None) -> int:

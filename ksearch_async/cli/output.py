@@ -2,14 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
 
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that results go to; null where they go elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def in_colour() -> bool:
+    """Say whether results may be coloured: on a terminal that can, unless `NO_COLOR` is set (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as people type it: on a terminal, relative to the current folder if it lies below."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if sys.stdout.isatty() and path.is_relative_to(here) else str(path)
+
+
+_GLYPHS = "…★☆├└│─█░▁▂▃▄▅▆▇"
+_SPELLED = str.maketrans(_GLYPHS, "~*+|`|-#._.,-=+*")
+"""One character for each, so that what was fitted to a width still is."""
+
+
+def legible(text: str, stream: TextIO) -> str:
+    """Return the text as the stream can show it: in ASCII where its encoding, or the terminal's locale, has no more."""
+    if text.isascii() or not _is_ascii_only(stream):
+        return text
+    return text.translate(_SPELLED).encode("ascii", "replace").decode()
+
+
+def _is_ascii_only(stream: TextIO) -> bool:
+    """Say so for an encoding without our glyphs, and for terminals in the C locale (Python writes UTF-8 there too)."""
+    try:
+        _GLYPHS.encode(stream.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    locale = os.environ.get("LC_ALL") or os.environ.get("LANG") or ""
+    return locale in ("C", "POSIX") and stream.isatty()
+
+
 def put(text: str = "") -> None:
     """Write a line of results."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(legible(text, sys.stdout) + "\n")
     sys.stdout.flush()
 
 
@@ -21,7 +63,7 @@ def put_json(value: object) -> None:
 def note(text: str) -> None:
     """Write a line that is no result."""
     sys.stdout.flush()
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(legible(text, sys.stderr) + "\n")
     sys.stderr.flush()
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from actors.planner.core.state import Node, SearchState
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json
-from ksearch_async.narrate import best_lines, duration, fates_line, shortened, state_line
+from ksearch_async.cli.output import put, put_json, terminal_width
+from ksearch_async.drawing import tree_lines
+from ksearch_async.narrate import best_lines, duration, fates_line, state_line
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
-from messages.base import ROOT
 
 
 def show_command(
@@ -50,27 +49,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     yield from best_lines(chronicle.best(str(folder.best)))
     if state.nodes:
         yield ""
-        yield from _tree_lines(state, state.node(ROOT), "", "")
-
-
-def _tree_lines(state: SearchState, node: Node, lead: str, indent: str) -> Iterator[str]:
-    yield lead + _node_text(state, node)
-    children = [state.node(child) for child in node.children]
-    for child in children:
-        last = child is children[-1]
-        corner, below = ("└── ", "    ") if last else ("├── ", "│   ")
-        yield from _tree_lines(state, child, indent + corner, indent + below)
-
-
-def _node_text(state: SearchState, node: Node) -> str:
-    if node.node_id == ROOT:
-        return "n0 reference"
-    star = " ★" if state.incumbent is not None and state.incumbent.node_id == node.node_id else ""
-    words = [node.state.replace("_", " "), f"V {node.priority:.2f}"]
-    if node.best is not None:
-        words.append(f"{node.best.speedup:.2f}x" if node.best.speedup is not None else "correct, not timed")
-    failed = [f"{count} {fate}" for fate, count in node.fates if fate != "measured"]
-    return f"{node.node_id} {shortened(node.title, 60)}  [{', '.join(words + failed)}]{star}"
+        yield from tree_lines(state, width=terminal_width())
 
 
 def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:

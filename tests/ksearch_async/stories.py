@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
+
+from ksearch_async.runs import RunFolder
 from messages.base import Usage
-from messages.codec import Body, Record
+from messages.codec import Body, Record, encode_line
 from messages.events import CandidateEvaluated, CandidateWritten, RunStarted
 from messages.facts import (
     AttemptFinished,
@@ -43,6 +47,24 @@ FAST = Measured(
 )
 
 
+FASTER_KERNEL = Candidate(
+    language="cpp",
+    entry_point="ksearch_run",
+    files=(
+        SourceFile(path="kernel.cpp", text="// fast\n#include <rows.h>\n"),
+        SourceFile(path="rows.h", text="// rows\n"),
+    ),
+)
+FASTER = Measured(
+    timed=True,
+    latency_us=40.0,
+    reference_latency_us=100.0,
+    speedup_vs_reference=2.5,
+    speedup_interval=Interval(low=2.4, high=2.6),
+    pairs=20,
+)
+
+
 def story(stopped_by: StoppedBy | None = "rounds") -> list[Record]:
     """Return a run of two rounds: a wrong candidate, then a fast one. With None it was killed before its end."""
     description = TaskDescription(
@@ -71,19 +93,18 @@ def story(stopped_by: StoppedBy | None = "rounds") -> list[Record]:
     if stopped_by is not None:
         end = RunFinished(stopped_by=stopped_by, rounds=2, best_id=KERNEL.candidate_id, credit=1.9, speedup=2.0)
         bodies.append(decided(RunStopping(stopped_by=stopped_by), end))
-    return [
-        Record(seq=seq, at=f"2026-11-20T14:23:{seq:02}.000000+00:00", msg_id=f"m{seq}", body=body)
-        for seq, body in enumerate(bodies, start=1)
-    ]
+    return records_of(bodies)
 
 
-def attempt(number: int, candidate: Candidate, verdict: Verdict) -> list[Body]:
-    """Return the records of one attempt of the branch, in the round that its job's number says."""
+def attempt(
+    number: int, candidate: Candidate, verdict: Verdict, *, branch_id: str = "b2", node_id: str = "n1"
+) -> list[Body]:
+    """Return the records of one attempt of a branch, in the round that its job's number says."""
     write, build, evaluate = (f"{RUN_ID}-{kind}{number + step}" for step, kind in enumerate("wxe"))
     candidate_id, round_number = candidate.candidate_id, number // 3
     measured = verdict if isinstance(verdict, Measured) else None
     finished = AttemptFinished(
-        branch_id="b2",
+        branch_id=branch_id,
         candidate_id=candidate_id,
         fate=fate_of(verdict),
         outcome=outcome_line(verdict),
@@ -96,14 +117,19 @@ def attempt(number: int, candidate: Candidate, verdict: Verdict) -> list[Body]:
     if measured is not None:
         end.append(
             IncumbentChanged(
-                candidate_id=candidate_id, node_id="n1", round=round_number, credit=1.9, speedup=2.0, latency_us=50.0
+                candidate_id=candidate_id,
+                node_id=node_id,
+                round=round_number,
+                credit=credit_of(verdict) or 0.0,
+                speedup=measured.speedup_vs_reference or 0.0,
+                latency_us=measured.latency_us or 0.0,
             )
         )
     return [
-        decided(WriteRequested(job_id=write, branch_id="b2", mode="apply", base_id=None, current_id=None)),
+        decided(WriteRequested(job_id=write, branch_id=branch_id, mode="apply", base_id=None, current_id=None)),
         CandidateWritten(
             job_id=write,
-            branch_id="b2",
+            branch_id=branch_id,
             candidate=candidate,
             prompt="the secret of a long prompt",
             answer="the secret of a long answer",
@@ -113,12 +139,41 @@ def attempt(number: int, candidate: Candidate, verdict: Verdict) -> list[Body]:
         ),
         decided(
             SpendRecorded(role="coder", usage=Usage(calls=1, prompt_tokens=10)),
-            BuildRequested(job_id=build, branch_id="b2", candidate_id=candidate_id),
-            EvaluationRequested(job_id=evaluate, branch_id="b2", candidate_id=candidate_id, artifact_id="a"),
+            BuildRequested(job_id=build, branch_id=branch_id, candidate_id=candidate_id),
+            EvaluationRequested(job_id=evaluate, branch_id=branch_id, candidate_id=candidate_id, artifact_id="a"),
         ),
         CandidateEvaluated(job_id=evaluate, candidate_id=candidate_id, verdict=verdict, device="AMD EPYC"),
         decided(*end),
     ]
+
+
+def sequel() -> list[Record]:
+    """Return the story's run as it might have gone on: an action under the first, a faster candidate of two files."""
+    bodies: list[Body] = [
+        decided(
+            inserted("n2", "n1", "split the rows"),
+            BranchStarted(branch_id="b20", node_id="n2", base_id=KERNEL.candidate_id),
+        ),
+        *attempt(9, FASTER_KERNEL, FASTER, branch_id="b20", node_id="n2"),
+    ]
+    told = story(None)
+    return told + records_of(bodies, after=len(told))
+
+
+def records_of(bodies: Iterable[Body], *, after: int = 0) -> list[Record]:
+    """Return records, one second apart."""
+    return [
+        Record(seq=seq, at=f"2026-11-20T14:23:{seq:02}.000000+00:00", msg_id=f"m{seq}", body=body)
+        for seq, body in enumerate(bodies, start=after + 1)
+    ]
+
+
+def on_disk(runs_dir: Path, records: list[Record], run_id: str = RUN_ID) -> RunFolder:
+    """Write a run's journal."""
+    folder = RunFolder(runs_dir / run_id)
+    folder.path.mkdir(parents=True)
+    folder.journal.write_bytes(b"".join(map(encode_line, records)))
+    return folder
 
 
 def inserted(node_id: str, parent_id: str, title: str) -> NodeInserted:

@@ -14,9 +14,9 @@ from ksearch_async.cli.views import JsonView, PlainView
 from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator, duration, shortened
 from ksearch_async.runs import RunFolder
-from messages.codec import Record, encode_line
+from messages.codec import Record
 from messages.facts import EditsApplied
-from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, story
+from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, story
 
 
 def folded(records: list[Record]) -> Chronicle:
@@ -24,13 +24,6 @@ def folded(records: list[Record]) -> Chronicle:
     for record in records:
         chronicle.fold(record)
     return chronicle
-
-
-def on_disk(tmp_path: Path, records: list[Record]) -> RunFolder:
-    folder = RunFolder(tmp_path / RUN_ID)
-    folder.path.mkdir()
-    folder.journal.write_bytes(b"".join(map(encode_line, records)))
-    return folder
 
 
 def test_the_chronicle_knows_the_best_kernel_its_interval_and_how_it_was_found() -> None:
@@ -123,7 +116,7 @@ def test_show_prints_the_tree_and_the_best_kernel(tmp_path: Path, capsys: pytest
     assert main(["show", RUN_ID, "--runs-dir", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "ended: its rounds are used up" in shown
-    assert "└── n1 fuse the passes" in shown
+    assert "└── n1 ★ fuse the passes" in shown
     assert "2.00x the reference [1.90, 2.10]" in shown
 
 

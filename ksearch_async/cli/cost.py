@@ -1,0 +1,178 @@
+"""`ksearch cost`: what runs have asked of models, compilers and the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+
+import msgspec
+
+from actors.bus.journal import read_journal
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import put, put_json, terminal_width
+from ksearch_async.cli.tables import Column, table_lines
+from ksearch_async.narrate import duration
+from ksearch_async.runs import find_run, runs_dir_or_default
+from messages.base import Usage
+from messages.codec import Record
+from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, EditsProposed
+
+_COLUMNS = (
+    Column("role"),
+    Column("calls", number=True),
+    Column("prompt", number=True),
+    Column("cached", number=True, rank=1),
+    Column("completion", number=True),
+    Column("median call", number=True, rank=2),
+    Column("longest", number=True, rank=3),
+)
+
+
+class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What one role asked of models."""
+
+    usage: Usage = Usage()
+    latencies_s: tuple[float, ...] = ()
+    """Of each call, as the caller saw it."""
+
+    def plus(self, other: RoleCost) -> RoleCost:
+        """Return the sum of both."""
+        return RoleCost(usage=self.usage.plus(other.usage), latencies_s=self.latencies_s + other.latencies_s)
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run cost. Answers that were lost before they were journalled are in no journal, and not here."""
+
+    run: str
+    planner: RoleCost = RoleCost()
+    coder: RoleCost = RoleCost()
+    wall_clock_s: float = 0.0
+    """Over all sessions."""
+    rounds: int = 0
+    builds: int = 0
+    """Compiler runs; a candidate that was built before is not built again."""
+    build_cpu_s: float = 0.0
+    evaluations: int = 0
+    evaluation_s: float = 0.0
+    """Wall-clock of evaluations, some of them side by side."""
+    lease_s: float = 0.0
+    """Of these, alone on the device."""
+
+    @property
+    def models(self) -> RoleCost:
+        """Both roles together."""
+        return self.planner.plus(self.coder)
+
+
+def cost_command(*runs: str, runs_dir: Path | None = None, as_json: JsonFlag = False) -> int:
+    """Say what runs have cost: model calls and tokens by role, wall-clock, builds and evaluations.
+
+    Args:
+        runs: Ids or folders of runs, or `latest`. [default: latest]
+        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object: `{"runs": [{…}, …], "total": {…}}`.
+    """
+    folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs or ("latest",)]
+    unique = {folder.path: folder for folder in folders}
+    costs = [cost_of(folder.run_id, read_journal(folder.journal)) for folder in unique.values()]
+    total = _sum(costs)
+    if as_json:
+        put_json({"runs": [_as_object(cost) for cost in costs], "total": _as_object(total)})
+        return exits.FOUND
+    for cost in costs:
+        put("\n".join([*_lines(cost), *([""] if len(costs) > 1 else [])]))
+    if len(costs) > 1:
+        put("\n".join(_lines(total)))
+    return exits.FOUND
+
+
+def cost_of(run_id: str, records: Iterable[Record]) -> Cost:
+    """Add up a run's records."""
+    cost, chronicle = Cost(run=run_id), Chronicle()
+    for record in records:
+        chronicle.fold(record)
+        cost = _plus(cost, record)
+    return msgspec.structs.replace(cost, wall_clock_s=chronicle.elapsed_s, rounds=chronicle.state.rounds)
+
+
+def _plus(cost: Cost, record: Record) -> Cost:
+    match record.body:
+        case EditsProposed(usage=usage, latency_s=latency_s):
+            asked = RoleCost(usage=usage, latencies_s=(latency_s,))
+            return msgspec.structs.replace(cost, planner=cost.planner.plus(asked))
+        case CandidateWritten(usage=usage, latency_s=latency_s):
+            asked = RoleCost(usage=usage, latencies_s=(latency_s,))
+            return msgspec.structs.replace(cost, coder=cost.coder.plus(asked))
+        case CandidateBuilt(cached=False, cpu_s=cpu_s):
+            return msgspec.structs.replace(cost, builds=cost.builds + 1, build_cpu_s=cost.build_cpu_s + cpu_s)
+        case CandidateEvaluated(wall_s=wall_s, lease_s=lease_s):
+            return msgspec.structs.replace(
+                cost,
+                evaluations=cost.evaluations + 1,
+                evaluation_s=cost.evaluation_s + wall_s,
+                lease_s=cost.lease_s + lease_s,
+            )
+        case _:
+            return cost
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    total = Cost(run="all")
+    for cost in costs:
+        total = Cost(
+            run="all",
+            planner=total.planner.plus(cost.planner),
+            coder=total.coder.plus(cost.coder),
+            wall_clock_s=total.wall_clock_s + cost.wall_clock_s,
+            rounds=total.rounds + cost.rounds,
+            builds=total.builds + cost.builds,
+            build_cpu_s=total.build_cpu_s + cost.build_cpu_s,
+            evaluations=total.evaluations + cost.evaluations,
+            evaluation_s=total.evaluation_s + cost.evaluation_s,
+            lease_s=total.lease_s + cost.lease_s,
+        )
+    return total
+
+
+def _lines(cost: Cost) -> Iterator[str]:
+    yield f"run        {cost.run}"
+    yield f"wall-clock {duration(cost.wall_clock_s)} for {cost.rounds} rounds"
+    yield f"builds     {cost.builds}, {duration(cost.build_cpu_s)} of CPU"
+    alone = f"{duration(cost.lease_s)} of it alone on the device"
+    yield f"evaluated  {cost.evaluations} candidates, {duration(cost.evaluation_s)}, {alone}"
+    yield ""
+    rows = [_cells("planner", cost.planner), _cells("coder", cost.coder), _cells("both", cost.models)]
+    yield from table_lines(_COLUMNS, rows, width=terminal_width())
+
+
+def _cells(role: str, cost: RoleCost) -> list[str]:
+    usage = cost.usage
+    share = f" ({usage.cached_tokens / usage.prompt_tokens:.0%})" if usage.prompt_tokens else ""
+    return [
+        role,
+        f"{usage.calls:,}",
+        f"{usage.prompt_tokens:,}",
+        f"{usage.cached_tokens:,}{share}",
+        f"{usage.completion_tokens:,}",
+        duration(median(cost.latencies_s)) if cost.latencies_s else "-",
+        duration(max(cost.latencies_s)) if cost.latencies_s else "-",
+    ]
+
+
+def _as_object(cost: Cost) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.structs.asdict(cost)
+    roles = {"planner": cost.planner, "coder": cost.coder, "models": cost.models}
+    return fields | {role: _role_object(asked) for role, asked in roles.items()}
+
+
+def _role_object(cost: RoleCost) -> dict[str, object]:
+    latencies = cost.latencies_s
+    usage: dict[str, object] = msgspec.structs.asdict(cost.usage)
+    return usage | {
+        "latency_s": sum(latencies),
+        "median_latency_s": median(latencies) if latencies else None,
+        "longest_latency_s": max(latencies, default=None),
+    }

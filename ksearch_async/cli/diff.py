@@ -1,0 +1,84 @@
+"""`ksearch diff`: what changed from one candidate to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+
+from actors.bus.journal import read_journal
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import in_colour, note, put, put_json
+from ksearch_async.runs import find_run, runs_dir_or_default
+from ksearch_async.versions import Version, Versions
+
+_COLOURS = {"---": "1", "+++": "1", "@@ ": "36", "-": "31", "+": "32"}
+"""SGR codes by how a line begins, the longest first."""
+
+
+def diff_command(
+    run: str = "latest",
+    a: str | None = None,
+    b: str | None = None,
+    /,
+    *,
+    runs_dir: Path | None = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show what changed from one candidate to another, as a unified diff.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        a: A round's number, a node's id (its best candidate), the beginning of a candidate's id, `best`, or `base`
+            (also `parent`): what the other one was started from. `n0` is the reference: nothing yet. Alone it is
+            compared with its base.
+        b: The newer one, named likewise. Without either, the best kernel is compared with its base.
+        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object: both versions, and the diff as text.
+    """
+    folder = find_run(run, runs_dir_or_default(runs_dir))
+    older, newer = Versions(read_journal(folder.journal)).pair(a, b)
+    lines = list(diff_lines(older, newer))
+    if as_json:
+        text = "".join(f"{line}\n" for line in lines)
+        put_json({"run": folder.run_id, "a": _as_object(older), "b": _as_object(newer), "diff": text})
+    elif lines:
+        put("\n".join(map(_coloured, lines) if in_colour() else lines))
+    else:
+        note("no difference: both are the same program")
+    return exits.FOUND
+
+
+def diff_lines(older: Version | None, newer: Version | None) -> Iterator[str]:
+    """Yield a unified diff over all files of both versions; a missing last newline is no difference."""
+    before, after = _texts(older), _texts(newer)
+    for path in dict.fromkeys([*before, *after]):
+        left, right = (
+            f"{path}\t({version.said})" if version and path in texts else "/dev/null"
+            for version, texts in ((older, before), (newer, after))
+        )
+        yield from unified_diff(before.get(path, []), after.get(path, []), left, right, lineterm="")
+
+
+def _texts(version: Version | None) -> dict[str, list[str]]:
+    """Return path → lines; the reference is no candidate and has none."""
+    return {file.path: file.text.splitlines() for file in version.candidate.files} if version else {}
+
+
+def _coloured(line: str) -> str:
+    code = next((code for start, code in _COLOURS.items() if line.startswith(start)), None)
+    return f"\x1b[{code}m{line}\x1b[m" if code else line
+
+
+def _as_object(version: Version | None) -> dict[str, object] | None:
+    if version is None:
+        return None
+    return {
+        "candidate_id": version.candidate_id,
+        "node_id": version.node_id,
+        "round": version.round,
+        "fate": version.fate,
+        "speedup_vs_reference": version.speedup,
+        "files": [file.path for file in version.candidate.files],
+    }

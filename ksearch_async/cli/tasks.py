@@ -1,0 +1,131 @@
+"""`ksearch tasks`: the bundled problems, and what a problem asks for."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import anyio
+import cyclopts
+import msgspec
+from cyclopts import Parameter
+
+from evaluators.local import LocalEvaluator
+from evaluators.tasks import SIZES, bundled_tasks, is_bundled, load_task
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.tables import Column, table_lines
+from ksearch_async.logs import configure_logs
+from ksearch_async.problems import ProblemFacts, facts_of
+from messages.tasks import TaskDescription, TaskSpec, TensorSpec
+
+tasks_app = cyclopts.App(name="tasks", result_action="return_value")
+
+_COLUMNS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1))
+_SHAPES_OF: Final = "cpp"
+"""A language to describe a task for: shapes and dtypes are the same in all."""
+
+
+@tasks_app.default
+def tasks_command(*, as_json: JsonFlag = False) -> int:
+    """List the bundled problems.
+
+    Args:
+        as_json: Print one JSON object: `{"tasks": [{…}, …]}`.
+    """
+    problems = [facts_of(load_task(name)) for name in bundled_tasks()]
+    if as_json:
+        put_json({"tasks": problems})
+        return exits.FOUND
+    for problem in problems:
+        put(problem.name)
+        for line in _wrapped(problem.summary):
+            put(f"    {line}")
+        for line in _shape_lines(problem):
+            put(f"    {line}")
+    note("ksearch tasks show NAME tells more; NAME:gpu is the problem in its GPU size")
+    return exits.FOUND
+
+
+@tasks_app.command(name="show")
+def show_task_command(
+    task: str,
+    /,
+    *,
+    tensors: Annotated[bool, Parameter(negative="")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Show what a problem asks for: its text, its inputs, how to search on it.
+
+    Args:
+        task: A bundled problem's name (NAME or NAME:gpu), or a problem file in KernelBench's format.
+        tensors: Run the reference once (some seconds) and list every tensor with shape and dtype.
+        as_json: Print one JSON object.
+    """
+    spec = load_task(task)
+    facts = facts_of(spec)
+    described = _described(spec) if tensors else None
+    if as_json:
+        put_json(_as_object(spec, facts, described))
+    else:
+        put("\n".join(_lines(task, spec, facts, described)))
+    return exits.FOUND
+
+
+def _described(task: TaskSpec) -> TaskDescription:
+    configure_logs()
+    return anyio.run(_describe, task)
+
+
+async def _describe(task: TaskSpec) -> TaskDescription:
+    with tempfile.TemporaryDirectory(prefix="ksearch-tasks-") as folder:
+        evaluator = LocalEvaluator(Path(folder), slots=1)
+        try:
+            return await evaluator.describe_task(task, _SHAPES_OF)
+        finally:
+            await evaluator.aclose()
+
+
+def _wrapped(text: str) -> list[str]:
+    width = terminal_width()
+    return [text] if width is None else textwrap.wrap(text, max(20, width - 4), break_on_hyphens=False)
+
+
+def _shape_lines(facts: ProblemFacts) -> Iterator[str]:
+    if facts.inputs:
+        yield f"{'inputs':<10} {', '.join(facts.inputs)}"
+    for size, extents in facts.sizes.items():
+        yield f"{size + ' size':<10} {', '.join(f'{name} {extent}' for name, extent in extents.items())}"
+
+
+def _lines(asked: str, task: TaskSpec, facts: ProblemFacts, described: TaskDescription | None) -> Iterator[str]:
+    yield f"{'task':<10} {task.name}"
+    if facts.summary:
+        yield f"{'about':<10} {facts.summary}"
+    yield from _shape_lines(facts)
+    if described is not None:
+        yield ""
+        rows = [[tensor.name, tensor.role, _shape(tensor), tensor.dtype] for tensor in described.tensors]
+        yield from table_lines(_COLUMNS, rows, width=terminal_width())
+        yield f"together {described.bytes_moved / 2**20:,.1f} MiB, which any implementation must move at least once"
+    yield ""
+    yield task.text.strip()
+    yield ""
+    yield f"{'search':<10} ksearch run {asked}"
+    if is_bundled(asked) and facts.sizes and ":" not in asked:
+        others = [f"{asked}:{size}" for size in SIZES[1:]]
+        yield f"{'other size':<10} {', '.join(others)}"
+
+
+def _shape(tensor: TensorSpec) -> str:
+    return f"({', '.join(map(str, tensor.shape))})"
+
+
+def _as_object(task: TaskSpec, facts: ProblemFacts, described: TaskDescription | None) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.structs.asdict(facts)
+    known = {"tensors": described.tensors, "bytes_moved": described.bytes_moved} if described else {}
+    return fields | {"task_id": task.task_id, "source": task.source, "text": task.text} | known

@@ -1,0 +1,109 @@
+"""Draws a run's tree as lines of text. Pure: a state and a width in, lines out.
+
+`★` is the best kernel's node, `☆` marks the nodes above it: what the best kernel was built on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from actors.planner.core.state import Node, SearchState
+from actors.planner.core.tree import ancestors
+from ksearch_async.narrate import shortened
+from messages.base import ROOT
+
+_TITLE_WIDTH = 60
+"""Of a title where no width is given."""
+_NARROWEST_TITLE = 16
+_SHALLOW_INDENT, _DEEP_INDENT = 4, 2
+_EDGES = {_SHALLOW_INDENT: ("├── ", "└── ", "│   ", "    "), _DEEP_INDENT: ("├ ", "└ ", "│ ", "  ")}
+
+
+class _Sheet(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for a whole drawing."""
+
+    state: SearchState
+    marks: dict[str, str]
+    width: int | None
+    depth: int | None
+    indent: int
+
+
+def tree_lines(state: SearchState, *, width: int | None = None, depth: int | None = None) -> Iterator[str]:
+    """Yield one line per node, parents before children, in order of insertion.
+
+    Args:
+        state: the search, with or without nodes.
+        width: columns that a line may take; null: as many as it needs. Titles give way first, then what failed.
+        depth: levels below the root that are drawn; what lies deeper is counted.
+    """
+    if not state.nodes:
+        return
+    deepest = max((node.depth for node in state.nodes.values() if depth is None or node.depth <= depth), default=0)
+    roomy = width is None or deepest * _SHALLOW_INDENT <= width // 3
+    indent = _SHALLOW_INDENT if roomy else _DEEP_INDENT
+    sheet = _Sheet(state=state, marks=_marks(state), width=width, depth=depth, indent=indent)
+    yield from _drawn(sheet)
+
+
+def _marks(state: SearchState) -> dict[str, str]:
+    if state.incumbent is None:
+        return {}
+    best = state.node(state.incumbent.node_id)
+    above = {node.node_id: "☆" for node in ancestors(state, best) if node.node_id != ROOT}
+    return {**above, best.node_id: "★"}
+
+
+def _drawn(sheet: _Sheet) -> Iterator[str]:
+    tee, corner, line, blank = _EDGES[sheet.indent]
+    waiting = [(ROOT, "", "")]
+    while waiting:
+        node_id, lead, below = waiting.pop()
+        node = sheet.state.node(node_id)
+        hidden = sheet.depth is not None and node.depth >= sheet.depth
+        yield _fitted(sheet, node, lead, _count_below(sheet.state, node) if hidden else 0)
+        for child in () if hidden else reversed(node.children):
+            last = child == node.children[-1]
+            waiting.append((child, below + (corner if last else tee), below + (blank if last else line)))
+
+
+def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
+    """Return the node's line, with as much of it as the width allows."""
+    below = f" (+{hidden} below)" if hidden else ""
+    if node.node_id == ROOT:
+        return f"{ROOT} reference{below}"
+    head = f"{lead}{node.node_id} {mark} " if (mark := sheet.marks.get(node.node_id)) else f"{lead}{node.node_id} "
+    said, failed = _standing(sheet.state, node), _failures(node)
+    if sheet.width is None:
+        return f"{head}{shortened(node.title, _TITLE_WIDTH)}  [{', '.join([*said, *failed])}]{below}"
+    for words in ([*said, *failed], said, said[:1]):
+        tail = f"  [{', '.join(words)}]{below}"
+        room = sheet.width - len(head) - len(tail)
+        if room >= min(_NARROWEST_TITLE, len(node.title)):
+            return head + shortened(node.title, room) + tail
+    return shortened(f"{head}{node.title}", sheet.width)
+
+
+def _standing(state: SearchState, node: Node) -> list[str]:
+    """Say its result first: that is kept where there is room for one word only."""
+    words = ["spent" if node.spent else node.state.replace("_", " "), f"V {node.priority:.2f}"]
+    incumbent = state.incumbent
+    if incumbent is not None and incumbent.node_id == node.node_id:  # attached to its node when its branch ends
+        return [f"{incumbent.speedup:.2f}x", *words]
+    if node.best is not None:
+        return [f"{node.best.speedup:.2f}x" if node.best.speedup is not None else "correct, not timed", *words]
+    return words
+
+
+def _failures(node: Node) -> list[str]:
+    return [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate != "measured"]
+
+
+def _count_below(state: SearchState, node: Node) -> int:
+    count, waiting = 0, list(node.children)
+    while waiting:
+        count += 1
+        waiting.extend(state.node(waiting.pop()).children)
+    return count

@@ -1,0 +1,34 @@
+"""Tables fit the terminal: what matters least gives way first."""
+
+from __future__ import annotations
+
+import pytest
+
+from ksearch_async.cli.tables import Column, table_lines
+
+COLUMNS = (Column("name"), Column("note", rank=2), Column("count", number=True, rank=1))
+ROWS = [["first-of-them", "short", "7"], ["b", "a longer note", "1,000"]]
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (None, "NAME           NOTE           COUNT"),
+        (35, "NAME           NOTE           COUNT"),
+        (34, "NAME           COUNT"),
+        (19, "NAME"),
+        (10, "NAME"),
+    ],
+)
+def test_columns_are_left_out_by_rank_until_the_rest_fits(width: int | None, titles: str) -> None:
+    lines = list(table_lines(COLUMNS, ROWS, width=width))
+    assert lines[0] == titles
+    assert width is None or all(len(line) <= width for line in lines)
+
+
+def test_numbers_are_aligned_right_and_long_cells_shortened_last() -> None:
+    assert list(table_lines(COLUMNS, ROWS))[1:] == [
+        "first-of-them  short              7",
+        "b              a longer note  1,000",
+    ]
+    assert list(table_lines(COLUMNS, ROWS, width=10)) == ["NAME", "first-of-…", "b"]

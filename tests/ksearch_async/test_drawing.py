@@ -1,0 +1,61 @@
+"""The tree as lines: what leads to the best kernel is marked, and every line fits the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.planner.core.state import SearchState
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.drawing import tree_lines
+from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story
+
+
+def state_of(extra: int = 0) -> SearchState:
+    """Return the sequel's state with a chain of `extra` more actions below it."""
+    records = sequel()
+    chain = [
+        decided(inserted(f"n{number}", f"n{number - 1}", f"an action number {number} with a rather long title"))
+        for number in range(3, 3 + extra)
+    ]
+    chronicle = Chronicle()
+    for record in records + records_of(chain, after=len(records)):
+        chronicle.fold(record)
+    return chronicle.state
+
+
+def test_the_best_kernels_node_and_those_above_it_are_marked() -> None:
+    assert list(tree_lines(state_of())) == [
+        "n0 reference",
+        "└── n1 ☆ fuse the passes  [in flight, V 0.80, 1 wrong]",
+        "    └── n2 ★ split the rows  [2.50x, in flight, V 0.80]",
+    ]
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 120])
+@pytest.mark.parametrize("extra", [0, 3, 30])
+def test_no_line_is_wider_than_the_terminal_where_the_tree_is_not_deeper_than_it(width: int, extra: int) -> None:
+    lines = list(tree_lines(state_of(extra), width=width))
+    assert len(lines) == 3 + extra
+    assert all(len(line) <= width for line in lines)
+
+
+def test_a_deep_tree_is_indented_less() -> None:
+    shallow, deep = (list(tree_lines(state_of(extra), width=80))[-1] for extra in (1, 20))
+    assert shallow.startswith("        └── n3")
+    assert deep.startswith(" " * 2 * 21 + "└ n22")
+
+
+def test_a_title_gives_way_before_the_result_does() -> None:
+    line = list(tree_lines(state_of(), width=40))[2]
+    assert line == "    └── n2 ★ split the rows  [2.50x]"
+
+
+def test_what_lies_deeper_than_asked_is_counted() -> None:
+    assert list(tree_lines(state_of(3), depth=1))[-1].endswith("(+4 below)")
+    assert list(tree_lines(state_of(3), depth=0)) == ["n0 reference (+5 below)"]
+
+
+def test_a_run_without_a_tree_draws_nothing() -> None:
+    chronicle = Chronicle()
+    chronicle.fold(story()[0])
+    assert list(tree_lines(chronicle.state)) == []
