@@ -56,8 +56,10 @@ class AnswerFlags:
     """Seconds that every answer takes."""
     mistakes: float = 0.0
     """Share of answers that get a mistake as models make them, 0 to 1."""
-    mistake_kinds: Annotated[tuple[MistakeKind, ...], Parameter(consume_multiple=True)] = MISTAKES
-    """Which mistakes are made."""
+    mistake_kinds: Annotated[
+        tuple[MistakeKind, ...], Parameter(consume_multiple=True, negative="", show_default=False)
+    ] = MISTAKES
+    """Which mistakes are made. [default: all of them]"""
 
 
 NO_FAULTS = FaultFlags()
@@ -67,7 +69,7 @@ PLAIN_ANSWERS = AnswerFlags()
 def offline_model_command(
     *,
     port: int = 8000,
-    api_key: str = "",
+    api_key: str | None = None,
     concurrency_limit: int | None = None,
     answers: AnswerFlags = PLAIN_ANSWERS,
     failing: FaultFlags = NO_FAULTS,
@@ -115,7 +117,7 @@ async def _serve(model: OfflineModel, conduct: Conduct, listener: socket, as_jso
     return served.report()
 
 
-def _conduct(api_key: str, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> Conduct:
+def _conduct(api_key: str | None, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> Conduct:
     from actors.llm.served.app import Conduct  # noqa: PLC0415
     from actors.llm.served.faults import FaultRates  # noqa: PLC0415
 
@@ -123,7 +125,7 @@ def _conduct(api_key: str, concurrency_limit: int | None, answers: AnswerFlags, 
         faults=FaultRates(**_rates(failing)),
         seed=answers.seed,
         retry_after_s=failing.retry_after,
-        api_key=api_key,
+        api_key=api_key or "",
         concurrency_limit=concurrency_limit,
     )
 
