@@ -12,7 +12,7 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from actors.planner.core.tree import path_titles
 from messages.codec import Record
-from messages.events import CandidateEvaluated, RunResumed, RunStarted
+from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobLost, RunResumed, RunStarted
 from messages.facts import AttemptFinished, Decided, Fact, IncumbentChanged, RunFinished, SearchReopened
 from messages.verdicts import Measured
 
@@ -53,12 +53,15 @@ class Chronicle:
         self.last_seq = 0
         self.elapsed_s = 0.0
         """Wall-clock over all sessions, from the records' stamps."""
-        self._last_at: datetime | None = None
+        self.last_at: datetime | None = None
+        """Stamp of the latest record."""
         self.fates: Counter[str] = Counter()
         """Attempts by fate; `DUPLICATE` counts those that wrote a known candidate."""
+        self.faults: Counter[str] = Counter()
+        """Failed tries of model calls, by kind; the calls may have gone on."""
         self.finished: RunFinished | None = None
         self.curve: list[float] = []
-        """The incumbent's speedup after each round; 0 while there is none."""
+        """The incumbent's speedup (its credit, where time means nothing) after each round; 0 while there is none."""
         self._incumbent: CandidateEvaluated | None = None
         self._measured: dict[str, CandidateEvaluated] = {}
 
@@ -71,10 +74,12 @@ class Chronicle:
         """Take one record, and yield each of its facts right after it was folded."""
         body = record.body
         at = datetime.fromisoformat(record.at)
-        if self._last_at is not None and not isinstance(body, RunResumed):
-            self.elapsed_s += max(0.0, (at - self._last_at).total_seconds())
-        self.last_seq, self._last_at = record.seq, at
-        if isinstance(body, RunStarted):
+        if self.last_at is not None and not isinstance(body, RunResumed):
+            self.elapsed_s += max(0.0, (at - self.last_at).total_seconds())
+        self.last_seq, self.last_at = record.seq, at
+        if isinstance(body, CandidateWritten | EditsProposed | JobLost):
+            self.faults.update(fault.words for fault in body.faults)
+        elif isinstance(body, RunStarted):
             self.started = body
         elif isinstance(body, CandidateEvaluated) and isinstance(body.verdict, Measured):
             self._measured[body.candidate_id] = body
@@ -115,7 +120,7 @@ class Chronicle:
             if fact.round:
                 self.curve.append(self.curve[-1] if self.curve else 0.0)
         elif isinstance(fact, IncumbentChanged):
-            self.curve[-1:] = [fact.speedup]
+            self.curve[-1:] = [fact.credit if fact.speedup is None else fact.speedup]
             self._incumbent = self._measured.get(fact.candidate_id)
         elif isinstance(fact, RunFinished):
             self.finished = fact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,13 +20,17 @@ _SHARED: list[structlog.types.Processor] = [
 ]
 
 
-def configure_logs(file: Path | None = None) -> None:
+def configure_logs(file: Path | None = None, *, say: Callable[[str], None] | None = None) -> None:
     """Send our lines, and those of libraries that use `logging`, to the console (warnings) and to a file (all).
+
+    Args:
+        file: takes all lines, as JSON.
+        say: takes warnings, a line each; None: stderr does.
 
     Raises:
         messages.errors.ConfigError: the file cannot be opened.
     """
-    console = logging.StreamHandler()
+    console = logging.StreamHandler() if say is None else _Said(say)
     console.setLevel(logging.WARNING)
     console.setFormatter(_formatter(_for_people))
     handlers: list[logging.Handler] = [console]
@@ -45,6 +50,18 @@ def configure_logs(file: Path | None = None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+class _Said(logging.Handler):
+    """Hands lines to whoever shows them."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand over a line."""
+        self._say(self.format(record))
 
 
 class _LogFile(logging.FileHandler):

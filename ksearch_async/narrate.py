@@ -58,11 +58,14 @@ class Narrator:
 
     def line(self, fact: Fact) -> str:
         """Return the line for a fact that was folded just now, or nothing if it is not worth one."""
-        columns = self._columns()
         if isinstance(fact, AttemptFinished):
-            return "" if repeats_known(fact) else self._attempt_line(fact, columns)
+            return "" if repeats_known(fact) else self._attempt_line(fact, self._columns())
         said = self._said(fact)
-        return fitted(f"  {' '.join(said.split())}", columns) if said else ""
+        return self.fitted(said) if said else ""
+
+    def fitted(self, said: str) -> str:
+        """Return a line that stands under those of the attempts."""
+        return fitted(f"  {' '.join(said.split())}", self._columns())
 
     def is_best(self, fact: AttemptFinished) -> bool:
         """Say whether an attempt, folded just now, is to become the incumbent."""

@@ -12,6 +12,9 @@ from actors.llm.base import ReasoningEffort
 JsonFlag: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 """`--json`, which every command has."""
 
+ViewFlag: TypeAlias = Annotated[Literal["auto", "live", "plain"], Parameter(name="--view")]
+"""`--view`, of the commands that lead a search."""
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ksearch_async.cli.flags import JsonFlag, SessionFlags, named_flags
+from ksearch_async.cli.flags import JsonFlag, SessionFlags, ViewFlag, named_flags
 from ksearch_async.cli.session import conduct
 from ksearch_async.config import load_config, resolve_config
 from ksearch_async.launch import reopen_run
@@ -23,6 +23,7 @@ def resume_command(
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     flags: SessionFlags = NO_FLAGS,
     runs_dir: Path | None = None,
+    view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
     """Go on with a run that was stopped or killed; nothing that its journal holds is asked or measured again.
@@ -32,9 +33,11 @@ def resume_command(
         config: A TOML file; what it sets must agree with the saved configuration where that may not change.
         flags: One for each setting that may change and has one.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
+            terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))
     saved = load_config(folder.config)
     resolved = resolve_config(config_file=config, environment={}, flags=named_flags(flags), saved=saved)
-    return conduct(reopen_run(folder, resolved), as_json=as_json)
+    return conduct(reopen_run(folder, resolved), view=view, as_json=as_json)

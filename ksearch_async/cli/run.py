@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ksearch_async.cli.flags import JsonFlag, RunFlags, named_flags
+from ksearch_async.cli.flags import JsonFlag, RunFlags, ViewFlag, named_flags
 from ksearch_async.cli.session import conduct
 from ksearch_async.config import resolve_config
 from ksearch_async.launch import open_run
@@ -22,6 +22,7 @@ def run_command(
     *,
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     flags: RunFlags = NO_FLAGS,
+    view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
     """Search for a faster kernel.
@@ -30,7 +31,9 @@ def run_command(
         task: A bundled problem's name, or a problem file in KernelBench's format.
         config: A TOML file.
         flags: One for each setting that has one.
+        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
+            terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     resolved = resolve_config(task, config_file=config, environment=os.environ, flags=named_flags(flags))
-    return conduct(open_run(resolved), as_json=as_json)
+    return conduct(open_run(resolved), view=view, as_json=as_json)

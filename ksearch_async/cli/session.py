@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import anyio
 
 from ksearch_async.cli import exits
+from ksearch_async.cli.live import LiveView, can_be_live
 from ksearch_async.cli.output import note
 from ksearch_async.cli.signals import heed_signals
 from ksearch_async.cli.views import JsonView, PlainView, View
 from ksearch_async.launch import Session, StopSwitch, Tools, lead_session
 from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words
+from ksearch_async.refusals import refusal
 
 Opening: TypeAlias = AbstractAsyncContextManager[tuple[Session, Tools]]
+ViewKind: TypeAlias = Literal["auto", "live", "plain"]
 
 _PATIENCE_S = 2.0
 """A start that takes longer is explained."""
 _AGAIN_S = 10.0
 
 
-def conduct(opening: Opening, *, as_json: bool) -> int:
-    """Open and lead a session, and return the exit code that it earned."""
-    return anyio.run(_conduct, opening, as_json)
+def conduct(opening: Opening, *, view: ViewKind, as_json: bool) -> int:
+    """Open and lead a session, and return the exit code that it earned.
+
+    Raises:
+        ConfigError: it cannot be shown as asked.
+    """
+    kind: ViewKind | Literal["json"] = _kind(view, as_json=as_json)
+    return anyio.run(_conduct, opening, kind)
 
 
-async def _conduct(opening: Opening, as_json: bool) -> int:
+async def _conduct(opening: Opening, kind: ViewKind | Literal["json"]) -> int:
     configure_logs()
     async with _explained(opening) as (session, tools):
-        view = _view(session, as_json=as_json)
+        view = _view(session, kind)
         if session.opening is not None:
-            configure_logs(session.folder.log)
+            configure_logs(session.folder.log, say=view.note)
             await _lead(session, tools, view)
         view.finish()
         return _exit_code(session)
@@ -64,17 +73,31 @@ async def _explain(waiting: anyio.CancelScope) -> None:
 async def _lead(session: Session, tools: Tools, view: View) -> None:
     stop, now = StopSwitch(), anyio.CancelScope()
     async with anyio.create_task_group() as beside:
-        await beside.start(heed_signals, stop, now, note)
+        await beside.start(heed_signals, stop, now, view.note)
+        await beside.start(view.show)
         with now:
             await lead_session(session, tools, tell=view.tell, stop=stop)
         beside.cancel_scope.cancel()
 
 
-def _view(session: Session, *, as_json: bool) -> View:
+def _kind(view: ViewKind, *, as_json: bool) -> ViewKind | Literal["json"]:
     if as_json:
+        if view != "auto":
+            raise refusal(f"--view {view} and --json cannot be given together")
+        return "json"
+    if view != "plain" and can_be_live(sys.stdout):
+        return "live"
+    if view == "live":
+        raise refusal("--view live needs a terminal of some size on stdout", "--view plain prints lines anywhere")
+    return "plain"
+
+
+def _view(session: Session, kind: ViewKind | Literal["json"]) -> View:
+    if kind == "json":
         return JsonView(session.chronicle, session.folder)
     words = model_words(session.config.model, os.environ)
-    return PlainView(session.chronicle, session.folder, session.config, words)
+    plain = PlainView(session.chronicle, session.folder, session.config, words)
+    return LiveView(plain, sys.stdout) if kind == "live" else plain
 
 
 def _exit_code(session: Session) -> int:

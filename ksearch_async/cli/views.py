@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
 from typing import Any, Protocol
 
 import msgspec
+from anyio import TASK_STATUS_IGNORED
+from anyio.abc import TaskStatus
 
 from ksearch_async.chronicle import Chronicle
-from ksearch_async.cli.output import put, put_json
+from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_width
 from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, state_line
 from ksearch_async.runs import RunFolder
@@ -19,6 +22,10 @@ from messages.facts import Decided, RunFinished
 LONG_TEXTS = frozenset({"prompt", "answer", "description", "candidate", "task", "log", "type"})
 """Fields that `--json` leaves out of events: the journal has them."""
 
+_LABEL_WIDTH = 11
+_COPIED = ("run ", "lies in ", "check it ", "go on ")
+"""Lines with a path or a command, which a line break would spoil."""
+
 
 class View(Protocol):
     """Shows one session of a run."""
@@ -26,47 +33,55 @@ class View(Protocol):
     def tell(self, record: Record) -> None:
         """Take a record, as it is journalled."""
 
+    def note(self, text: str) -> None:
+        """Show a line that is no result: a notice, a warning."""
+
+    async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Keep what is on the screen true until cancelled; views that only write lines have nothing to do."""
+
     def finish(self) -> None:
         """Say how it ended."""
 
 
 class PlainView:
-    """Lines for people."""
+    """Lines for people: as wide as the terminal, or whole where they go elsewhere."""
 
     def __init__(self, chronicle: Chronicle, folder: RunFolder, config: RunConfig, model_words: str) -> None:
-        self._chronicle = chronicle
-        self._narrator = Narrator(chronicle)
+        self.chronicle = chronicle
+        self.narrator = Narrator(chronicle, terminal_width)
         self._folder = folder
         self._config = config
         self._model_words = model_words
 
     def tell(self, record: Record) -> None:
         """Say in a line each thing that is worth one."""
-        for line in self._narrator.tell(record):
+        for line in self.narrator.tell(record):
             put(line)
+        for line in self.opening_lines(record):
+            put(line)
+
+    def note(self, text: str) -> None:
+        """Write to stderr."""
+        note(text)
+
+    async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Do nothing: lines stay as they are."""
+        task_status.started()
+
+    def opening_lines(self, record: Record) -> list[str]:
+        """Return what is said of a session when it begins: nothing for any other record."""
         if isinstance(record.body, RunStarted):
-            put("\n".join(self._header(record.body)))
-        elif isinstance(record.body, RunResumed):
-            put(f"resumed    {self._folder.run_id} after {self._chronicle.state.rounds} rounds")
-            put(f"model      {self._model_words}")
+            return _wrapped(self._header(record.body))
+        if isinstance(record.body, RunResumed):
+            again = f"resumed    {self._folder.run_id} after {self.chronicle.state.rounds} rounds"
+            return _wrapped((again, f"model      {self._model_words}"))
+        return []
 
     def finish(self) -> None:
         """Print the summary."""
-        chronicle = self._chronicle
-        state = chronicle.state
         put()
-        put(f"run        {self._folder.run_id}: {state_line(chronicle, in_use=False)}")
-        put(f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}")
-        put(f"fates      {fates_line(chronicle)}")
-        put(f"model      {state.usage.calls} calls, {state.usage.tokens} tokens; {self._model_words}")
-        best = chronicle.best(str(self._folder.best))
-        put("\n".join(best_lines(best)))
-        if best is not None:
-            put(f"check it   ksearch eval {self._config.task} {best.path}")
-        elif chronicle.fates["unusable"] and not state.rounds:
-            put("hint       no answer held a program; the built-in rules know few tasks: name a model (--model)")
-        if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
-            put(f"go on      ksearch resume {self._folder.path}")
+        for line in _wrapped(self._summary()):
+            put(line)
 
     def _header(self, started: RunStarted) -> Iterator[str]:
         settings = started.settings
@@ -75,7 +90,40 @@ class PlainView:
         yield f"device     {started.target.device}, -march={started.target.march}"
         yield f"model      {self._model_words}"
         yield f"search     {plan}"
-        yield f"run        {self._folder.path}"
+        yield f"run        {shown_path(self._folder.path)}"
+
+    def _summary(self) -> Iterator[str]:
+        chronicle = self.chronicle
+        state = chronicle.state
+        yield f"run        {self._folder.run_id}: {state_line(chronicle, in_use=False)}"
+        yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
+        yield f"fates      {fates_line(chronicle)}"
+        yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens; {self._model_words}"
+        best = chronicle.best(shown_path(self._folder.best))
+        yield from best_lines(best)
+        if best is not None:
+            yield f"check it   ksearch eval {self._config.task} {best.path}"
+        elif chronicle.fates["unusable"] and not state.rounds:
+            yield "hint       no answer held a program; the built-in rules know few tasks: name a model (--model)"
+        if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
+            yield f"go on      ksearch resume {shown_path(self._folder.path)}"
+
+
+def _wrapped(lines: Iterable[str]) -> list[str]:
+    """Fit lines with a label to the terminal, except those that are copied from it."""
+    columns = terminal_width()
+    if columns is None:
+        return list(lines)
+    indent = " " * _LABEL_WIDTH
+    return [
+        part
+        for line in lines
+        for part in (
+            [line]
+            if line.startswith(_COPIED)
+            else wrap(line, max(columns, 2 * _LABEL_WIDTH), subsequent_indent=indent, break_on_hyphens=False)
+        )
+    ]
 
 
 class JsonView:
@@ -90,6 +138,14 @@ class JsonView:
         self._chronicle.fold(record)
         for event in json_events(record):
             put_json(event)
+
+    def note(self, text: str) -> None:
+        """Write to stderr."""
+        note(text)
+
+    async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Do nothing: every line was written when it was told."""
+        task_status.started()
 
     def finish(self) -> None:
         """Print the last line."""

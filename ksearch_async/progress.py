@@ -1,0 +1,175 @@
+"""What a live view shows of a run beyond its chronicle: since when what is in flight, at what pace, which nodes.
+
+Pure: records in; numbers, names and lines of note out. Knows no terminal, and no clock but the records' stamps and the
+`now` that it is given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from itertools import zip_longest
+
+import msgspec
+
+from actors.planner.core.state import Node, Score, SearchState, number_of
+from actors.planner.core.tree import ancestors, frontier
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.narrate import Narrator
+from messages.base import ROOT
+from messages.codec import Record
+from messages.facts import (
+    AttemptFinished,
+    BuildRequested,
+    EditsRefused,
+    EvaluationRequested,
+    Fact,
+    LossNoted,
+    PlanAbandoned,
+    PlanRequested,
+    RunStopping,
+    WriteRequested,
+)
+
+_PACE_ROUNDS = 32
+"""The pace is that of so many rounds, the latest ones."""
+_FEWEST_ROUNDS = 2
+_VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationRequested: "evaluating"}
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What is being done for a node, or for the tree as a whole."""
+
+    verb: str
+    """`writing`, `building`, `evaluating`, `planning`, or `waiting` (for another branch's verdict, for the end)."""
+    since_s: float | None = None
+    """Seconds since it was asked for, queueing included; null while nothing is asked for."""
+
+
+class Progress:
+    """Follows one session of a run."""
+
+    def __init__(self, chronicle: Chronicle, narrator: Narrator) -> None:
+        """Follow a run; `chronicle` holds what was before this session, and `narrator` tells of it."""
+        self.chronicle = chronicle
+        self._narrator = narrator
+        self._asked_at: dict[str, datetime] = {}
+        self._began_at: datetime | None = None
+        self._rounds_at: deque[datetime] = deque(maxlen=_PACE_ROUNDS)
+
+    def tell(self, record: Record) -> Iterator[str]:
+        """Fold a record and yield the lines of note in it: a new best, refused edits, faults, what ends the run."""
+        at = datetime.fromisoformat(record.at)
+        self._began_at = self._began_at or at
+        known = set(self.chronicle.faults)
+        for fact in self.chronicle.unfold(record):
+            self._take(fact, at)
+            if self._is_of_note(fact):
+                yield self._narrator.line(fact)
+        for words in self.chronicle.faults.keys() - known:
+            yield self._narrator.fitted(f"endpoint: a call failed and is tried again: {words}")
+
+    def _take(self, fact: Fact, at: datetime) -> None:
+        if isinstance(fact, WriteRequested | BuildRequested | EvaluationRequested | PlanRequested):
+            self._asked_at[fact.job_id] = at
+        elif isinstance(fact, AttemptFinished) and fact.round:
+            self._rounds_at.append(at)
+
+    def _is_of_note(self, fact: Fact) -> bool:
+        if isinstance(fact, AttemptFinished):
+            return bool(fact.round) and self._narrator.is_best(fact)
+        return isinstance(fact, EditsRefused | PlanAbandoned | LossNoted | RunStopping)
+
+    def in_flight(self, now: datetime) -> dict[str, list[Work]]:
+        """Return what is being done now, by node; the planner's call stands under the root."""
+        state = self.chronicle.state
+        found: dict[str, list[Work]] = {}
+        if (plan := state.plan) is not None:
+            found[ROOT] = [Work("planning", self._since(plan.job_id, now))]
+        for branch in sorted(state.branches.values(), key=lambda branch: number_of(branch.branch_id)):
+            job = state.jobs.get(branch.job_id or "")
+            if job is not None and not job.withheld and type(job.request) in _VERBS:
+                work = Work(_VERBS[type(job.request)], self._since(job.request.job_id, now))
+            else:
+                work = Work("waiting")
+            found.setdefault(branch.node_id, []).append(work)
+        return found
+
+    def _since(self, job_id: str, now: datetime) -> float:
+        """Return the seconds since a job was asked for; one of an earlier session was asked for again at the start."""
+        asked_at = self._asked_at.get(job_id) or self._began_at or now
+        return max(0.0, (now - asked_at).total_seconds())
+
+    def result(self, node: Node) -> Score | None:
+        """Return the best correct candidate of a node, of the branches at work on it too."""
+        branches = self.chronicle.state.branches.values()
+        scores = [node.best, *(branch.best for branch in branches if branch.node_id == node.node_id)]
+        found = [score for score in scores if score is not None]
+        return max(found, key=lambda score: score.credit or 0.0, default=None)
+
+    def elapsed_s(self, now: datetime) -> float:
+        """Return the run's wall-clock until now, over all sessions."""
+        last_at = self.chronicle.last_at
+        return self.chronicle.elapsed_s + (max(0.0, (now - last_at).total_seconds()) if last_at else 0.0)
+
+    def left_s(self, now: datetime) -> float | None:
+        """Estimate from the latest rounds' pace when the rounds, or the time, are used up; null: too early to say."""
+        state = self.chronicle.state
+        budget = state.settings.budget
+        limit = None if budget.wall_clock_s is None else max(0.0, budget.wall_clock_s - self.elapsed_s(now))
+        if len(self._rounds_at) < _FEWEST_ROUNDS or self._began_at is None:
+            return limit
+        full = len(self._rounds_at) == _PACE_ROUNDS
+        since, rounds = (self._rounds_at[0], _PACE_ROUNDS - 1) if full else (self._began_at, len(self._rounds_at))
+        pace_s = (now - since).total_seconds() / rounds
+        left = pace_s * max(0, budget.max_rounds - state.rounds)
+        return left if limit is None else min(left, limit)
+
+
+def chosen_nodes(state: SearchState, rows: int) -> list[Node]:
+    """Return the nodes that a tree of so many rows shows, parents before children: a node is shown under its parents.
+
+    In flight and the way to the best come first, then the best of the frontier and of what is closed by turns.
+    """
+    chosen: set[str] = set()
+    for node in _by_interest(state):
+        chain = [node, *ancestors(state, node)]
+        missing = {link.node_id for link in chain if link.node_id != ROOT and link.node_id not in chosen}
+        if len(chosen) + len(missing) <= rows:
+            chosen |= missing
+        if len(chosen) == rows:
+            break
+    return [node for node in _in_tree_order(state) if node.node_id in chosen]
+
+
+def _by_interest(state: SearchState) -> Iterator[Node]:
+    if not state.nodes:
+        return
+    if state.incumbent is not None:
+        yield state.node(state.incumbent.node_id)
+    working = {branch.node_id for branch in state.branches.values()}
+    yield from (state.node(node_id) for node_id in sorted(working, key=number_of))
+    waiting = sorted(frontier(state), key=lambda node: -node.priority)
+    closed = [node for node in state.nodes.values() if node.state == "closed" and node.node_id != ROOT]
+    by_turns = zip_longest(waiting, sorted(closed, key=_worth, reverse=True))
+    yield from (node for pair in by_turns for node in pair if node is not None)
+    yield from (node for node in _others(state.nodes.values()) if node.node_id not in working)
+
+
+def _worth(node: Node) -> tuple[float, int]:
+    return (node.best.speedup or 0.0 if node.best else 0.0, number_of(node.node_id))
+
+
+def _others(nodes: Iterable[Node]) -> list[Node]:
+    """Return what is neither closed nor in the frontier, what may still be tried before what was given up."""
+    found = [node for node in nodes if node.state in ("open", "pruned")]
+    return sorted(found, key=lambda node: (node.state == "pruned", number_of(node.node_id)))
+
+
+def _in_tree_order(state: SearchState) -> Iterator[Node]:
+    waiting = [ROOT] if state.nodes else []
+    while waiting:
+        node = state.node(waiting.pop())
+        yield node
+        waiting.extend(reversed(node.children))
