@@ -13,11 +13,12 @@ from hashlib import blake2b
 
 import msgspec
 
-from actors.llm.offline.graph import NoRuleError, Program
-from actors.llm.offline.languages import CATALOGUES, write_source
+from actors.llm.offline.graph import NoRuleError
+from actors.llm.offline.languages import catalogue_of, known_moves, write_source
 from actors.llm.offline.plan import Plan, plan_words, read_plan
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import CoderPrompt, read_coder_prompt
+from actors.llm.offline.stages.ir import AnyProgram
 
 _NAMED = re.compile(r"Add to the plan: `([^`]*)`")
 _TUNING = re.compile(r"\bvary\b|\btune\b", re.IGNORECASE)
@@ -36,12 +37,12 @@ def code_answer(prompt: str, *, seed: int) -> str:
 class _Coder:
     """One answer under construction."""
 
-    def __init__(self, asked: CoderPrompt, program: Program, seed: int) -> None:
+    def __init__(self, asked: CoderPrompt, program: AnyProgram, seed: int) -> None:
         self._asked = asked
         self._program = program
         self._key = f"{seed}|{asked.node_id}|{asked.title}|{asked.draw}"
-        self._catalogue = CATALOGUES[asked.contract.language]
-        self._known = self._catalogue.known_moves(program)
+        self._catalogue = catalogue_of(asked.contract.language, program)
+        self._known = known_moves(asked.contract.language, program)
         self._base = read_plan(asked.base) or Plan()
         self._names = self._moves_of_action()
         self._own = sorted(name for name in self._names if name in self._catalogue.parameters)

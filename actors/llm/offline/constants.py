@@ -27,16 +27,26 @@ _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 class Constants(msgspec.Struct, kw_only=True):
-    """Names and values known without running the reference."""
+    """Names and values known of a module's class without running the reference."""
 
-    forward: ast.FunctionDef
+    methods: dict[str, ast.FunctionDef]
     globals: dict[str, Value]
-    attributes: dict[str, Value]
-    """Plain values that `__init__` sets on the module."""
-    modules: dict[str, Made]
-    """torch.nn modules that `__init__` sets on the module."""
+    functions: dict[str, ast.FunctionDef]
+    """Functions of the file."""
     namespaces: dict[str, str]
     """Names that imports bind, and what they stand for."""
+    classes: dict[str, ast.ClassDef]
+    """Classes of the file."""
+    attributes: dict[str, Value] = {}
+    """Plain values that `__init__` sets on the module."""
+    modules: dict[str, Made | Constants] = {}
+    """Modules that `__init__` sets on the module: torch.nn's, or of the file's own classes. Those of a `Sequential`
+    called `net` are `net.0`, `net.1`, ..."""
+
+    @property
+    def forward(self) -> ast.FunctionDef:
+        """The method that computes."""
+        return self.methods["forward"]
 
     def full_name(self, dotted: str) -> str:
         """Return a dotted name with its first part as it was imported: `F.silu` is `torch.nn.functional.silu`."""
@@ -57,15 +67,27 @@ def read_constants(module: ast.Module) -> Constants:
                 _bind(known, target, value, known)
             case _:
                 pass
-    methods = _methods(module)
-    if "forward" not in methods:
+    classes = {item.name: item for item in module.body if isinstance(item, ast.ClassDef)}
+    if "Model" not in classes:
         raise NoRuleError("a reference without `Model.forward`")
-    constants = Constants(
-        forward=methods["forward"], globals=known, attributes={}, modules={}, namespaces=_imports(module)
-    )
+    functions = {item.name: item for item in module.body if isinstance(item, ast.FunctionDef)}
+    constants = Constants(methods={}, globals=known, functions=functions, namespaces=_imports(module), classes=classes)
+    return _of_class("Model", _init_inputs(module, known), {}, constants)
+
+
+def _of_class(name: str, given: tuple[Value, ...], named: dict[str, Value], file: Constants) -> Constants:
+    """Collect what is known of a class that is made with these arguments.
+
+    Raises:
+        NoRuleError: it has no `forward`.
+    """
+    methods = {item.name: item for item in file.classes[name].body if isinstance(item, ast.FunctionDef)}
+    if "forward" not in methods:
+        raise NoRuleError(f"a reference without `{name}.forward`")
+    found = msgspec.structs.replace(file, methods=methods, attributes={}, modules={})
     if "__init__" in methods:
-        _read_init(methods["__init__"], _init_inputs(module, known), constants)
-    return constants
+        _read_init(methods["__init__"], given, named, found)
+    return found
 
 
 def constant(node: ast.expr, known: dict[str, Value]) -> Value:
@@ -77,8 +99,8 @@ def constant(node: ast.expr, known: dict[str, Value]) -> Value:
     match node:
         case ast.Constant(value=bool() | int() | float() | str() | None as value):
             return value
-        case ast.Name(id=name) if name in known:
-            return known[name]
+        case ast.Name() | ast.Attribute() if ast.unparse(node) in known:
+            return known[ast.unparse(node)]
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return tuple(constant(part, known) for part in parts)
         case ast.Dict() | ast.Subscript():
@@ -138,13 +160,6 @@ def _bind(target: dict[str, Value], names: ast.expr, node: ast.expr, known: dict
             pass
 
 
-def _methods(module: ast.Module) -> dict[str, ast.FunctionDef]:
-    for statement in module.body:
-        if isinstance(statement, ast.ClassDef) and statement.name == "Model":
-            return {item.name: item for item in statement.body if isinstance(item, ast.FunctionDef)}
-    return {}
-
-
 def _imports(module: ast.Module) -> dict[str, str]:
     names = {"torch": "torch"}
     for statement in module.body:
@@ -172,35 +187,59 @@ def _init_inputs(module: ast.Module, known: dict[str, Value]) -> tuple[Value, ..
     return ()
 
 
-def _read_init(init: ast.FunctionDef, given: tuple[Value, ...], constants: Constants) -> None:
+def _read_init(init: ast.FunctionDef, given: tuple[Value, ...], named: dict[str, Value], constants: Constants) -> None:
     local = dict(constants.globals)
     arguments = init.args.args[1:]
     first_default = len(arguments) - len(init.args.defaults)
     for argument, default in zip(arguments[first_default:], init.args.defaults, strict=True):
         _keep(local, argument.arg, default, constants.globals)
-    local |= {argument.arg: value for argument, value in zip(arguments, given, strict=False)}
+    local |= {argument.arg: value for argument, value in zip(arguments, given, strict=False)} | named
     for statement in init.body:
         match statement:
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=ast.Call() as call):
-                _keep_module(name, call, local, constants)
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
-                _keep(constants.attributes, name, value, local)
-            case ast.Assign(targets=[target], value=value):
-                _bind(local, target, value, local)
+            case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value):
+                _read_assignment(target, value, local, constants)
             case _:
                 pass
 
 
+def _read_assignment(target: ast.expr, value: ast.expr, local: dict[str, Value], constants: Constants) -> None:
+    match target, value:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name), ast.Call() as call:
+            _keep_module(name, call, local, constants)
+        case ast.Attribute(value=ast.Name(id="self"), attr=name), _:
+            _keep_attribute(name, value, local, constants)
+        case _:
+            _bind(local, target, value, local)
+
+
+def _keep_attribute(name: str, value: ast.expr, local: dict[str, Value], constants: Constants) -> None:
+    _keep(constants.attributes, name, value, local)
+    if name in constants.attributes:
+        local[f"self.{name}"] = constants.attributes[name]
+
+
 def _keep_module(name: str, call: ast.Call, local: dict[str, Value], constants: Constants) -> None:
-    """Note a module of torch.nn, or the constant that a call such as `math.sqrt(8)` gives."""
+    """Note a module, or the constant that a call such as `math.sqrt(8)` gives."""
     made = constants.full_name(ast.unparse(call.func))
-    if not made.startswith("torch.nn."):
-        _keep(constants.attributes, name, call, local)
-        return
+    if made in constants.classes:
+        positional, named = _arguments(call, local)
+        constants.modules[name] = _of_class(made, tuple(positional), named, constants)
+    elif made == "torch.nn.Sequential":
+        for number, argument in enumerate(call.args):
+            if isinstance(argument, ast.Call):
+                _keep_module(f"{name}.{number}", argument, local, constants)
+        constants.modules[name] = ("Sequential", [None] * len(call.args), {})
+    elif made.startswith("torch.nn."):
+        constants.modules[name] = (made.removeprefix("torch.nn."), *_arguments(call, local))
+    else:
+        _keep_attribute(name, call, local, constants)
+
+
+def _arguments(call: ast.Call, local: dict[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+    """Return the arguments of a call; positional ones that are not known are None."""
     found: dict[str, Value] = {}
     for index, argument in enumerate(call.args):
         _keep(found, str(index), argument, local)
     for keyword in call.keywords:
         _keep(found, keyword.arg or "", keyword.value, local)
-    positional = [found.pop(str(index), None) for index in range(len(call.args))]
-    constants.modules[name] = (made.removeprefix("torch.nn."), positional, found)
+    return [found.pop(str(index), None) for index in range(len(call.args))], found

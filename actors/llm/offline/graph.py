@@ -27,22 +27,36 @@ class TensorInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor as the task's table lists it."""
 
     name: str
-    role: Literal["input", "parameter", "output"]
+    role: Literal["input", "parameter", "output", "value"]
+    """`value`: an intermediate result of a staged program."""
     shape: tuple[int, ...]
     dtype: str
+
+
+class Access(msgspec.Struct, frozen=True):
+    """An element of a tensor in memory: `offset` plus the stride of each axis of a stage times the position there."""
+
+    name: str
+    """The tensor; empty: the number itself is meant, not an element."""
+    offset: int
+    strides: tuple[int, ...]
+    """In elements, one per axis of the stage; 0 where the axis does not matter."""
 
 
 class Node(msgspec.Struct, frozen=True):
     """One value. Operands are positions in `Program.nodes` and smaller than the node's own."""
 
     op: str
-    """`const`, `load`, a reduction, or a unary or binary operation of `expressions.py`."""
+    """`const`, `load`, `index`, a reduction, or an element-wise operation of `expressions.py`. Comparisons give 1.0 or
+    0.0; `where` takes its second operand where the first is not 0."""
     args: tuple[int, ...] = ()
     kind: Kind = "scalar"
     value: float = 0.0
     """Of `const`."""
     name: str = ""
     """Of `load`: the tensor."""
+    access: Access | None = None
+    """In stages, of `load`: which element; of `index`: the number that it stands for (a position, as of `arange`)."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +78,15 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     def passes(self) -> int:
         """Times that a row must be gone through: one more than reductions that wait for one another."""
         return max(levels(self)[output] for output in self.outputs) + 1
+
+    @property
+    def summary(self) -> str:
+        """What it is, in words."""
+        return (
+            f"{self.rows} rows of {self.columns} columns, {len(self.reductions)} reductions per row, "
+            f"{self.passes} loops over a row at least"
+            f"{', exponentials or the like for every element' if self.costly else ''}"
+        )
 
     @property
     def costly(self) -> bool:

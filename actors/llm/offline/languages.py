@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from actors.llm.offline.cpp import codegen as cpp
 from actors.llm.offline.cpp.moves import CATALOGUE as CPP_MOVES
-from actors.llm.offline.graph import Program
-from actors.llm.offline.moves import Catalogue
+from actors.llm.offline.graph import NoRuleError, Program
+from actors.llm.offline.moves import AnyMove, Catalogue
 from actors.llm.offline.plan import Plan
+from actors.llm.offline.stages.ir import AnyProgram, Staged
 from actors.llm.offline.triton import codegen as triton
 from actors.llm.offline.triton.moves import CATALOGUE as TRITON_MOVES
 from messages.base import Language
@@ -18,17 +19,45 @@ from messages.base import Language
 Contract: TypeAlias = cpp.Contract | triton.Contract
 """A calling contract; it says the language."""
 
-CATALOGUES: Mapping[Language, Catalogue] = MappingProxyType({"cpp": CPP_MOVES, "triton": TRITON_MOVES})
+_ROWS: Mapping[Language, Catalogue[Program]] = MappingProxyType({"cpp": CPP_MOVES, "triton": TRITON_MOVES})
+_STAGED: Mapping[Language, Catalogue[Staged]] = MappingProxyType({})
 
 
-def write_source(program: Program, plan: Plan, contract: Contract) -> tuple[str, str]:
+def catalogue_of(language: Language, program: AnyProgram) -> Catalogue[Program] | Catalogue[Staged]:
+    """Return the transformations of this kind of program.
+
+    Raises:
+        NoRuleError: the language has no rules for it.
+    """
+    if isinstance(program, Program):
+        return _ROWS[language]
+    if language not in _STAGED:
+        raise NoRuleError(f"products of tensors in {language}")
+    return _STAGED[language]
+
+
+def known_moves(language: Language, program: AnyProgram) -> tuple[AnyMove, ...]:
+    """Return the transformations that make sense for a program.
+
+    Raises:
+        NoRuleError: the language has no rules for this kind of program.
+    """
+    if isinstance(program, Program):
+        return _ROWS[language].known_moves(program)
+    catalogue_of(language, program)
+    return _STAGED[language].known_moves(program)
+
+
+def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> tuple[str, str]:
     """Return the fence's info string and the source.
 
     Raises:
         NoRuleError: the program holds something that the language has no rule for.
     """
-    match contract:
-        case cpp.Contract():
+    match contract, program:
+        case cpp.Contract(), Program():
             return "cpp path=kernel.cpp", cpp.write_source(program, plan, contract)
-        case triton.Contract():
+        case triton.Contract(), Program():
             return "python path=kernel.py", triton.write_source(program, plan, contract)
+        case _:
+            raise NoRuleError(f"products of tensors in {contract.language}")

@@ -1,17 +1,24 @@
-"""Transformations as actions: their names, when they apply, what they add to a plan. A language has a catalogue."""
+"""Transformations as actions: their names, when they apply, what they add to a plan.
+
+A language has a catalogue for each kind of program that it can write.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from actors.llm.offline.graph import Program
 from actors.llm.offline.plan import Plan
+from actors.llm.offline.stages.ir import Staged
+
+AProgram = TypeVar("AProgram", Program, Staged)
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
+class Move(msgspec.Struct, Generic[AProgram], frozen=True, kw_only=True):
     """One transformation."""
 
     name: str
@@ -23,13 +30,16 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     """V before anything was measured."""
     needs: tuple[str, ...] = ()
     """Moves that must come before it."""
-    applies: Callable[[Program], bool]
+    applies: Callable[[AProgram], bool]
 
 
-class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The transformations of one language."""
+AnyMove: TypeAlias = Move[Program] | Move[Staged]
 
-    moves: tuple[Move, ...]
+
+class Catalogue(msgspec.Struct, Generic[AProgram], frozen=True, kw_only=True, dict=True):
+    """The transformations of one kind of program in one language."""
+
+    moves: tuple[Move[AProgram], ...]
     parameters: Mapping[str, tuple[int, ...]]
     """Fields of a plan that are numbers, and the values that are tried."""
     at_once: frozenset[str]
@@ -38,16 +48,16 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """How other planners may word what the rules know: moves and regular expressions."""
 
     @cached_property
-    def by_name(self) -> Mapping[str, Move]:
+    def by_name(self) -> Mapping[str, Move[AProgram]]:
         """The moves by their names."""
         return {move.name: move for move in self.moves}
 
     @cached_property
-    def by_title(self) -> Mapping[str, Move]:
+    def by_title(self) -> Mapping[str, Move[AProgram]]:
         """The moves by their titles."""
         return {move.title: move for move in self.moves}
 
-    def known_moves(self, program: Program) -> tuple[Move, ...]:
+    def known_moves(self, program: AProgram) -> tuple[Move[AProgram], ...]:
         """Return the moves that make sense for a program."""
         return tuple(move for move in self.moves if move.applies(program))
 

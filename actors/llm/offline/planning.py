@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from actors.llm.offline.graph import NoRuleError, Program
-from actors.llm.offline.languages import CATALOGUES
-from actors.llm.offline.moves import Move
+from actors.llm.offline.graph import NoRuleError
+from actors.llm.offline.languages import catalogue_of, known_moves
+from actors.llm.offline.moves import AnyMove
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import PlannerPrompt, TreeLine, read_planner_prompt
+from actors.llm.offline.stages.ir import AnyProgram
 from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Prune, Update
 
@@ -35,10 +36,10 @@ def plan_answer(prompt: str) -> str:
     try:
         asked = read_planner_prompt(prompt)
         program = read_program(asked.task.source, asked.task.tensors)
+        return _rendered(_Planner(asked, program).script())
     except NoRuleError as error:
         text = f"The built-in rules cannot plan for this task: they have no rule for {error}."
         return _rendered(EditScript(summary=text))
-    return _rendered(_Planner(asked, program).script())
 
 
 def _rendered(script: EditScript) -> str:
@@ -48,12 +49,12 @@ def _rendered(script: EditScript) -> str:
 class _Planner:
     """One answer under construction."""
 
-    def __init__(self, asked: PlannerPrompt, program: Program) -> None:
+    def __init__(self, asked: PlannerPrompt, program: AnyProgram) -> None:
         self._asked = asked
         self._program = program
-        self._catalogue = CATALOGUES[asked.contract.language]
+        self._catalogue = catalogue_of(asked.contract.language, program)
         self._by_name = self._catalogue.by_name
-        self._known = self._catalogue.known_moves(program)
+        self._known = known_moves(asked.contract.language, program)
         self._nodes = {line.node_id: line for line in asked.tree}
         self._gains = self._measured_gains()
         self._best = max((line.best for line in asked.tree if line.best), default=1.0)
@@ -131,7 +132,7 @@ class _Planner:
             if not any(f"'{name}'" in reasons for name in names if name != ROOT):
                 yield edit
 
-    def _insert(self, parent_id: str, moves: list[Move], priority: float, *, key: str = "") -> Insert:
+    def _insert(self, parent_id: str, moves: Sequence[AnyMove], priority: float, *, key: str = "") -> Insert:
         reasons = "\n".join(f"- {move.title}: {move.why}" for move in moves)
         words = " ".join(move.name for move in moves)
         return Insert(
@@ -190,7 +191,7 @@ class _Planner:
         moves = [self._by_name[name] for name in self._own(line) if name in self._by_name]
         return self._promise(line.parent_id, moves) * 0.5**line.tries if moves else line.priority
 
-    def _promise(self, parent_id: str, moves: list[Move]) -> float:
+    def _promise(self, parent_id: str, moves: Sequence[AnyMove]) -> float:
         if not moves:
             return 0.0
         chances = [
@@ -206,17 +207,12 @@ class _Planner:
         return 0.4 + 0.6 * min(1.0, reached / self._best)
 
     def _summary(self) -> str:
-        program = self._program
         learnt = "; ".join(
             f"{self._by_name[name].title.lower()}: {2**gain:.2f}x over the parent"
             for name, gain in sorted(self._gains.items(), key=lambda item: -item[1])
             if name in self._by_name
         )
-        shape = (
-            f"Built-in rules: {program.rows} rows of {program.columns} columns, {len(program.reductions)} reductions "
-            f"per row, {program.passes} loops over a row at least"
-            f"{', exponentials or the like for every element' if program.costly else ''}."
-        )
+        shape = f"Built-in rules: {self._program.summary}."
         return f"{shape} Measured so far: {learnt}." if learnt else shape
 
     def _questions(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from actors.llm.offline.graph import NoRuleError
-from actors.llm.offline.tracing import Traced, Tracer, Value
+from actors.llm.offline.tracing import Traced, Tracer, Value, reduced_dimensions
 
 Arguments: TypeAlias = dict[str, Value]
 Rule: TypeAlias = Callable[[Tracer, Arguments], Value]
@@ -247,16 +247,18 @@ def _rms_norm(tracer: Tracer, a: Arguments) -> Value:
 
 def _unsqueeze(tracer: Tracer, a: Arguments) -> Value:
     value = tracer.tensor(a["input"])
-    if a["dim"] not in {-1, len(value.shape)}:
+    if not isinstance(a["dim"], int):
         raise NoRuleError(f"`unsqueeze` at dimension {a['dim']!r}")
-    return tracer.reshaped(value, (*value.shape, 1))
+    return tracer.indexed(value, [*[(None, None, None)] * (a["dim"] % (len(value.shape) + 1)), None])
 
 
 def _squeeze(tracer: Tracer, a: Arguments) -> Value:
     value = tracer.tensor(a["input"])
-    if a["dim"] not in {-1, len(value.shape) - 1} or value.shape[-1:] != (1,):
-        raise NoRuleError(f"`squeeze` of dimension {a['dim']!r}")
-    return tracer.reshaped(value, value.shape[:-1])
+    rank = len(value.shape)
+    dims = {dim for dim, size in enumerate(value.shape) if size == 1}
+    if a["dim"] is not None:
+        dims &= set(reduced_dimensions(a["dim"], rank))
+    return tracer.reshaped(value, tuple(size for dim, size in enumerate(value.shape) if dim not in dims))
 
 
 def _spread(rule: Rule) -> Signature:
@@ -314,7 +316,7 @@ RULES: dict[str, Signature] = {
     ),
     "rms_norm": Signature("input normalized_shape weight eps", _rms_norm, weight=None, eps=None),
     "unsqueeze": Signature("input dim", _unsqueeze),
-    "squeeze": Signature("input dim", _squeeze),
+    "squeeze": Signature("input dim", _squeeze, dim=None),
     "contiguous": _identity(""),
     "clone": _identity(""),
     "detach": _identity(""),
@@ -323,26 +325,3 @@ RULES: dict[str, Signature] = {
     "type_as": _identity("other"),
 }  # fmt: skip
 """By torch's name, without its namespace. Casts are identities: arithmetic is at least as wide as every tensor."""
-
-MODULES: dict[str, tuple[str, str]] = {
-    "ReLU": ("relu", "inplace"),
-    "Sigmoid": ("sigmoid", ""),
-    "Tanh": ("tanh", ""),
-    "SiLU": ("silu", "inplace"),
-    "GELU": ("gelu", "approximate"),
-    "ELU": ("elu", "alpha inplace"),
-    "SELU": ("selu", "inplace"),
-    "LeakyReLU": ("leaky_relu", "negative_slope inplace"),
-    "Hardtanh": ("hardtanh", "min max inplace"),
-    "ReLU6": ("relu6", ""),
-    "Softplus": ("softplus", "beta threshold"),
-    "Mish": ("mish", "inplace"),
-    "Softsign": ("softsign", ""),
-    "Hardsigmoid": ("hardsigmoid", "inplace"),
-    "Hardswish": ("hardswish", "inplace"),
-    "Softmax": ("softmax", "dim"),
-    "LogSoftmax": ("log_softmax", "dim"),
-    "LayerNorm": ("layer_norm", "normalized_shape eps"),
-    "RMSNorm": ("rms_norm", "normalized_shape eps"),
-}
-"""Modules of torch.nn by class: the rule that they apply, and the names of their own arguments in order."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -14,6 +15,10 @@ FLOATING = frozenset({"float32", "float64", "bfloat16", "float16"})
 Shape: TypeAlias = tuple[int, ...]
 Value: TypeAlias = "Traced | float | int | bool | str | tuple[Value, ...] | dict[Value, Value] | None"
 """What an expression of the reference can be: a tensor, or a Python value known without running it."""
+
+
+Item: TypeAlias = "str | int | tuple[int | None, ...] | None"
+"""What stands in the brackets of an index: `...`, None, a position, or a slice as (start, stop, step)."""
 
 
 class Traced(msgspec.Struct, frozen=True):
@@ -39,11 +44,57 @@ def broadcast(left: Shape, right: Shape) -> Shape:
     return tuple(shape)
 
 
+def reduced_dimensions(dims: Value, rank: int) -> Shape:
+    """Return the dimensions of a reduction in order; `dims` as torch takes it.
+
+    Raises:
+        NoRuleError: they are none.
+    """
+    match dims:
+        case None | ():
+            return tuple(range(rank))
+        case int():
+            found: tuple[Value, ...] = (dims,)
+        case tuple():
+            found = dims
+        case _:
+            raise NoRuleError(f"{dims!r} as dimensions of a reduction")
+    return tuple(sorted(dim % max(rank, 1) for dim in found if isinstance(dim, int)))
+
+
 def _padded(shape: Shape, rank: int) -> Shape:
     return (1,) * (rank - len(shape)) + shape
 
 
-class Tracer:
+class Tracer(Protocol):
+    """What rules build graphs with."""
+
+    def load(self, tensor: TensorInfo) -> Traced:
+        """Add an input or a parameter."""
+
+    def unary(self, op: str, value: Value) -> Traced:
+        """Add an element-wise operation on one tensor."""
+
+    def binary(self, op: str, left: Value, right: Value) -> Traced:
+        """Add an element-wise operation on two tensors, or a tensor and a number."""
+
+    def reduce(self, op: str, value: Value, dims: Value, keepdim: bool) -> Traced:
+        """Add a reduction; `dims` as torch takes it."""
+
+    def tensor(self, value: Value) -> Traced:
+        """Return a tensor; numbers become constants."""
+
+    def reduced_count(self, value: Value, dims: Value) -> int:
+        """Return how many elements one result of a reduction comes from."""
+
+    def reshaped(self, value: Value, shape: Shape) -> Traced:
+        """Return a tensor with its elements in the same order and another shape."""
+
+    def indexed(self, value: Traced, items: Sequence[Item]) -> Traced:
+        """Return `value[items]`."""
+
+
+class RowTracer:
     """A graph under construction in the space of `full`, whose last `trailing` dimensions are the columns."""
 
     def __init__(self, full: Shape, trailing: int) -> None:
@@ -99,7 +150,7 @@ class Tracer:
             NoRuleError: it reduces other dimensions than the last `trailing` ones of a full tensor.
         """
         operand = self.tensor(value)
-        reduced = self._reduced(dims, len(operand.shape))
+        reduced = reduced_dimensions(dims, len(operand.shape))
         wanted = tuple(range(self.rank - self.trailing, self.rank))
         if len(operand.shape) != self.rank or reduced != wanted or self._kind(operand) != "full":
             raise NoRuleError(f"a reduction over dimensions {reduced} of a tensor of shape {operand.shape}")
@@ -123,26 +174,34 @@ class Tracer:
     def reduced_count(self, value: Value, dims: Value) -> int:
         """Return how many elements one result of a reduction comes from."""
         shape = self.tensor(value).shape
-        return math.prod(shape[dim] for dim in self._reduced(dims, len(shape)))
+        return math.prod(shape[dim] for dim in reduced_dimensions(dims, len(shape)))
 
-    def reshaped(self, value: Traced, shape: Shape) -> Traced:
-        """Return a per-row value with dimensions of size 1 added or dropped."""
-        return Traced(value.index, shape)
+    def indexed(self, value: Traced, items: Sequence[Item]) -> Traced:
+        """Return a per-row value with a dimension of size 1 behind its own: `value[..., None]`.
+
+        Raises:
+            NoRuleError: another index.
+        """
+        before = [item for item in items[:-1] if item != "..."]
+        short = "..." not in items and len(before) < len(value.shape)
+        if items[-1:] != [None] or short or any(item != (None, None, None) for item in before):
+            raise NoRuleError("an index other than `[..., None]`")
+        return self.reshaped(value, (*value.shape, 1))
+
+    def reshaped(self, value: Value, shape: Shape) -> Traced:
+        """Return a value with dimensions of size 1 added or dropped at its end.
+
+        Raises:
+            NoRuleError: another shape.
+        """
+        traced = self.tensor(value)
+        shorter, longer = sorted((shape, traced.shape), key=len)
+        if longer[: len(shorter)] != shorter or math.prod(longer[len(shorter) :]) != 1:
+            raise NoRuleError(f"a tensor of shape {traced.shape} as one of shape {shape}")
+        return Traced(traced.index, shape)
 
     def _kind(self, value: Traced) -> Kind:
         return self.graph.nodes[value.index].kind
-
-    def _reduced(self, dims: Value, rank: int) -> Shape:
-        match dims:
-            case None | ():
-                return tuple(range(rank))
-            case int():
-                found: tuple[Value, ...] = (dims,)
-            case tuple():
-                found = dims
-            case _:
-                raise NoRuleError(f"{dims!r} as dimensions of a reduction")
-        return tuple(sorted(dim % max(rank, 1) for dim in found if isinstance(dim, int)))
 
     def _kind_of(self, tensor: TensorInfo) -> Kind:
         shape = _padded(tensor.shape, self.rank)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from actors.llm.offline.graph import Program
 from actors.llm.offline.moves import Catalogue, Move
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
@@ -18,7 +19,7 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
 
 _ONE_WORKER_ROWS = 2
 
-_MOVES = (
+_MOVES: tuple[Move[Program], ...] = (
     Move(
         name="fuse",
         title="Fuse the passes over a row",

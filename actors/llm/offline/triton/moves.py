@@ -29,7 +29,7 @@ def _has_long_rows(program: Program) -> bool:
     return program.columns > min(PARAMETERS["columns"])
 
 
-_MOVES = (
+_MOVES: tuple[Move[Program], ...] = (
     Move(
         name="fuse",
         title="Fuse all operations into one kernel",
