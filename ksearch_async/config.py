@@ -1,4 +1,4 @@
-"""The configuration of a run: TOML file < environment < flags, checked, resolved and saved.
+"""The configuration of a run: effort < TOML file < environment < flags, checked, resolved and saved.
 
 Secrets have no field here: keys are read from the environment where a model is made, and are never written or printed.
 """
@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -18,8 +18,11 @@ from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.refusals import refusal, suggestion
 from messages.settings import Positive, SearchSettings, Share
 
-API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY")
-"""Where a key is looked for, in this order."""
+API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY", "LLM_API_KEY")
+"""Where a key is looked for, in this order; the last is K-Search's."""
+
+FOREIGN_VARIABLES = frozenset({"KSEARCH_ROOT"})
+"""Begin like ours and are not: K-Search's launch scripts have them set to its checkout."""
 
 DEFAULT_RUNS_DIR = "runs"
 
@@ -27,6 +30,30 @@ _LARGEST_INT = 2**63 - 1
 """What a message can hold."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Effort: TypeAlias = Literal["quick", "standard", "full"]
+
+EFFORTS: Mapping[Effort, Mapping[str, object]] = {
+    "quick": {
+        "search.branches": 4,
+        "search.stagnation_window": 3,
+        "search.max_tries": 2,
+        "search.budget.max_rounds": 16,
+    },
+    "standard": {
+        "search.branches": 4,
+        "search.stagnation_window": 5,
+        "search.max_tries": 3,
+        "search.budget.max_rounds": 40,
+    },
+    "full": {
+        "search.branches": 8,
+        "search.stagnation_window": 7,
+        "search.max_tries": 3,
+        "search.budget.max_rounds": 120,
+    },
+}
+"""What each effort stands for: dotted path → value. `standard` is the defaults; 120 rounds are what the K-Search paper
+(arXiv 2602.19128) gives each run, a window of 7 what its scripts give its hardest kernels."""
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,6 +92,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     task: str
     """A bundled problem's name, or the path of a problem file."""
+    effort: Effort = "standard"
+    """Which preset the numbers below were taken from where nothing else set them; see `EFFORTS`."""
     language: Literal["cpp"] = "cpp"
     seed: int = 0
     runs_dir: str = DEFAULT_RUNS_DIR
@@ -91,6 +120,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 SETTINGS = (
+    Setting("effort", "effort"),
     Setting("language", "language"),
     Setting("seed", "seed"),
     Setting("runs-dir", "runs_dir"),
@@ -121,8 +151,25 @@ SETTINGS = (
 MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir")
 """What may differ when a run is resumed; a trailing dot means the whole table."""
 
-Layer = Mapping[str, object]
+
+class Given(msgspec.Struct, frozen=True):
+    """A value that somebody set."""
+
+    value: object
+    origin: str
+    """`--branches`, `KSEARCH_BRANCHES`, a file's name, `effort quick`, `saved`."""
+
+
+Layer: TypeAlias = Mapping[str, Given]
 """Dotted path → value."""
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration, and where it comes from."""
+
+    config: RunConfig
+    origins: dict[str, str]
+    """Dotted path of every setting → `Given.origin`, or `default`."""
 
 
 def resolve_config(
@@ -133,7 +180,7 @@ def resolve_config(
     flags: Mapping[str, object],
     saved: RunConfig | None = None,
 ) -> RunConfig:
-    """Merge defaults (or a saved configuration) with the file, the environment and the flags, and check the result.
+    """Merge defaults and effort (or a saved configuration) with file, environment and flags, and check the result.
 
     Args:
         task: The task as named on the command line.
@@ -145,16 +192,47 @@ def resolve_config(
     Raises:
         ConfigError: what cannot be used, where it stands, and what was probably meant.
     """
-    merged: dict[str, object] = {} if saved is None else dict(flatten(msgspec.to_builtins(saved)))
+    return trace_config(task, config_file=config_file, environment=environment, flags=flags, saved=saved).config
+
+
+def trace_config(
+    task: str | None = None,
+    *,
+    config_file: Path | None = None,
+    environment: Mapping[str, str],
+    flags: Mapping[str, object],
+    saved: RunConfig | None = None,
+) -> Resolved:
+    """Do what `resolve_config` does, and say of each setting where its value comes from.
+
+    Raises:
+        ConfigError: as `resolve_config`.
+    """
+    named: dict[str, Given] = {}
     if config_file is not None:
-        merged.update(_read_file(config_file))
-    merged.update(_read_environment(environment))
-    merged.update(_read_flags(flags))
+        named.update(_read_file(config_file))
+    named.update(_read_environment(environment))
+    named.update(_read_flags(flags))
     if task is not None:
-        merged["task"] = task
+        named["task"] = Given(task, "argument")
+    merged = {**_foundation(named, saved), **named}
     if "task" not in merged:
         raise refusal("no task given", "name a bundled problem or a problem file: ksearch run rmsnorm_silu")
-    return msgspec.convert(_nest(merged), RunConfig)
+    config = msgspec.convert(_nest({path: given.value for path, given in merged.items()}), RunConfig)
+    origins = {
+        path: merged[path].origin if path in merged else "default" for path, _ in flatten(msgspec.to_builtins(config))
+    }
+    return Resolved(config=config, origins=origins)
+
+
+def _foundation(named: Layer, saved: RunConfig | None) -> Layer:
+    """Return what lies below everything that is set by name: a saved run's numbers, or those of the effort."""
+    if saved is not None:  # its effort was spent on its numbers when it was started
+        return {path: Given(value, "saved") for path, value in flatten(msgspec.to_builtins(saved))}
+    if "effort" not in named:
+        return {}
+    effort = msgspec.convert(named["effort"].value, Effort)
+    return {path: Given(value, f"effort {effort}") for path, value in EFFORTS[effort].items()}
 
 
 def load_config(path: Path) -> RunConfig:
@@ -205,7 +283,7 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, o
             yield prefix + key, value
 
 
-def _nest(flat: Layer) -> dict[str, Any]:
+def _nest(flat: Mapping[str, object]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for path, value in flat.items():
         *tables, key = path.split(".")
@@ -223,33 +301,33 @@ def _read_file(path: Path) -> Layer:
         raise refusal(f"cannot read configuration file {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise refusal(f"{str(path)!r} is not TOML: {error}") from error
-    layer: dict[str, object] = {}
+    layer: dict[str, Given] = {}
     for key, value in flatten(content):
         where = f"{key!r} in {str(path)!r}"
         if not (value == {} and _is_table(_type_of(key, where))):
-            layer[key] = _checked(value, key, where, strict=True)
+            layer[key] = Given(_checked(value, key, where, strict=True), str(path))
     return layer
 
 
 def _read_environment(environment: Mapping[str, str]) -> Layer:
     known = {setting.variable: setting for setting in SETTINGS}
     others = {*API_KEY_VARIABLES, COMPILER_VARIABLE}
-    layer: dict[str, object] = {}
+    layer: dict[str, Given] = {}
     for name, text in sorted(environment.items()):
-        if not name.startswith("KSEARCH_") or name in others:
+        if not name.startswith("KSEARCH_") or name in others or name in FOREIGN_VARIABLES:
             continue
         setting = known.get(name)
         if setting is None:
             hint = suggestion(name, (*known, *others), "ksearch run --help lists the settings")
             raise refusal(f"unknown environment variable {name!r}", hint)
-        layer[setting.path] = _checked(text, setting.path, name, strict=False)
+        layer[setting.path] = Given(_checked(text, setting.path, name, strict=False), name)
     return layer
 
 
 def _read_flags(flags: Mapping[str, object]) -> Layer:
     known = {setting.flag: setting for setting in SETTINGS}
     return {
-        known[flag].path: _checked(value, known[flag].path, f"--{flag}", strict=True)
+        known[flag].path: Given(_checked(value, known[flag].path, f"--{flag}", strict=True), f"--{flag}")
         for flag, value in flags.items()
         if value is not None
     }

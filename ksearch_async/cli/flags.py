@@ -63,6 +63,9 @@ class SessionFlags:
 class RunFlags(SessionFlags):
     """What a run is started with."""
 
+    effort: Literal["quick", "standard", "full"] | None = None
+    """How long to search: `quick` means 16 rounds, `standard` 40, `full` 120 on 8 branches. What is set besides counts
+    before it. [default: standard]"""
     world_model: Literal["evolving", "frozen", "off"] | None = None
     """Whether the model revises the tree of ideas as results come in, makes it once, or is not asked for one.
     [default: evolving]"""

@@ -5,16 +5,20 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ksearch_async.config import (
+    EFFORTS,
     SETTINGS,
     RunConfig,
     changed_keys,
+    flatten,
     load_config,
     may_change,
     resolve_config,
     save_config,
+    trace_config,
 )
 from ksearch_async.models import dialect_of, model_words
 from messages.errors import ConfigError
@@ -44,19 +48,72 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
     assert (search.branches, search.stagnation_window, search.max_tries, search.refusals) == (4, 3, 2, 2)
 
 
+def test_the_standard_effort_is_the_defaults() -> None:
+    defaults = dict(flatten(msgspec.to_builtins(RunConfig(task="relu"))))
+    assert {path: defaults[path] for path in EFFORTS["standard"]} == EFFORTS["standard"]
+    assert {frozenset(numbers) for numbers in EFFORTS.values()} == {frozenset(EFFORTS["standard"])}
+    assert resolved(effort="standard") == RunConfig(task="relu")
+
+
+@pytest.mark.parametrize("where", ["flag", "variable", "file"])
+def test_an_effort_sets_the_numbers_that_nothing_else_sets(where: str, tmp_path: Path) -> None:
+    text = "[search.budget]\nmax_rounds = 7\n"
+    file = written(tmp_path, f'effort = "full"\n{text}' if where == "file" else text)
+    environment = {"KSEARCH_WINDOW": "2"} | ({"KSEARCH_EFFORT": "full"} if where == "variable" else {})
+    flags = {"effort": "full"} if where == "flag" else {}
+    config = resolved(file, environment, max_difficulty=3, **flags)
+    search = config.search
+    assert (config.effort, search.branches) == ("full", EFFORTS["full"]["search.branches"])
+    assert (search.budget.max_rounds, search.stagnation_window, search.max_difficulty) == (7, 2, 3)
+
+
+def test_each_value_is_traced_to_where_it_comes_from(tmp_path: Path) -> None:
+    file = written(tmp_path, "[search]\nmax_tries = 5\n")
+    traced = trace_config(
+        "relu",
+        config_file=file,
+        environment={"KSEARCH_EFFORT": "quick", "KSEARCH_SEED": "3"},
+        flags={"branches": 2, "model": None},
+    )
+    origins = {path: origin for path, origin in traced.origins.items() if origin != "default"}
+    assert origins == {
+        "task": "argument",
+        "effort": "KSEARCH_EFFORT",
+        "search.branches": "--branches",
+        "search.stagnation_window": "effort quick",
+        "search.budget.max_rounds": "effort quick",
+        "search.max_tries": str(file),
+        "seed": "KSEARCH_SEED",
+    }
+    assert set(traced.origins) == set(dict(flatten(msgspec.to_builtins(traced.config))))
+
+
+def test_a_resumed_run_keeps_its_numbers_and_another_effort_is_a_change() -> None:
+    saved = resolved(effort="quick", max_rounds=5)
+    kept = resolve_config(environment={}, flags={"max-rounds": 9}, saved=saved)
+    assert changed_keys(saved, kept) == ["search.budget.max_rounds"]
+    other = resolve_config(environment={}, flags={"effort": "full"}, saved=saved)
+    assert [key for key in changed_keys(saved, other) if not may_change(key)] == ["effort"]
+
+
+def test_the_variable_of_k_searchs_scripts_is_not_taken_for_ours() -> None:
+    assert resolved(environment={"KSEARCH_ROOT": "/k-search"}) == RunConfig(task="relu")
+
+
 def test_every_setting_has_a_flag_and_a_variable_that_reach_it() -> None:
     values: dict[str, tuple[str, object]] = {
         "language": ("cpp", "cpp"), "runs-dir": ("x", "x"), "sync": ("never", "never"), "model": ("m", "m"),
         "base-url": ("http://h", "http://h"), "model-kind": ("chat", "chat"), "max-seconds": ("2.5", 2.5),
         "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5), "world-model": ("off", "off"),
         "temperature": ("0.5", 0.5), "mistakes": ("0.5", 0.5), "reasoning-effort": ("low", "low"),
+        "effort": ("standard", "standard"),
     }  # fmt: skip
     for setting in SETTINGS:
         text, value = values.get(setting.flag, ("3", 3))
         by_flag = resolve_config("relu", environment={}, flags={setting.flag: value})
         by_variable = resolve_config("relu", environment={setting.variable: text}, flags={})
         assert by_flag == by_variable
-        assert setting.flag in ("language",) or changed_keys(RunConfig(task="relu"), by_flag) == [setting.path]
+        assert setting.flag in ("language", "effort") or changed_keys(RunConfig(task="relu"), by_flag) == [setting.path]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ksearch_async.cli import app
-from ksearch_async.config import SETTINGS, RunConfig, flatten
+from ksearch_async.config import EFFORTS, SETTINGS, RunConfig, flatten
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -29,6 +29,13 @@ def test_every_key_of_a_configuration_is_named_in_the_reference() -> None:
     text = (REFERENCE / "configuration.md").read_text()
     for path, _ in flatten(msgspec.to_builtins(RunConfig(task="t"))):
         assert f"`{path}`" in text or f"`{path.rpartition('.')[2]}`" in text, path
+
+
+def test_the_table_of_efforts_is_what_they_stand_for() -> None:
+    text = (REFERENCE / "configuration.md").read_text()
+    for effort, numbers in EFFORTS.items():
+        assert f"| effort | {' | '.join(f'`{path}`' for path in numbers)} |" in text
+        assert f"| `{effort}` | {' | '.join(map(str, numbers.values()))} |" in text
 
 
 def test_every_command_is_in_the_reference() -> None:
