@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ksearch_async.chronicle import DUPLICATE, Best, Chronicle, repeats_known
 from messages.codec import Record
+from messages.events import CandidateWritten, EditsProposed
 from messages.facts import (
     AttemptFinished,
     EditsApplied,
@@ -18,6 +19,7 @@ from messages.facts import (
     PlanAbandoned,
     RunStopping,
 )
+from messages.faults import fault_words
 
 _TITLE_WIDTH = 44
 _WIDE = 128
@@ -51,6 +53,8 @@ class Narrator:
 
     def tell(self, record: Record) -> Iterator[str]:
         """Fold a record and yield a line for each thing in it that is worth one."""
+        if isinstance(record.body, CandidateWritten | EditsProposed) and record.body.faults:
+            yield self.fitted(fault_line(record.body))
         for fact in self._chronicle.unfold(record):
             line = self.line(fact)
             if line:
@@ -137,6 +141,17 @@ def shortened(text: str, width: int) -> str:
     """Return the text on one line, at most `width` characters long."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+def fault_line(answered: CandidateWritten | EditsProposed) -> str:
+    """Say which tries failed before an answer came."""
+    job = answered.job_id.rpartition("-")[2]
+    return f"endpoint: {job} answered after failed tries: {fault_words(answered.faults)}"
+
+
+def faults_line(chronicle: Chronicle) -> str:
+    """Return the counts of failed tries, most frequent first; empty without any."""
+    return ", ".join(f"{count} {words}" for words, count in chronicle.faults.most_common())
 
 
 def fates_line(chronicle: Chronicle) -> str:

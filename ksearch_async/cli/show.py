@@ -10,7 +10,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json, terminal_width
 from ksearch_async.drawing import tree_lines
-from ksearch_async.narrate import best_lines, duration, fates_line, state_line
+from ksearch_async.narrate import best_lines, duration, fates_line, faults_line, state_line
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
 
 
@@ -46,6 +46,8 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
     yield f"fates      {fates_line(chronicle)}"
     yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens"
+    if chronicle.faults:
+        yield f"endpoint   failed tries: {faults_line(chronicle)}"
     yield from best_lines(chronicle.best(str(folder.best)))
     if state.nodes:
         yield ""
@@ -65,6 +67,7 @@ def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:
         "max_rounds": state.settings.budget.max_rounds,
         "elapsed_s": chronicle.elapsed_s,
         "fates": dict(chronicle.fates),
+        "faults": dict(chronicle.faults),
         "usage": state.usage,
         "best": chronicle.best(str(folder.best)),
         "nodes": sorted(state.nodes.values(), key=lambda node: int(node.node_id[1:])),

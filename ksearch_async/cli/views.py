@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_width
 from ksearch_async.config import RunConfig
-from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, state_line
+from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, faults_line, state_line
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
 from messages.events import CandidateWritten, RunResumed, RunStarted
@@ -99,6 +99,8 @@ class PlainView:
         yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
         yield f"fates      {fates_line(chronicle)}"
         yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens; {self._model_words}"
+        if chronicle.faults:
+            yield f"endpoint   failed tries: {faults_line(chronicle)}"
         best = chronicle.best(shown_path(self._folder.best))
         yield from best_lines(best)
         if best is not None:
