@@ -58,6 +58,11 @@ def die_with_parent(parent_pid: int) -> None:
         os._exit(1)
 
 
+def live_on() -> None:
+    """Undo `die_with_parent`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def descendants_of(pid: int) -> set[int]:
     """Return the ids of all living processes below `pid`."""
     children: dict[int, list[int]] = {}

@@ -23,6 +23,8 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     target: Target
     settings: SearchSettings
     seed: int
+    initial: Candidate | None = None
+    """The program that a search starts from, where its score is not known before it is evaluated."""
 
 
 class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):

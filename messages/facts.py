@@ -26,6 +26,8 @@ class SearchOpened(Message, frozen=True, kw_only=True, tag="search.opened.v1"):
     target: Target
     settings: SearchSettings
     seed: int
+    initial_id: str | None = None
+    """Candidate that the root stands for, and that is scored first; null where candidates have speedups."""
 
 
 class SearchReopened(Message, frozen=True, kw_only=True, tag="search.reopened.v1"):
@@ -151,6 +153,23 @@ class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.re
     purpose: Purpose = "screen"
 
 
+class InitialRequested(Message, frozen=True, kw_only=True, tag="initial.requested.v1"):
+    """The initial program was sent to the evaluators. Meanwhile the search goes on."""
+
+    job_id: str
+    candidate_id: str
+
+
+class InitialScored(Message, frozen=True, kw_only=True, tag="initial.scored.v1"):
+    """The root has its score, or it turned out that the evaluator gives the initial program none."""
+
+    job_id: str
+    candidate_id: str
+    fate: Fate
+    outcome: str
+    credit: float | None = None
+
+
 class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.v1"):
     """An attempt has its outcome."""
 
@@ -161,9 +180,9 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     outcome: str
     """One line for people and models."""
     credit: float | None = None
-    """Lower bound of the speedup's interval, for timed measured candidates."""
+    """Lower bound of the speedup's interval, for timed measured candidates; a scored one's score."""
     speedup: float | None = None
-    """Median speedup against the reference."""
+    """Median speedup against the reference; null for a score."""
     latency_us: float | None = None
     round: int = 0
     """Number of this evaluation; 0 if nothing was evaluated (a known candidate, no candidate)."""
@@ -195,8 +214,9 @@ class IncumbentChanged(Message, frozen=True, kw_only=True, tag="incumbent.change
     node_id: str
     round: int
     credit: float
-    speedup: float
-    latency_us: float
+    speedup: float | None = None
+    """Null for a score, which is its credit."""
+    latency_us: float | None = None
 
 
 class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1"):
@@ -253,6 +273,8 @@ Fact: TypeAlias = (
     | WriteRequested
     | BuildRequested
     | EvaluationRequested
+    | InitialRequested
+    | InitialScored
     | AttemptFinished
     | CandidateAwaited
     | BranchClosed

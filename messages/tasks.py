@@ -9,7 +9,7 @@ import msgspec
 
 from messages.base import Language, Message
 
-TaskSource: TypeAlias = Literal["kernelbench"]
+TaskSource: TypeAlias = Literal["kernelbench", "program"]
 """The format a task was read from."""
 
 
@@ -36,7 +36,7 @@ class Candidate(Message, frozen=True, kw_only=True):
 
     language: Language
     entry_point: str
-    """Name of the function that is called, e.g. `ksearch_run`."""
+    """Name of the function that is called, e.g. `ksearch_run`; empty where only the task's evaluator knows."""
     files: tuple[SourceFile, ...]
     """At least one; the first is the main file."""
 
@@ -54,6 +54,24 @@ class Tolerance(Message, frozen=True, kw_only=True):
     atol: float | None = None
 
 
+class Scorer(Message, frozen=True, kw_only=True):
+    """What scores the programs of a program task: a file of the user's on the host that evaluates, and its limits.
+
+    The file may import its neighbours and read data beside it, which do not travel: only its own text is pinned.
+    """
+
+    path: str
+    """Absolute; the file defines `evaluate(program_path)`."""
+    digest: str
+    """blake2b-128 (hex) of the file's bytes."""
+    description: str = ""
+    """What the file says of itself, for models."""
+    timeout_s: float = 60.0
+    """For one program."""
+    memory_bytes: int = 8 << 30
+    """Of private writable memory (RLIMIT_DATA), for each process of one program."""
+
+
 class TaskSpec(Message, frozen=True, kw_only=True):
     """A task as it is sent to who must build, run or judge: enough to do so on another host."""
 
@@ -61,13 +79,17 @@ class TaskSpec(Message, frozen=True, kw_only=True):
     """For people: file or problem name."""
     source: TaskSource
     text: str
-    """The problem file, verbatim."""
+    """The problem file, verbatim; of a program task the initial program."""
     tolerance: Tolerance = Tolerance()
+    scorer: Scorer | None = None
+    """Of a program task."""
 
     @property
     def task_id(self) -> str:
-        """Content hash over everything that can change a verdict; the name is not part of it."""
-        return content_hash("task", self.source, self.text, str(self.tolerance.rtol), str(self.tolerance.atol))
+        """Content hash over everything that can change a verdict; the name and the scorer's place are no part of it."""
+        scorer = self.scorer
+        limits = (scorer.digest, str(scorer.timeout_s), str(scorer.memory_bytes)) if scorer else ()
+        return content_hash("task", self.source, self.text, str(self.tolerance.rtol), str(self.tolerance.atol), *limits)
 
 
 class TensorSpec(Message, frozen=True, kw_only=True):
@@ -93,7 +115,8 @@ class TaskDescription(Message, frozen=True, kw_only=True):
     """Reference program, tensors and calling contract, as prose and code for a model."""
     entry_point: str
     bytes_moved: int
-    """Bytes of inputs, parameters and outputs together: what any implementation must touch at least once."""
+    """Bytes of inputs, parameters and outputs together: what any implementation must touch at least once;
+    0: unknown."""
 
 
 class Target(Message, frozen=True, kw_only=True):
@@ -102,9 +125,9 @@ class Target(Message, frozen=True, kw_only=True):
     arch: str
     """`x86_64`, `aarch64`, `sm_90`."""
     march: str
-    """Value of the compiler's `-march`."""
+    """Value of the compiler's `-march`; empty where nothing is compiled."""
     toolchain: str
-    """First line of the compiler's `--version`."""
+    """First line of the compiler's `--version`; for plain Python the interpreter and its version."""
     device: str
     """As the system reports it, e.g. `AMD EPYC` or `NVIDIA H200`."""
 

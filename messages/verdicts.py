@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
+
 from messages.base import Message
 
 
@@ -44,6 +46,17 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     reference_dtype: str = "float64"
     """Precision in which the expected values were computed."""
     notes: tuple[str, ...] = ()
+
+
+class Scored(Message, frozen=True, kw_only=True, tag="scored"):
+    """Measured by the task's own evaluator: a score, larger is better, and no speedup."""
+
+    score: float
+    """Its `combined_score`; finite. It is the credit."""
+    metrics: dict[str, float | str] = msgspec.field(default_factory=dict)
+    """All that the evaluator returned, the score included; what is no finite number stands as text."""
+    notes: tuple[str, ...] = ()
+    """What the evaluator has to say to a model, bounded."""
 
 
 class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
@@ -113,10 +126,16 @@ class Quarantined(Message, frozen=True, kw_only=True, tag="quarantined"):
     speedup_interval: Interval
 
 
-Verdict: TypeAlias = Measured | Outpaced | Unstable | Wrong | DidNotBuild | Crashed | TimedOut | Rejected | Quarantined
+Verdict: TypeAlias = (
+    Measured | Scored | Outpaced | Unstable | Wrong | DidNotBuild | Crashed | TimedOut | Rejected | Quarantined
+)
 
 Fate: TypeAlias = str
 """The tag of a verdict, or `unusable` for an answer that held no candidate."""
+
+
+GOOD_FATES: frozenset[Fate] = frozenset({"measured", "scored"})
+"""Fates of candidates that do what the task asks."""
 
 
 def fate_of(verdict: Verdict) -> Fate:
@@ -125,19 +144,35 @@ def fate_of(verdict: Verdict) -> Fate:
 
 
 def reason_of(verdict: Verdict) -> str:
-    """Return why the verdict is what it is; empty for `measured`."""
-    return "" if isinstance(verdict, Measured) else verdict.reason
+    """Return why the verdict is what it is; empty for `measured` and `scored`."""
+    return "" if isinstance(verdict, Measured | Scored) else verdict.reason
 
 
 def credit_of(verdict: Verdict) -> float | None:
-    """Return the speedup that counts: the interval's lower bound of a timed, measured candidate, else none."""
+    """Return what counts: the lower bound of a timed candidate's speedup, or a score; else none."""
+    if isinstance(verdict, Scored):
+        return verdict.score
     if isinstance(verdict, Measured) and verdict.timed and verdict.speedup_interval is not None:
         return verdict.speedup_interval.low
     return None
 
 
+def score_text(score: float) -> str:
+    """Return a score for people and models, with six significant digits."""
+    return f"{score:.6g}"
+
+
+def worth_text(credit: float | None, speedup: float | None) -> str:
+    """Say in a word or two what a good candidate is worth: its speedup, or its score."""
+    if credit is None:
+        return "correct, not timed"
+    return f"score {score_text(credit)}" if speedup is None else f"{speedup:.2f}x"
+
+
 def outcome_line(verdict: Verdict) -> str:
     """Say the verdict in one line for people and models."""
+    if isinstance(verdict, Scored):
+        return f"scored: {score_text(verdict.score)}"
     if not isinstance(verdict, Measured):
         return f"{fate_of(verdict)}: {verdict.reason}"
     if verdict.speedup_interval is None or verdict.speedup_vs_reference is None or verdict.latency_us is None:

@@ -23,13 +23,10 @@ from messages.codec import decode_body, encode
 from messages.errors import ModelError, ProtocolError
 from messages.events import ClockTicked, EditsProposed, Event, JobKind, JobLost
 from messages.facts import (
-    BuildRequested,
     Decided,
-    EvaluationRequested,
     Fact,
     PlanRequested,
     RunFinished,
-    WriteRequested,
 )
 
 HASH_EVERY = 10
@@ -149,7 +146,7 @@ class _Planner:
 
     def _act_on(self, facts: tuple[Fact, ...]) -> None:
         for fact in facts:
-            if not isinstance(fact, WriteRequested | BuildRequested | EvaluationRequested | PlanRequested):
+            if not isinstance(fact, JobRequest | PlanRequested):
                 continue
             job = self._state.jobs.get(fact.job_id)
             if job is not None and not job.withheld:

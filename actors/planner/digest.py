@@ -17,6 +17,7 @@ import msgspec
 
 from actors.planner.core.state import Node, SearchState, in_order
 from messages.base import ROOT
+from messages.verdicts import worth_text
 
 CHARS_PER_TOKEN = 4
 """A rule of thumb; the budget needs no more."""
@@ -73,6 +74,8 @@ def node_line(node: Node, *, short: bool = False) -> str:
 
 def _written(node: Node, *, short: bool) -> str:
     if node.node_id == ROOT:
+        if node.best is not None:
+            return f"{ROOT} | root | the initial program, {worth_text(node.best.credit, node.best.speedup)}"
         return f"{ROOT} | root | the reference program, speedup 1.00x"
     parts = [
         f"{node.node_id} < {node.parent_id}",
@@ -100,8 +103,10 @@ def _state(node: Node) -> str:
 
 def _best(node: Node) -> str:
     best = node.best
-    if best is None or best.speedup is None or best.credit is None:
+    if best is None or best.credit is None:
         return "best: correct, not timed"
+    if best.speedup is None:
+        return f"best {worth_text(best.credit, None)}"
     return f"best {best.speedup:.2f}x (credit {best.credit:.2f})"
 
 
@@ -139,7 +144,8 @@ class _Hidden(msgspec.Struct):
     def take(self, node: Node) -> None:
         """Count one more node."""
         self.states[_state(node)] += 1
-        if _credit(node) > (_credit(self.best) if self.best else 0.0):
+        has_credit = node.best is not None and node.best.credit is not None
+        if has_credit and (self.best is None or _credit(node) > _credit(self.best)):
             self.best = node
 
     def line(self, where: str) -> str:

@@ -7,10 +7,10 @@ from actors.planner.texts import Texts
 from messages import subjects
 from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
 from messages.events import RunStarted
-from messages.facts import BuildRequested, EvaluationRequested, WriteRequested
+from messages.facts import BuildRequested, EvaluationRequested, InitialRequested, WriteRequested
 from messages.tasks import Action, AttemptBrief, Candidate
 
-JobRequest = WriteRequested | BuildRequested | EvaluationRequested
+JobRequest = WriteRequested | BuildRequested | EvaluationRequested | InitialRequested
 
 
 def job_for(state: SearchState, texts: Texts, request: JobRequest) -> Command:
@@ -35,6 +35,15 @@ def job_for(state: SearchState, texts: Texts, request: JobRequest) -> Command:
                 target=texts.started.target,
                 purpose=request.purpose,
             )
+        case InitialRequested():
+            return EvaluateCandidate(
+                job_id=request.job_id,
+                run_id=state.run_id,
+                task=texts.started.task,
+                candidate=texts.candidate(request.candidate_id),
+                artifact_id=request.candidate_id,
+                target=texts.started.target,
+            )
 
 
 def queues_of(started: RunStarted) -> tuple[str, str, str]:
@@ -55,7 +64,7 @@ def queue_of(started: RunStarted, request: JobRequest) -> str:
             return write
         case BuildRequested():
             return build
-        case EvaluationRequested():
+        case EvaluationRequested() | InitialRequested():
             return evaluate
 
 

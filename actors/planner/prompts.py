@@ -15,7 +15,8 @@ from actors.planner.reports import childless_section, report_section
 from messages.codec import CodecError, decode_script
 from messages.edits import EditScript, Refusal
 from messages.facts import PlanRequested
-from messages.tasks import TaskDescription
+from messages.tasks import Target, TaskDescription
+from messages.verdicts import worth_text
 
 DIGEST_TOKENS = 24_000
 MIN_FIRST_ACTIONS = 3
@@ -124,13 +125,15 @@ def parse_script(text: str) -> tuple[EditScript | None, str]:
 
 def _task(state: SearchState, description: TaskDescription) -> str:
     target = state.target
-    hardware = (
-        f"# Hardware\n\n{target.device}; {target.arch}, built with -march={target.march} by {target.toolchain}."
-        if target
-        else ""
-    )
+    hardware = f"# Hardware\n\n{target.device}; {target.arch}, {_how(target)}." if target else ""
     moved = f"At least {description.bytes_moved} bytes must be read or written in every call."
-    return "\n\n".join(part for part in (description.prompt, hardware, moved) if part)
+    return "\n\n".join(
+        part for part in (description.prompt, hardware, moved if description.bytes_moved else "") if part
+    )
+
+
+def _how(target: Target) -> str:
+    return f"built with -march={target.march} by {target.toolchain}" if target.march else f"run by {target.toolchain}"
 
 
 def _picture(state: SearchState) -> str:
@@ -165,7 +168,8 @@ def _budget(state: SearchState) -> str:
         lines.append(f"- {state.usage.tokens} of {budget.max_tokens} tokens are used")
     if state.incumbent is not None:
         best = state.incumbent
-        lines.append(f"- best so far: {best.speedup:.2f}x (credit {best.credit:.2f}), found at {best.node_id}")
+        credit = f" (credit {best.credit:.2f})" if best.speedup is not None else ""
+        lines.append(f"- best so far: {worth_text(best.credit, best.speedup)}{credit}, found at {best.node_id}")
     return "# Budget\n\n" + "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from actors.planner.core.state import Attempt, Report, Score, SearchState
-from messages.verdicts import Fate
+from messages.verdicts import Fate, score_text, worth_text
 
 _ATTEMPTS_SHOWN = 12
 _OUTCOME_CHARS = 240
@@ -33,8 +33,8 @@ def report_section(state: SearchState, report: Report) -> str:
         "",
         node.description or node.title,
         "",
-        f"It started from {node.parent_id} ({_score(report.base)}) and ended after {len(report.attempts)} attempts: "
-        f"{report.reason}.",
+        f"It started from {node.parent_id} ({_base(state, report.base)}) and ended after {len(report.attempts)} "
+        f"attempts: {report.reason}.",
         *_attempts(report.attempts),
         "",
     ]
@@ -70,11 +70,15 @@ def _line(attempt: Attempt) -> str:
 
 def _gain(state: SearchState, report: Report, best: Score) -> list[str]:
     lines = [f"Result: {_score(best)}."]
+    if best.credit is not None and best.speedup is None and state.incumbent is not None:
+        is_best = state.incumbent.candidate_id == best.candidate_id
+        so_far = f"The best so far ({state.incumbent.node_id}) has score {score_text(state.incumbent.credit)}."
+        lines.append("It is the best so far." if is_best else so_far)
     if best.credit is not None and best.speedup is not None:
         base = report.base.speedup if report.base is not None and report.base.speedup else 1.0
         lines.append(f"Against its parent ({base:.2f}x): {best.speedup / base:.2f} times as fast.")
         if state.incumbent is not None and state.incumbent.candidate_id != best.candidate_id:
-            ratio = best.speedup / state.incumbent.speedup
+            ratio = best.speedup / (state.incumbent.speedup or 1.0)
             lines.append(f"Against the best so far ({state.incumbent.node_id}): {ratio:.2f} times as fast.")
         elif state.incumbent is not None:
             lines.append("It is the best so far.")
@@ -91,9 +95,13 @@ def _failure(report: Report) -> list[str]:
     return lines
 
 
+def _base(state: SearchState, base: Score | None) -> str:
+    return "the initial program, not yet scored" if base is None and state.scored else _score(base)
+
+
 def _score(score: Score | None) -> str:
     if score is None:
         return "the reference, 1.00x"
     if score.speedup is None or score.credit is None:
-        return "correct, not timed"
+        return worth_text(score.credit, score.speedup)
     return f"{score.speedup:.2f}x, credit {score.credit:.2f}"

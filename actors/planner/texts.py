@@ -25,6 +25,8 @@ class Texts:
         match body:
             case RunStarted():
                 self._started = body
+                if body.initial is not None:
+                    self._candidates[body.initial.candidate_id] = body.initial
             case CandidateWritten(candidate=Candidate() as candidate):
                 self._candidates[candidate.candidate_id] = candidate
             case CandidateBuilt(outcome=DidNotBuild() as verdict):

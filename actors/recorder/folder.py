@@ -76,9 +76,9 @@ class Evidence(Message, frozen=True, kw_only=True):
     found_by: tuple[str, ...]
     """Titles of the actions from the root's child down to the node."""
     credit: float
-    """Lower bound of the speedup's 95 % interval."""
-    speedup_vs_reference: float
-    latency_us: float
+    """Lower bound of the speedup's 95 % interval, or a score."""
+    speedup_vs_reference: float | None = None
+    latency_us: float | None = None
     candidate: Manifest | None = None
     evaluation: KeptVerdict | None = None
 

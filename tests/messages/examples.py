@@ -37,6 +37,8 @@ from messages.facts import (
     EditsRefused,
     EvaluationRequested,
     IncumbentChanged,
+    InitialRequested,
+    InitialScored,
     LossNoted,
     NodeInserted,
     NodePruned,
@@ -58,6 +60,7 @@ from messages.tasks import (
     Action,
     AttemptBrief,
     Candidate,
+    Scorer,
     SourceFile,
     Target,
     TaskDescription,
@@ -74,6 +77,7 @@ from messages.verdicts import (
     Outpaced,
     Quarantined,
     Rejected,
+    Scored,
     TimedOut,
     Unstable,
     Wrong,
@@ -89,6 +93,15 @@ CANDIDATE = Candidate(
     language="cpp", entry_point="ksearch_run", files=(SourceFile(path="kernel.cpp", text="int x = 0;\n// ±\n"),)
 )
 TASK = TaskSpec(name="gate.py", source="kernelbench", text="class Model: ...", tolerance=Tolerance(rtol=0.01, atol=0.5))
+PROGRAM_TASK = TaskSpec(
+    name="initial.py",
+    source="program",
+    text="def solve(): ...",
+    tolerance=Tolerance(rtol=0.01, atol=0.5),
+    scorer=Scorer(
+        path="/home/u/evaluator.py", digest="5e", description="Scores it.", timeout_s=12.5, memory_bytes=1 << 30
+    ),
+)
 DESCRIPTION = TaskDescription(
     task_id="7a",
     name="gate.py",
@@ -133,6 +146,7 @@ MEASURED = Measured(
 
 VERDICTS = (
     MEASURED,
+    Scored(score=0.625, metrics={"combined_score": 0.625, "stage": "full"}, notes=("log: slow start",)),
     Outpaced(reason="half as fast", speedup_interval=INTERVAL),
     Unstable(reason="too wide", speedup_interval=INTERVAL),
     Wrong(
@@ -164,7 +178,7 @@ EDITS = (
 )
 SCRIPT = EditScript(summary="Bound by memory.", open_questions=("Cache size?",), edits=EDITS)
 FACTS = (
-    SearchOpened(run_id="r1", task_id="7a", target=TARGET, settings=SETTINGS, seed=7),
+    SearchOpened(run_id="r1", task_id="7a", target=TARGET, settings=SETTINGS, seed=7, initial_id="c0"),
     SearchReopened(budget=Budget(max_rounds=20)),
     INSERTED,
     UPDATED,
@@ -194,6 +208,8 @@ FACTS = (
     ),
     BuildRequested(job_id="j2", branch_id="b1", candidate_id="c1"),
     EvaluationRequested(job_id="j3", branch_id="b1", candidate_id="c1", artifact_id="a1", purpose="confirm"),
+    InitialRequested(job_id="j5", candidate_id="c0"),
+    InitialScored(job_id="j5", candidate_id="c0", fate="scored", outcome="scored: 0.5", credit=0.5),
     AttemptFinished(
         branch_id="b1",
         candidate_id="c1",
@@ -215,7 +231,15 @@ FACTS = (
     RunFinished(stopped_by="rounds", detail="10 of 10", rounds=10, best_id="c1", credit=1.5, speedup=1.6),
 )
 EVENTS = (
-    RunStarted(run_id="r1", task=TASK, description=DESCRIPTION, target=TARGET, settings=SETTINGS, seed=7),
+    RunStarted(
+        run_id="r1",
+        task=PROGRAM_TASK,
+        description=DESCRIPTION,
+        target=TARGET,
+        settings=SETTINGS,
+        seed=7,
+        initial=CANDIDATE,
+    ),
     RunResumed(run_id="r1", budget=Budget(max_rounds=20)),
     CandidateWritten(
         job_id="j1",

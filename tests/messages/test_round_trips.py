@@ -28,6 +28,8 @@ def values_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
             return st.one_of(*(values_of(each) for each in types))
         case shapes.VarTupleType(item_type=item, min_length=least, max_length=most):
             return st.lists(values_of(item), min_size=least or 0, max_size=min(most or 2, 2)).map(tuple)
+        case shapes.DictType(key_type=key, value_type=value):
+            return st.dictionaries(values_of(key), values_of(value), max_size=2)
         case shapes.LiteralType(values=values):
             return st.sampled_from(values)
         case _:

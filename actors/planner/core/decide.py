@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from actors.planner.core.scripts import WHOLE, changes, conflicts, without_refused
-from actors.planner.core.state import Branch, Known, SearchState, active, number_of
+from actors.planner.core.state import Branch, Known, Requested, SearchState, active, number_of
 from actors.planner.core.step import Step
 from actors.planner.core.supply import begin, resend, stop
 from messages.edits import EditScript, Refusal
@@ -44,6 +44,8 @@ from messages.facts import (
     EvaluationRequested,
     Fact,
     IncumbentChanged,
+    InitialRequested,
+    InitialScored,
     LossNoted,
     PlanAbandoned,
     PlanRequested,
@@ -53,7 +55,7 @@ from messages.facts import (
     TimeNoted,
     WriteRequested,
 )
-from messages.verdicts import DidNotBuild, Measured, Verdict, credit_of, fate_of, outcome_line
+from messages.verdicts import GOOD_FATES, DidNotBuild, Measured, Verdict, credit_of, fate_of, outcome_line
 
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
@@ -92,6 +94,7 @@ def _started(step: Step, event: RunStarted) -> None:
             target=event.target,
             settings=event.settings,
             seed=event.seed,
+            initial_id=event.initial.candidate_id if event.initial else None,
         )
     )
 
@@ -172,8 +175,13 @@ def _built(step: Step, event: CandidateBuilt) -> None:
 @_reacts_to(CandidateEvaluated)
 def _evaluated(step: Step, event: CandidateEvaluated) -> None:
     request = _request(step.state, event.job_id)
-    if isinstance(request, EvaluationRequested):
-        _judge(step, request.branch_id, request.candidate_id, event.verdict)
+    match request:
+        case EvaluationRequested():
+            _judge(step, request.branch_id, request.candidate_id, event.verdict)
+        case InitialRequested():
+            _judge_initial(step, request, event.verdict)
+        case _:
+            pass
 
 
 @_reacts_to(EditsProposed)
@@ -238,6 +246,22 @@ def _judge(step: Step, branch_id: str, candidate_id: str, verdict: Verdict) -> N
             _finish(step, branch, known, round_number=0)
 
 
+def _judge_initial(step: Step, request: InitialRequested, verdict: Verdict) -> None:
+    """Give the root its score. Without one nothing that follows can be told from it: the user has to look."""
+    credit = credit_of(verdict)
+    step.take(
+        InitialScored(
+            job_id=request.job_id,
+            candidate_id=request.candidate_id,
+            fate=fate_of(verdict),
+            outcome=outcome_line(verdict),
+            credit=credit,
+        )
+    )
+    if credit is None:
+        stop(step, "infrastructure", f"the initial program itself gets no score: {outcome_line(verdict)}")
+
+
 def _finish(step: Step, branch: Branch, known: Known, *, round_number: int) -> None:
     step.take(
         AttemptFinished(
@@ -253,7 +277,7 @@ def _finish(step: Step, branch: Branch, known: Known, *, round_number: int) -> N
         )
     )
     incumbent = step.state.incumbent
-    if known.credit is None or known.speedup is None or known.latency_us is None:
+    if known.credit is None:
         return
     if incumbent is None or known.credit > incumbent.credit:
         step.take(
@@ -270,16 +294,15 @@ def _finish(step: Step, branch: Branch, known: Known, *, round_number: int) -> N
 
 def _improves(branch: Branch, known: Known) -> bool:
     """Say whether a candidate is better than the branch's best by more than the measurement's interval."""
-    if known.fate != "measured":
+    if known.fate not in GOOD_FATES:
         return False
     if branch.best is None:
         return True
-    return (known.credit or 0.0) > (branch.best.speedup or 0.0)
+    bar = branch.best.credit if branch.best.speedup is None else branch.best.speedup
+    return (known.credit or 0.0) > (bar or 0.0)
 
 
-def _request(
-    state: SearchState, job_id: str
-) -> WriteRequested | BuildRequested | EvaluationRequested | PlanRequested | None:
+def _request(state: SearchState, job_id: str) -> Requested | None:
     """Return what an answer answers; none if that job was answered before or given up.
 
     Raises:

@@ -18,11 +18,13 @@ from actors.planner.core.state import (
     Requested,
     Score,
     SearchState,
+    better,
     drop,
     put,
     put_node,
     root_node,
 )
+from messages.base import ROOT
 from messages.facts import (
     AttemptFinished,
     BranchClosed,
@@ -34,6 +36,8 @@ from messages.facts import (
     EvaluationRequested,
     Fact,
     IncumbentChanged,
+    InitialRequested,
+    InitialScored,
     LossNoted,
     NodeInserted,
     NodePruned,
@@ -49,8 +53,9 @@ from messages.facts import (
     TimeNoted,
     WriteRequested,
 )
+from messages.verdicts import GOOD_FATES
 
-FactT = TypeVar("FactT", bound=Fact)
+FoldT = TypeVar("FoldT", bound=Callable[[SearchState, Any], SearchState])
 _folds: dict[type, Callable[[SearchState, Any], SearchState]] = {}
 
 
@@ -59,9 +64,10 @@ def evolve(state: SearchState, fact: Fact) -> SearchState:
     return replace(_folds[type(fact)](state, fact), facts=state.facts + 1)
 
 
-def _folds_in(kind: type[FactT]) -> Callable[[Callable[[SearchState, FactT], SearchState]], None]:
-    def register(fold: Callable[[SearchState, FactT], SearchState]) -> None:
+def _folds_in(kind: type[Fact]) -> Callable[[FoldT], FoldT]:
+    def register(fold: FoldT) -> FoldT:
         _folds[kind] = fold
+        return fold
 
     return register
 
@@ -75,6 +81,7 @@ def _opened(state: SearchState, fact: SearchOpened) -> SearchState:
         target=fact.target,
         settings=fact.settings,
         seed=fact.seed,
+        initial_id=fact.initial_id,
         status="running",
     )
     return put_node(opened, root_node())
@@ -194,14 +201,15 @@ def _write_requested(state: SearchState, fact: WriteRequested) -> SearchState:
     return _issue(put(state, "branches", fact.branch_id, branch), fact)
 
 
-@_folds_in(BuildRequested)
-def _build_requested(state: SearchState, fact: BuildRequested) -> SearchState:
-    return _advance_branch(state, fact)
-
-
-@_folds_in(EvaluationRequested)
-def _evaluation_requested(state: SearchState, fact: EvaluationRequested) -> SearchState:
-    return _advance_branch(state, fact)
+@_folds_in(InitialScored)
+def _initial_scored(state: SearchState, fact: InitialScored) -> SearchState:
+    state = drop(state, "jobs", fact.job_id)
+    if fact.credit is None:
+        return state
+    known = Known(candidate_id=fact.candidate_id, fate=fact.fate, outcome=fact.outcome, credit=fact.credit)
+    score = Score(candidate_id=fact.candidate_id, credit=fact.credit)
+    state = put(state, "known", fact.candidate_id, known)
+    return replace(put_node(state, replace(state.node(ROOT), best=score)), losses=0)
 
 
 @_folds_in(CandidateAwaited)
@@ -309,7 +317,7 @@ def _time_noted(state: SearchState, fact: TimeNoted) -> SearchState:
 def _loss_noted(state: SearchState, fact: LossNoted) -> SearchState:
     job = state.jobs.get(fact.job_id)
     state = replace(drop(state, "jobs", fact.job_id), losses=state.losses + 1)
-    if job is None or isinstance(job.request, PlanRequested):
+    if job is None or isinstance(job.request, PlanRequested | InitialRequested):
         return state
     branch = state.branches[job.request.branch_id]
     return put(state, "branches", branch.branch_id, replace(branch, job_id=None, candidate_id=None))
@@ -325,15 +333,8 @@ def _finished(state: SearchState, fact: RunFinished) -> SearchState:
     return replace(state, status="finished", stopped_by=fact.stopped_by, stop_detail=fact.detail)
 
 
-def better(first: Score | None, second: Score | None) -> Score | None:
-    """Return the one with the larger credit; the first on a tie, and the timed one where only one was timed."""
-    if first is None or second is None:
-        return first or second
-    return second if (second.credit or 0.0) > (first.credit or 0.0) else first
-
-
 def _score(fact: AttemptFinished) -> Score | None:
-    if fact.fate != "measured" or fact.candidate_id is None:
+    if fact.fate not in GOOD_FATES or fact.candidate_id is None:
         return None
     return Score(candidate_id=fact.candidate_id, credit=fact.credit, speedup=fact.speedup, latency_us=fact.latency_us)
 
@@ -372,11 +373,14 @@ def _settled(node: Node, max_tries: int) -> Node:
     return replace(node, state="open")
 
 
+@_folds_in(InitialRequested)
 def _issue(state: SearchState, request: Requested) -> SearchState:
     job = Job(request=request, withheld=state.pausing)
     return replace(put(state, "jobs", request.job_id, job), issued=state.issued + 1)
 
 
+@_folds_in(BuildRequested)
+@_folds_in(EvaluationRequested)
 def _advance_branch(state: SearchState, fact: BuildRequested | EvaluationRequested) -> SearchState:
     branch = state.branches[fact.branch_id]
     state = drop(state, "jobs", branch.job_id or "")

@@ -20,6 +20,7 @@ import msgspec
 
 from actors.planner.core.state import Node, SearchState, active, number_of
 from actors.planner.core.tree import frontier, worth
+from messages.base import ROOT
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +77,20 @@ def _belief(state: SearchState, node: Node) -> float:
     return float(node.priority * state.settings.selection.failure_decay**node.failures)
 
 
+def _distance(state: SearchState, parent: Node) -> float:
+    """Return how far a parent is from the incumbent, 0 or below: as a logarithm of speedups.
+
+    Scores may have any sign and scale: there the distance is the share of what was gained over the initial program.
+    """
+    if state.incumbent is None:
+        return 0.0
+    best = state.incumbent.credit
+    if not state.scored:
+        return math.log(max(worth(parent), 1e-3) / max(best, 1.0))
+    gain = best - worth(state.node(ROOT))
+    return (worth(parent) - best) / gain if gain > 0 else 0.0
+
+
 class _Places:
     """The terms that siblings share, worked out once per parent."""
 
@@ -97,8 +112,7 @@ class _Places:
         return self._known[parent_id]
 
     def _terms(self, parent: Node) -> Terms:
-        best = self._state.incumbent.credit if self._state.incumbent else None
-        distance = math.log(max(worth(parent), 1e-3) / max(best, 1.0)) if best is not None else 0.0
+        distance = _distance(self._state, parent)
         tried = math.sqrt(math.log1p(self._state.rounds) / (1 + parent.child_rounds))
         return Terms(
             belief=0.0,

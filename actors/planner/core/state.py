@@ -15,6 +15,7 @@ from messages.base import ROOT, Usage
 from messages.facts import (
     BuildRequested,
     EvaluationRequested,
+    InitialRequested,
     Origin,
     PlanRequested,
     StoppedBy,
@@ -26,7 +27,7 @@ from messages.verdicts import Fate
 
 NodeState: TypeAlias = Literal["open", "in_flight", "closed", "pruned"]
 Status: TypeAlias = Literal["new", "running", "stopping", "finished"]
-Requested: TypeAlias = WriteRequested | BuildRequested | EvaluationRequested | PlanRequested
+Requested: TypeAlias = WriteRequested | BuildRequested | EvaluationRequested | InitialRequested | PlanRequested
 
 PAUSES: frozenset[StoppedBy] = frozenset({"interrupted", "infrastructure"})
 """Ends that leave branches in the middle; a resumed run takes them up."""
@@ -37,9 +38,16 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate_id: str
     credit: float | None = None
-    """Lower bound of the speedup's interval; None where it was not timed."""
+    """Lower bound of the speedup's interval, or a score; None where it was not timed."""
     speedup: float | None = None
     latency_us: float | None = None
+
+
+def better(first: Score | None, second: Score | None) -> Score | None:
+    """Return the one with the larger credit; the first on a tie, and the timed one where only one was timed."""
+    if first is None or second is None:
+        return first or second
+    return second if (second.credit or 0.0) > (first.credit or 0.0) else first
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +70,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     child_rounds: int = 0
     """Evaluations spent on its children."""
     best: Score | None = None
-    """Attached when its first branch with a correct candidate ended; the best over its branches."""
+    """Attached when its first branch with a correct candidate ended; the best over its branches.
+    The root has one where candidates are scored: the initial program's."""
     in_flight: int = 0
     """Branches at work on it now."""
     samples: int = 0
@@ -176,8 +185,9 @@ class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str
     round: int
     credit: float
-    speedup: float
-    latency_us: float
+    speedup: float | None = None
+    """None where candidates are scored."""
+    latency_us: float | None = None
 
 
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +198,8 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     target: Target | None = None
     settings: SearchSettings = SearchSettings()
     seed: int = 0
+    initial_id: str | None = None
+    """Candidate that the root stands for, where candidates are scored."""
     status: Status = "new"
     stopped_by: StoppedBy | None = None
     stop_detail: str = ""
@@ -240,6 +252,11 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     def ending(self) -> bool:
         """The run is being stopped for good, by its budget or because nothing is left to try."""
         return self.status == "stopping" and not self.pausing
+
+    @property
+    def scored(self) -> bool:
+        """Candidates have scores, of any sign and scale, instead of speedups."""
+        return self.initial_id is not None
 
     @property
     def plan(self) -> PlanRequested | None:

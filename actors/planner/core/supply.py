@@ -22,12 +22,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.planner.core.evolve import better
 from actors.planner.core.selection import select
-from actors.planner.core.state import PAUSES, Branch, Node, Requested, Score, SearchState, active
+from actors.planner.core.state import PAUSES, Branch, Node, Requested, Score, SearchState, active, better
 from actors.planner.core.step import Step
 from actors.planner.core.tree import childless, worth
 from actors.planner.core.variations import best_unvaried, is_varied, most_promising, vary
+from messages.base import ROOT
 from messages.commands import WriteMode
 from messages.edits import Refusal
 from messages.facts import (
@@ -35,6 +35,7 @@ from messages.facts import (
     BranchStarted,
     BuildRequested,
     EvaluationRequested,
+    InitialRequested,
     NodeSpent,
     PlanRequested,
     RunFinished,
@@ -50,7 +51,8 @@ _MAX_ASKED = 8
 _MAX_SAMPLES = 2
 """Extra samples that one node gets at most; more of the same action teach little."""
 _NEAR_BEST = 0.9
-"""Share of the incumbent's credit from which on a closed node is worth a machine-made child."""
+"""Share of the incumbent's credit (of its gain, if candidates are scored) from which on a closed node is worth a
+machine-made child."""
 
 
 def begin(step: Step) -> None:
@@ -58,6 +60,7 @@ def begin(step: Step) -> None:
     if step.state.running:
         _check_budget(step)
     if step.state.running:
+        _request_initial(step)
         _continue_branches(step)
     if step.state.running:
         _settle_childless(step)
@@ -91,6 +94,8 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
             step.take(
                 BuildRequested(job_id=step.job_id("x"), branch_id=request.branch_id, candidate_id=request.candidate_id)
             )
+        case InitialRequested():
+            step.take(replace(request, job_id=step.job_id("e")))
         case PlanRequested():
             tries = request.tries + 1 if refusals else request.tries
             step.take(replace(request, job_id=step.job_id("p"), refusals=refusals or request.refusals, tries=tries))
@@ -115,7 +120,7 @@ def _check_budget(step: Step) -> None:
 def _draining(state: SearchState) -> bool:
     """Say whether builders or evaluators still work on something that was sent."""
     return any(
-        isinstance(job.request, BuildRequested | EvaluationRequested) and not job.withheld
+        isinstance(job.request, BuildRequested | EvaluationRequested | InitialRequested) and not job.withheld
         for job in state.jobs.values()
     )
 
@@ -137,6 +142,15 @@ def _finish(step: Step) -> None:
             speedup=incumbent.speedup if incumbent else None,
         )
     )
+
+
+def _request_initial(step: Step) -> None:
+    """Have the initial program scored, once, beside everything else."""
+    state = step.state
+    if state.initial_id is None or state.node(ROOT).best is not None:
+        return
+    if not any(isinstance(job.request, InitialRequested) for job in state.jobs.values()):
+        step.take(InitialRequested(job_id=step.job_id("e"), candidate_id=state.initial_id))
 
 
 def _continue_branches(step: Step) -> None:
@@ -208,14 +222,21 @@ def _settle_childless(step: Step) -> None:
     """Give closed nodes that the planner was asked about in vain a machine-made child, or mark them spent."""
     if step.state.plan is not None or _has_news(step.state):
         return
-    best = step.state.incumbent.credit if step.state.incumbent else 0.0
     for node in childless(step.state):
         if not node.asked:
             continue
-        if node.origin == "model" and worth(node) >= _NEAR_BEST * best and not is_varied(step.state, node):
+        if node.origin == "model" and _is_near_best(step.state, node) and not is_varied(step.state, node):
             vary(step, node)
         else:
             step.take(NodeSpent(node_id=node.node_id))
+
+
+def _is_near_best(state: SearchState, node: Node) -> bool:
+    """Say whether a closed node is worth going on from; scores have no natural zero, so there the gain is compared."""
+    if state.incumbent is None:
+        return True
+    zero = worth(state.node(ROOT)) if state.scored else 0.0
+    return worth(node) - zero >= _NEAR_BEST * (state.incumbent.credit - zero)
 
 
 def _fill_slots(step: Step) -> None:

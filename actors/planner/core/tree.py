@@ -27,10 +27,10 @@ def childless(state: SearchState) -> list[Node]:
 
 
 def worth(node: Node) -> float:
-    """Return a closed node's credit; the root counts as 1, an untimed candidate as 0."""
-    if node.node_id == ROOT:
-        return 1.0
-    return node.best.credit or 0.0 if node.best else 0.0
+    """Return a closed node's credit; a root without a score counts as 1, an untimed candidate as 0."""
+    if node.best is None:
+        return 1.0 if node.node_id == ROOT else 0.0
+    return node.best.credit or 0.0
 
 
 def live_parent(state: SearchState, node: Node) -> Node:

@@ -13,19 +13,25 @@ _VARY = (
     "Keep the algorithm and vary how it is carried out: block sizes, loop order, unrolling, vector width, number of "
     "accumulators, memory access. Change one thing at a time and say which."
 )
+_VARY_SCORED = (
+    "Keep what makes the base code score well and vary one thing about it: a parameter, a data structure, a step of "
+    "the algorithm. Say which."
+)
+_ATTEMPT_SCORED = "Write a program that scores higher than any so far."
 _ATTEMPT_DIRECTLY = "Write the fastest correct program you can, fusing what the reference does in separate passes."
 
 
 def vary(step: Step, node: Node) -> None:
     """Hang an action of the machine's under a closed node: under the root, a direct attempt at the task."""
     title = "Direct attempt" if node.node_id == ROOT else f"Vary {node.node_id}"
+    texts = (_ATTEMPT_SCORED, _VARY_SCORED) if step.state.scored else (_ATTEMPT_DIRECTLY, _VARY)
     number = 1 + _variations(step.state, node)
     step.take(
         NodeInserted(
             node_id=f"n{len(step.state.nodes)}",
             parent_id=node.node_id,
             title=title if number == 1 else f"{title}, number {number}",
-            description=_ATTEMPT_DIRECTLY if node.node_id == ROOT else _VARY,
+            description=texts[node.node_id != ROOT],
             difficulty=1,
             priority=_PRIORITY,
             origin="machine",

@@ -6,16 +6,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import Node, SearchState, active, in_order, recomputed_entries_hash, state_hash
+from actors.planner.core.state import (
+    Node,
+    Requested,
+    SearchState,
+    active,
+    in_order,
+    recomputed_entries_hash,
+    state_hash,
+)
 from actors.planner.core.tree import childless, frontier
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Split, Update
 from messages.events import ClockTicked, Event, JobLost, RunResumed, StopRequested
-from messages.facts import BuildRequested, EvaluationRequested, PlanRequested, WriteRequested
+from messages.facts import BuildRequested, EvaluationRequested, InitialRequested, PlanRequested, WriteRequested
 from messages.settings import Budget, SearchSettings
-from messages.verdicts import Crashed, TimedOut, Verdict, Wrong
-from tests.actors.planner.core.world import World, built, evaluated, measured, proposed, written
+from messages.verdicts import Crashed, Scored, TimedOut, Verdict, Wrong
+from tests.actors.planner.core.world import World, built, candidate, evaluated, measured, proposed, written
 
+SCORED = Scored(score=-1.0)
 VERDICTS: tuple[Verdict, ...] = (
+    SCORED,
+    Scored(score=2.5),
     measured(0.5),
     measured(1.5),
     measured(3.0),
@@ -65,6 +76,8 @@ def answers(draw: st.DrawFn, world: World) -> Event:
             return built(request.job_id, request.candidate_id, ok=draw(st.integers(0, 4)) > 0)
         case EvaluationRequested():
             return evaluated(request.job_id, request.candidate_id, draw(st.sampled_from(VERDICTS)))
+        case InitialRequested():
+            return evaluated(request.job_id, request.candidate_id, draw(st.sampled_from((SCORED, *VERDICTS))))
         case PlanRequested():
             return proposed(request.job_id, draw(st.none() | scripts(node_ids(world.state))))
 
@@ -82,7 +95,7 @@ def check_invariants(world: World) -> None:
     plans = [job for job in state.jobs.values() if isinstance(job.request, PlanRequested)]
     assert len(plans) <= 1
     for job_id, job in state.jobs.items():
-        if not isinstance(job.request, PlanRequested):
+        if not isinstance(job.request, PlanRequested | InitialRequested):
             assert state.branches[job.request.branch_id].job_id == job_id
     for branch in active(state):
         assert branch.job_id is None or branch.job_id in state.jobs
@@ -111,7 +124,8 @@ def histories(draw: st.DrawFn, *, steps: int = 60) -> World:
             max_idle_attempts=8,
             max_lost=3,
             budget=Budget(max_rounds=draw(st.integers(1, 12))),
-        )
+        ),
+        initial=draw(st.sampled_from((None, candidate("code 0")))),
     )
     given_before: list[Event] = []
     for _ in range(draw(st.integers(1, steps))):
@@ -146,6 +160,20 @@ def test_the_state_is_the_fold_of_its_facts(world: World) -> None:
     assert state_hash(state) == state_hash(world.state)
 
 
+def ending_answer(request: Requested, text: str, step: int) -> Event:
+    match request:
+        case WriteRequested():
+            return written(request.job_id, text)
+        case BuildRequested():
+            return built(request.job_id, request.candidate_id, ok=step % 3 > 0)
+        case EvaluationRequested():
+            return evaluated(request.job_id, request.candidate_id, VERDICTS[step % len(VERDICTS)])
+        case InitialRequested():
+            return evaluated(request.job_id, request.candidate_id, SCORED)
+        case PlanRequested():
+            return proposed(request.job_id, EditScript())
+
+
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories(steps=30), st.integers(0, 10_000))
 def test_a_search_that_is_answered_comes_to_its_end(world: World, salt: int) -> None:
@@ -157,15 +185,7 @@ def test_a_search_that_is_answered_comes_to_its_end(world: World, salt: int) -> 
         request = sorted((job.request for job in world.state.jobs.values()), key=lambda found: found.job_id)[
             step % len(world.state.jobs)
         ]
-        match request:
-            case WriteRequested():
-                world.give(written(request.job_id, f"end {salt} {step}"))
-            case BuildRequested():
-                world.give(built(request.job_id, request.candidate_id, ok=step % 3 > 0))
-            case EvaluationRequested():
-                world.give(evaluated(request.job_id, request.candidate_id, VERDICTS[step % len(VERDICTS)]))
-            case PlanRequested():
-                world.give(proposed(request.job_id, EditScript()))
+        world.give(ending_answer(request, f"end {salt} {step}", step))
         check_invariants(world)
     assert world.state.finished
     assert world.state.stopped_by in ("rounds", "exhausted", "interrupted", "infrastructure")

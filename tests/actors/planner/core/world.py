@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import Branch, SearchState
+from actors.planner.core.state import Branch, Requested, SearchState
 from messages.base import ROOT, Usage
 from messages.edits import EditScript, Insert
 from messages.events import (
@@ -36,8 +36,10 @@ DESCRIPTION = TaskDescription(
 )
 
 
-def started(settings: SearchSettings) -> RunStarted:
-    return RunStarted(run_id=RUN, task=TASK, description=DESCRIPTION, target=TARGET, settings=settings, seed=7)
+def started(settings: SearchSettings, initial: Candidate | None = None) -> RunStarted:
+    return RunStarted(
+        run_id=RUN, task=TASK, description=DESCRIPTION, target=TARGET, settings=settings, seed=7, initial=initial
+    )
 
 
 def candidate(text: str) -> Candidate:
@@ -103,10 +105,10 @@ def inserts(count: int, parent: str = ROOT, prefix: str = "idea", priority: floa
 class World:
     """Drives the core as the planner's actor does, and remembers all facts."""
 
-    def __init__(self, settings: SearchSettings) -> None:
+    def __init__(self, settings: SearchSettings, *, initial: Candidate | None = None) -> None:
         self.state = SearchState()
         self.facts: list[Fact] = []
-        self.give(started(settings))
+        self.give(started(settings, initial))
 
     def give(self, event: Event) -> tuple[Fact, ...]:
         facts = decide(self.state, event)
@@ -120,7 +122,7 @@ class World:
         assert plan is not None
         return plan
 
-    def requests(self, kind: type) -> list[WriteRequested | BuildRequested | EvaluationRequested | PlanRequested]:
+    def requests(self, kind: type) -> list[Requested]:
         """Return the open requests of one kind, oldest first."""
         found = [job.request for job in self.state.jobs.values() if isinstance(job.request, kind)]
         return sorted(found, key=lambda request: int(request.job_id.rsplit("-", 1)[1][1:]))
