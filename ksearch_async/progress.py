@@ -7,8 +7,9 @@ Pure: records in; numbers, names and lines of note out. Knows no terminal, and n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
+from heapq import nlargest, nsmallest
 from itertools import zip_longest
 
 import msgspec
@@ -35,6 +36,8 @@ from messages.facts import (
 _PACE_ROUNDS = 32
 """The pace is that of so many rounds, the latest ones."""
 _FEWEST_ROUNDS = 2
+_MANY = 10
+"""Trees with so many times the nodes that can be shown are looked through less closely."""
 _VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationRequested: "evaluating"}
 
 
@@ -133,43 +136,43 @@ def chosen_nodes(state: SearchState, rows: int) -> list[Node]:
     In flight and the way to the best come first, then the best of the frontier and of what is closed by turns.
     """
     chosen: set[str] = set()
-    for node in _by_interest(state):
+    for node in _by_interest(state, rows):
         chain = [node, *ancestors(state, node)]
         missing = {link.node_id for link in chain if link.node_id != ROOT and link.node_id not in chosen}
         if len(chosen) + len(missing) <= rows:
             chosen |= missing
         if len(chosen) == rows:
             break
-    return [node for node in _in_tree_order(state) if node.node_id in chosen]
+    return list(_in_tree_order(state, chosen))
 
 
-def _by_interest(state: SearchState) -> Iterator[Node]:
+def _by_interest(state: SearchState, rows: int) -> Iterator[Node]:
+    """Yield nodes that deserve a row, whatever they deserve it for; some more than once."""
     if not state.nodes:
         return
     if state.incumbent is not None:
         yield state.node(state.incumbent.node_id)
     working = {branch.node_id for branch in state.branches.values()}
     yield from (state.node(node_id) for node_id in sorted(working, key=number_of))
-    waiting = sorted(frontier(state), key=lambda node: -node.priority)
-    closed = [node for node in state.nodes.values() if node.state == "closed" and node.node_id != ROOT]
-    by_turns = zip_longest(waiting, sorted(closed, key=_worth, reverse=True))
+    waiting = nsmallest(rows, frontier(state), key=lambda node: -node.priority)
+    closed = (node for node in state.nodes.values() if node.state == "closed" and node.node_id != ROOT)
+    by_turns = zip_longest(waiting, nlargest(rows, closed, key=_worth))
     yield from (node for pair in by_turns for node in pair if node is not None)
-    yield from (node for node in _others(state.nodes.values()) if node.node_id not in working)
+    if len(state.nodes) > _MANY * rows:
+        return  # the frontier and what is closed fill the rows
+    others = (node for node in state.nodes.values() if node.state in ("open", "pruned"))
+    yield from nsmallest(rows, others, key=lambda node: (node.state == "pruned", number_of(node.node_id)))
 
 
 def _worth(node: Node) -> tuple[float, int]:
     return (node.best.speedup or 0.0 if node.best else 0.0, number_of(node.node_id))
 
 
-def _others(nodes: Iterable[Node]) -> list[Node]:
-    """Return what is neither closed nor in the frontier, what may still be tried before what was given up."""
-    found = [node for node in nodes if node.state in ("open", "pruned")]
-    return sorted(found, key=lambda node: (node.state == "pruned", number_of(node.node_id)))
-
-
-def _in_tree_order(state: SearchState) -> Iterator[Node]:
-    waiting = [ROOT] if state.nodes else []
+def _in_tree_order(state: SearchState, chosen: set[str]) -> Iterator[Node]:
+    """Yield the chosen nodes; the parents of each are among them."""
+    waiting = [ROOT] if chosen else []
     while waiting:
         node = state.node(waiting.pop())
-        yield node
-        waiting.extend(reversed(node.children))
+        if node.node_id != ROOT:
+            yield node
+        waiting.extend(child for child in reversed(node.children) if child in chosen)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
 from rich.text import Text
 
-from actors.planner.core.state import Node, Score, SearchState
+from actors.planner.core.state import Node, NodeState, Score, SearchState
 from ksearch_async.narrate import STOP_WORDS, duration, fates_line, rough_duration
 from ksearch_async.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT
@@ -18,7 +19,7 @@ _BAR_WIDTH = 40
 _LEVELS = "▁▂▃▄▅▆▇█"
 _FEWEST_TREE_ROWS = 3
 _NARROWEST_TITLE = 12
-STATES = ("in_flight", "open", "closed", "pruned")
+_STATES: tuple[NodeState, ...] = ("in_flight", "open", "closed", "pruned")
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ def _header(moment: Moment) -> Text:
     started = moment.progress.chronicle.started
     task = f"{started.task.name} ({started.description.language})" if started else "starting"
     device = f"  {started.target.device}" if started else ""
-    left_s = moment.progress.left_s(moment.now)
+    left_s = moment.progress.left_s(moment.now) if moment.state.running else None
     ending = f", about {rough_duration(left_s)} left" if left_s is not None else ""
     clock = f"{duration(round(moment.progress.elapsed_s(moment.now)))}{ending}".replace(".0 s", " s")
     room = moment.width - len(clock) - 2
@@ -130,10 +131,9 @@ def _flight(moment: Moment) -> Text:
 
 
 def _nodes(moment: Moment) -> Text:
-    nodes = [node for node in moment.state.nodes.values() if node.node_id != ROOT]
-    counts = [(sum(node.state == state for node in nodes), state.replace("_", " ")) for state in STATES]
-    said = ", ".join(f"{count} {state}" for count, state in counts if count)
-    return _labelled("tree", f"{len(nodes)} nodes{f': {said}' if said else ''}")
+    counts = Counter(node.state for node in moment.state.nodes.values() if node.node_id != ROOT)
+    said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in _STATES if counts[state])
+    return _labelled("tree", f"{counts.total()} nodes{f': {said}' if said else ''}")
 
 
 def _footer(moment: Moment) -> Text:
