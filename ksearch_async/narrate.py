@@ -86,6 +86,8 @@ class Narrator:
                 return f"world model: no usable edits ({reason})"
             case LossNoted(job_id=job_id, error=error):
                 return f"lost: {job_id}: {error}"
+            case RunStopping(stopped_by="infrastructure"):
+                return f"stopping: {STOP_WORDS['infrastructure']}"  # the line before says how
             case RunStopping(stopped_by=stopped_by, detail=detail):
                 return f"stopping: {STOP_WORDS[stopped_by]}{f' ({detail})' if detail else ''}"
             case _:

@@ -143,7 +143,7 @@ class ChatModel:
             faults.append(EndpointFault(kind="timed_out", elapsed_s=round(anyio.current_time() - started, 3)))
             raise self._error(text, faults) from error
         except openai.APIStatusError as error:
-            advice, permanent = self._refused(error)
+            advice, permanent = self._refused(error, faults)
             raise self._error(advice, faults, permanent=permanent) from error
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
@@ -193,7 +193,7 @@ class ChatModel:
             faults=tuple(faults),
         )
 
-    def _refused(self, error: openai.APIStatusError) -> tuple[str, bool]:
+    def _refused(self, error: openai.APIStatusError, faults: list[EndpointFault]) -> tuple[str, bool]:
         """Say what a status means and what to do about it, and whether only the user can."""
         match error.status_code:
             case 401 | 403:
@@ -206,7 +206,8 @@ class ChatModel:
                 advice, permanent = "is over its rate limit or quota: lower the concurrency or check the account", False
             case _:
                 advice, permanent = "failed", False
-        return f"{advice} (HTTP {error.status_code}: {_shortened(error.message)})", permanent
+        said = faults[-1].detail if faults else error.message
+        return f"{advice} (HTTP {error.status_code}: {_shortened(said)})", permanent
 
     def _error(self, text: str, faults: list[EndpointFault], *, permanent: bool = False) -> ModelError:
         tries = f"; {len(faults)} tries failed: {fault_words(tuple(faults))}" if len(faults) > 1 else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -174,8 +175,8 @@ def _deepest(error: BaseException) -> str:
     """Return what the system said, where an operating system's error is the cause, else what the exception says."""
     said, cause = str(error), error.__cause__ or error.__context__
     while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            said = cause.strerror
+        if isinstance(cause, OSError) and cause.errno is not None:
+            said = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or said
         cause = cause.__cause__ or cause.__context__
     return said
 
