@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import anyio
 
@@ -20,6 +20,7 @@ from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words
 from ksearch_async.refusals import refusal
 
+T = TypeVar("T")
 Opening: TypeAlias = AbstractAsyncContextManager[tuple[Session, Tools]]
 ViewKind: TypeAlias = Literal["auto", "live", "plain"]
 
@@ -40,7 +41,7 @@ def conduct(opening: Opening, *, view: ViewKind, as_json: bool) -> int:
 
 async def _conduct(opening: Opening, kind: ViewKind | Literal["json"]) -> int:
     configure_logs()
-    async with _explained(opening) as (session, tools):
+    async with explained(opening) as (session, tools):
         view = _view(session, kind)
         if session.opening is not None:
             configure_logs(session.folder.log, say=view.note)
@@ -50,8 +51,8 @@ async def _conduct(opening: Opening, kind: ViewKind | Literal["json"]) -> int:
 
 
 @asynccontextmanager
-async def _explained(opening: Opening) -> AsyncIterator[tuple[Session, Tools]]:
-    """Open a session; while that takes its time, say on stderr what it takes it for."""
+async def explained(opening: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """Open what has the reference run; while that takes its time, say so on stderr."""
     async with anyio.create_task_group() as beside:
         waiting = anyio.CancelScope()
         beside.start_soon(_explain, waiting)

@@ -71,23 +71,27 @@ class PlainView:
     def opening_lines(self, record: Record) -> list[str]:
         """Return what is said of a session when it begins: nothing for any other record."""
         if isinstance(record.body, RunStarted):
-            return _wrapped(self._header(record.body))
+            return wrapped_lines(self._header(record.body))
         if isinstance(record.body, RunResumed):
             again = f"resumed    {self._folder.run_id} after {self.chronicle.state.rounds} rounds"
-            return _wrapped((again, f"model      {self._model_words}"))
+            return wrapped_lines((again, f"model      {self._model_words}"))
         return []
 
     def finish(self) -> None:
         """Print the summary."""
         put()
-        for line in _wrapped(self._summary()):
+        for line in wrapped_lines(self._summary()):
             put(line)
 
     def _header(self, started: RunStarted) -> Iterator[str]:
         settings = started.settings
-        plan = f"{settings.branches} branches at once, {settings.budget.max_rounds} rounds, seed {started.seed}"
+        plan = (
+            f"{settings.branches} branches at once, {settings.budget.max_rounds} rounds, "
+            f"window {settings.stagnation_window}, seed {started.seed} (effort {self._config.effort})"
+        )
         yield f"task       {started.task.name} ({started.description.language})"
-        yield f"device     {started.target.device}, -march={started.target.march}"
+        march = f", -march={started.target.march}" if started.target.march else f", {started.target.toolchain}"
+        yield f"device     {started.target.device}{march}"
         yield f"model      {self._model_words}"
         yield f"search     {plan}"
         yield f"run        {shown_path(self._folder.path)}"
@@ -104,14 +108,16 @@ class PlainView:
         best = chronicle.best(shown_path(self._folder.best))
         yield from best_lines(best)
         if best is not None:
-            yield f"check it   ksearch eval {self._config.task} {best.path}"
+            scorer = self._config.program.evaluator
+            task = self._config.task if scorer is None else f"{self._config.task} --score-with {scorer}"
+            yield f"check it   ksearch eval {task} {best.path}"
         elif chronicle.fates["unusable"] and not state.rounds:
             yield "hint       no answer held a program; the built-in rules know few tasks: name a model (--model)"
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
             yield f"go on      ksearch resume {shown_path(self._folder.path)}"
 
 
-def _wrapped(lines: Iterable[str]) -> list[str]:
+def wrapped_lines(lines: Iterable[str]) -> list[str]:
     """Fit lines with a label to the terminal, except those that are copied from it."""
     columns = terminal_width()
     if columns is None:
