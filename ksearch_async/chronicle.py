@@ -11,16 +11,17 @@ import msgspec
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from actors.planner.core.tree import path_titles
+from messages.base import ROOT
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobLost, RunResumed, RunStarted
 from messages.facts import AttemptFinished, Decided, Fact, IncumbentChanged, RunFinished, SearchReopened
-from messages.verdicts import Measured
+from messages.verdicts import Measured, Scored
 
 DUPLICATE = "duplicate"
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's incumbent, as it is shown."""
+    """A run's incumbent, as it is shown: a kernel that was timed."""
 
     candidate_id: str
     path: str
@@ -42,6 +43,27 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     def faster(self) -> bool:
         """Say whether the whole interval lies above the reference."""
         return self.speedup_interval[0] > 1.0
+
+
+class BestScore(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's incumbent, as it is shown: a program that was scored."""
+
+    candidate_id: str
+    path: str
+    node_id: str
+    found_by: tuple[str, ...]
+    round: int
+    score: float
+    """By the task's own evaluator; larger is better."""
+    initial_score: float | None
+    """The initial program's; null while that is not known."""
+    metrics: dict[str, float | str]
+    device: str
+
+    @property
+    def faster(self) -> bool:
+        """Say whether the score is above the initial program's."""
+        return self.initial_score is not None and self.score > self.initial_score
 
 
 class Chronicle:
@@ -81,25 +103,40 @@ class Chronicle:
             self.faults.update(fault.words for fault in body.faults)
         elif isinstance(body, RunStarted):
             self.started = body
-        elif isinstance(body, CandidateEvaluated) and isinstance(body.verdict, Measured):
+        elif isinstance(body, CandidateEvaluated) and isinstance(body.verdict, Measured | Scored):
             self._measured[body.candidate_id] = body
         elif isinstance(body, Decided):
             for fact in body.facts:
                 self._fold_fact(fact)
                 yield fact
 
-    def best(self, folder: str) -> Best | None:
+    def best(self, folder: str) -> Best | BestScore | None:
         """Return the incumbent; `folder` is where its files lie."""
         incumbent, evaluated = self.state.incumbent, self._incumbent
-        if incumbent is None or evaluated is None or not isinstance(evaluated.verdict, Measured):
+        if incumbent is None or evaluated is None:
             return None
-        verdict = evaluated.verdict
+        verdict, found_by = evaluated.verdict, path_titles(self.state, incumbent.node_id)
+        if isinstance(verdict, Scored):
+            initial = self.state.node(ROOT).best
+            return BestScore(
+                candidate_id=incumbent.candidate_id,
+                path=folder,
+                node_id=incumbent.node_id,
+                found_by=found_by,
+                round=incumbent.round,
+                score=verdict.score,
+                initial_score=initial.credit if initial else None,
+                metrics=verdict.metrics,
+                device=evaluated.device,
+            )
+        if not isinstance(verdict, Measured) or incumbent.speedup is None or incumbent.latency_us is None:
+            return None
         interval = verdict.speedup_interval
         return Best(
             candidate_id=incumbent.candidate_id,
             path=folder,
             node_id=incumbent.node_id,
-            found_by=path_titles(self.state, incumbent.node_id),
+            found_by=found_by,
             round=incumbent.round,
             speedup_vs_reference=incumbent.speedup,
             speedup_interval=(incumbent.credit, interval.high if interval else incumbent.speedup),

@@ -16,6 +16,7 @@ import msgspec
 from actors.llm.base import ReasoningEffort
 from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.refusals import refusal, suggestion
+from messages.base import Language
 from messages.settings import Positive, SearchSettings, Share
 
 API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY", "LLM_API_KEY")
@@ -87,11 +88,22 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Candidates judged at once; timing still happens one at a time per device."""
 
 
+class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How plain Python programs are scored."""
+
+    evaluator: str | None = None
+    """A file that defines `evaluate(program_path)`; with it the task is the path of the program to improve."""
+    timeout_s: Seconds = 60.0
+    """Wall-clock limit of scoring one program."""
+    memory_gib: Annotated[float, msgspec.Meta(gt=0)] = 8.0
+    """Private memory that a process of a program may take."""
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a run is started with."""
 
     task: str
-    """A bundled problem's name, or the path of a problem file."""
+    """A bundled problem's name, or the path of a problem file or of a program."""
     effort: Effort = "standard"
     """Which preset the numbers below were taken from where nothing else set them; see `EFFORTS`."""
     language: Literal["cpp"] = "cpp"
@@ -103,6 +115,12 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     search: SearchSettings = SearchSettings()
     model: ModelSettings = ModelSettings()
     workers: WorkerSettings = WorkerSettings()
+    program: ProgramSettings = ProgramSettings()
+
+    @property
+    def candidate_language(self) -> Language:
+        """What candidates are written in: programs are Python, whatever is set for kernels."""
+        return self.language if self.program.evaluator is None else "python"
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -145,6 +163,9 @@ SETTINGS = (
     Setting("mistakes", "model.mistakes"),
     Setting("builders", "workers.builders"),
     Setting("evaluators", "workers.evaluators"),
+    Setting("score-with", "program.evaluator"),
+    Setting("eval-timeout", "program.timeout_s"),
+    Setting("eval-memory", "program.memory_gib"),
 )
 """Whatever else `RunConfig` holds can be set in a file."""
 

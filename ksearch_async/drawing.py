@@ -13,6 +13,7 @@ from actors.planner.core.state import Node, SearchState
 from actors.planner.core.tree import ancestors
 from ksearch_async.narrate import shortened
 from messages.base import ROOT
+from messages.verdicts import GOOD_FATES, worth_text
 
 _TITLE_WIDTH = 60
 """Of a title where no width is given."""
@@ -73,7 +74,8 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
     """Return the node's line, with as much of it as the width allows."""
     below = f" (+{hidden} below)" if hidden else ""
     if node.node_id == ROOT:
-        return f"{ROOT} reference{below}"
+        worth = f"initial program  [{worth_text(node.best.credit, None)}]" if node.best else "reference"
+        return f"{ROOT} {worth}{below}"
     head = f"{lead}{node.node_id} {mark} " if (mark := sheet.marks.get(node.node_id)) else f"{lead}{node.node_id} "
     said, failed = _standing(sheet.state, node), _failures(node)
     if sheet.width is None:
@@ -91,14 +93,14 @@ def _standing(state: SearchState, node: Node) -> list[str]:
     words = ["spent" if node.spent else node.state.replace("_", " "), f"V {node.priority:.2f}"]
     incumbent = state.incumbent
     if incumbent is not None and incumbent.node_id == node.node_id:  # attached to its node when its branch ends
-        return [f"{incumbent.speedup:.2f}x", *words]
+        return [worth_text(incumbent.credit, incumbent.speedup), *words]
     if node.best is not None:
-        return [f"{node.best.speedup:.2f}x" if node.best.speedup is not None else "correct, not timed", *words]
+        return [worth_text(node.best.credit, node.best.speedup), *words]
     return words
 
 
 def _failures(node: Node) -> list[str]:
-    return [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate != "measured"]
+    return [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in GOOD_FATES]
 
 
 def _count_below(state: SearchState, node: Node) -> int:

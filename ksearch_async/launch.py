@@ -28,21 +28,17 @@ from actors.planner.jobs import queues_of
 from actors.recorder import record_run
 from actors.supervision import supervise
 from evaluators.base import Builder, Evaluator
-from evaluators.builder import LocalBuilder
-from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
-from evaluators.tasks import is_bundled, load_task
+from evaluators.tasks import is_bundled
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.config import RunConfig, changed_keys, load_config, may_change, save_config
 from ksearch_async.models import dialect_of, open_model
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, create_run, new_run_id, open_chronicle
-from messages.base import Language
+from ksearch_async.workers import find_target, initial_program, open_workers, read_task
 from messages.codec import Record, decode_body, encode
-from messages.errors import BusError, EvaluatorError
+from messages.errors import BusError
 from messages.events import RunResumed, RunStarted, StopRequested
 from messages.facts import Decided, RunFinished
-from messages.tasks import Target
 
 _GOES_ON = frozenset({"interrupted", "infrastructure"})
 """Ends after which a run that is resumed simply goes on."""
@@ -78,27 +74,28 @@ async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
         ConfigError: task, model settings, toolchain or folder cannot be used.
         messages.errors.EvaluatorError: the judge failed on the reference.
     """
-    task = load_task(config.task)
+    task, language = read_task(config), config.candidate_language
     dialect_of(config.model, os.environ)
-    target = await anyio.to_thread.run_sync(find_target, config.language)
+    target = await find_target(task, language)
     folder = create_run(Path(config.runs_dir), new_run_id(config.task, datetime.now(UTC)))
     config = _anchored(config)
     try:
         save_config(config, folder.config)
         async with (
             open_model(config.model, os.environ, seed=config.seed) as model,
-            open_evaluator(folder.artifacts, config) as evaluator,
+            open_workers(task, language, folder.artifacts, evaluators=config.workers.evaluators) as workers,
         ):
             started = RunStarted(
                 run_id=folder.run_id,
                 task=task,
-                description=await evaluator.describe_task(task, config.language),
+                description=await workers.describe(),
                 target=target,
                 settings=config.search,
                 seed=config.seed,
+                initial=initial_program(task),
             )
             session = Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
-            yield session, Tools(model=model, builder=LocalBuilder(folder.artifacts), evaluator=evaluator)
+            yield session, Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
     finally:
         if not folder.journal.exists() or not folder.journal.stat().st_size:
             shutil.rmtree(folder.path, ignore_errors=True)
@@ -113,21 +110,12 @@ async def reopen_run(folder: RunFolder, config: RunConfig) -> AsyncIterator[tupl
         messages.errors.BusError: the journal cannot be read.
     """
     session = await check_reopening(folder, config)
+    task, slots = session.started.task, config.workers.evaluators
     async with (
         open_model(config.model, os.environ, seed=config.seed) as model,
-        open_evaluator(folder.artifacts, config) as evaluator,
+        open_workers(task, config.candidate_language, folder.artifacts, evaluators=slots) as workers,
     ):
-        yield session, Tools(model=model, builder=LocalBuilder(folder.artifacts), evaluator=evaluator)
-
-
-@asynccontextmanager
-async def open_evaluator(artifacts: Path, config: RunConfig) -> AsyncIterator[LocalEvaluator]:
-    """Make an evaluator, and end its processes afterwards."""
-    evaluator = LocalEvaluator(artifacts, slots=config.workers.evaluators)
-    try:
-        yield evaluator
-    finally:
-        await evaluator.aclose()
+        yield session, Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
 
 
 async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
@@ -147,7 +135,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
     spent = chronicle.finished is not None and chronicle.finished.stopped_by not in _GOES_ON
     if spent and config.search.budget == chronicle.state.settings.budget:
         return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=None)
-    target = await anyio.to_thread.run_sync(find_target, config.language)
+    target = await find_target(started.task, config.candidate_language)
     if target.fingerprint != started.target.fingerprint:
         raise refusal(
             f"run {folder.run_id!r} is for {started.target.device} ({started.target.toolchain}, "
@@ -156,18 +144,6 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
         )
     opening = RunResumed(run_id=started.run_id, budget=config.search.budget)
     return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
-
-
-def find_target(language: Language) -> Target:
-    """Say what this machine builds for; runs the compiler once.
-
-    Raises:
-        ConfigError: there is no usable compiler.
-    """
-    try:
-        return probe_target(language)
-    except EvaluatorError as error:
-        raise refusal(str(error), "ksearch doctor checks what a search needs") from error
 
 
 class StopSwitch:
@@ -273,8 +249,15 @@ async def _heed(stop: StopSwitch, bus: Bus, run_id: str) -> None:
 
 def _anchored(config: RunConfig) -> RunConfig:
     """Return the configuration with paths that mean the same from every folder."""
-    task = config.task if is_bundled(config.task) else str(Path(config.task).expanduser().absolute())
-    return msgspec.structs.replace(config, task=task, runs_dir=str(Path(config.runs_dir).absolute()))
+    task = config.task if is_bundled(config.task) else _absolute(config.task)
+    program = config.program
+    if program.evaluator is not None:
+        program = msgspec.structs.replace(program, evaluator=_absolute(program.evaluator))
+    return msgspec.structs.replace(config, task=task, program=program, runs_dir=_absolute(config.runs_dir))
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) -> None:
@@ -283,8 +266,9 @@ def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) ->
     Raises:
         ConfigError: names what has changed.
     """
-    language = started.description.language
-    origin = msgspec.structs.replace(saved, search=started.settings, seed=started.seed, language=language)
+    origin = msgspec.structs.replace(saved, search=started.settings, seed=started.seed)
+    if started.task.source != "program":
+        origin = msgspec.structs.replace(origin, language=started.description.language)
     changed = [key for key in changed_keys(origin, config) if not may_change(key)]
     if changed:
         raise refusal(
@@ -292,9 +276,10 @@ def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) ->
             "was started with",
             "budget, model, workers and sync may change; for anything else start a new run",
         )
-    is_there = is_bundled(config.task) or Path(config.task).exists()
-    if is_there and load_task(config.task).task_id != started.task.task_id:
+    files = [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]
+    is_there = all(is_bundled(file) or Path(file).exists() for file in files)
+    if is_there and read_task(config).task_id != started.task.task_id:
         raise refusal(
-            f"problem {config.task!r} has changed since run {started.run_id!r} was started",
+            f"problem {' or '.join(map(repr, files))} has changed since run {started.run_id!r} was started",
             "put it back, or start a new run",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ksearch_async.chronicle import DUPLICATE, Best, Chronicle, repeats_known
+from ksearch_async.chronicle import DUPLICATE, Best, BestScore, Chronicle, repeats_known
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed
 from messages.facts import (
@@ -12,6 +12,7 @@ from messages.facts import (
     EditsApplied,
     EditsRefused,
     Fact,
+    InitialScored,
     LossNoted,
     NodeInserted,
     NodePruned,
@@ -20,6 +21,7 @@ from messages.facts import (
     RunStopping,
 )
 from messages.faults import fault_words
+from messages.verdicts import score_text, worth_text
 
 _TITLE_WIDTH = 44
 _WIDE = 128
@@ -31,7 +33,7 @@ STOP_WORDS = {
     "wall_clock": "its time is used up",
     "calls": "its model calls are used up",
     "tokens": "its tokens are used up",
-    "target": "the target speedup is reached",
+    "target": "the target is reached",
     "exhausted": "neither the model nor the machine found anything more to try",
     "infrastructure": "the infrastructure failed",
     "interrupted": "interrupted",
@@ -84,6 +86,8 @@ class Narrator:
                 return f"world model: edits refused and asked for again ({refusals[0].reason})"
             case PlanAbandoned(reason=reason):
                 return f"world model: no usable edits ({reason})"
+            case InitialScored(outcome=outcome):
+                return f"initial program: {outcome}"
             case LossNoted(job_id=job_id, error=error):
                 return f"lost: {job_id}: {error}"
             case RunStopping(stopped_by="infrastructure"):
@@ -121,7 +125,7 @@ class Narrator:
         if self.is_best(fact):
             return "new best"
         incumbent = self._chronicle.state.incumbent
-        return f"best {incumbent.speedup:.2f}x" if incumbent else "no best yet"
+        return f"best {worth_text(incumbent.credit, incumbent.speedup)}" if incumbent else "no best yet"
 
     def _world_model(self, fact: EditsApplied) -> str:
         kinds = [(NodeInserted, "new"), (NodeUpdated, "revised"), (NodePruned, "pruned")]
@@ -165,19 +169,31 @@ def fates_line(chronicle: Chronicle) -> str:
     return ", ".join(said) or "none"
 
 
-def best_lines(best: Best | None) -> list[str]:
-    """Say what the best kernel is worth, where it lies and how it was found."""
+def best_lines(best: Best | BestScore | None) -> list[str]:
+    """Say what the best candidate is worth, where it lies and how it was found."""
     if best is None:
-        return ["best       none: no candidate was correct and timed"]
+        return ["best       none: no candidate was correct and timed, or got a score"]
+    if isinstance(best, BestScore):
+        return [f"best       {_score_words(best)}", *_origin_lines(best)]
     low, high = best.speedup_interval
     against = f", the reference {best.reference_latency_us:.1f} us" if best.reference_latency_us is not None else ""
     standing = "" if best.faster else ": not faster than the reference"
     return [
         f"best       {best.speedup_vs_reference:.2f}x the reference [{low:.2f}, {high:.2f}] (95 % interval){standing}",
         f"latency    {best.latency_us:.1f} us{against}; {best.device}",
-        f"found      in round {best.round}: {' > '.join(best.found_by)}",
-        f"lies in    {best.path}",
+        *_origin_lines(best),
     ]
+
+
+def _score_words(best: BestScore) -> str:
+    if best.initial_score is None:
+        return f"score {score_text(best.score)}; the initial program's is not known"
+    standing = "" if best.faster else ": not better than it"
+    return f"score {score_text(best.score)}, the initial program {score_text(best.initial_score)}{standing}"
+
+
+def _origin_lines(best: Best | BestScore) -> list[str]:
+    return [f"found      in round {best.round}: {' > '.join(best.found_by)}", f"lies in    {best.path}"]
 
 
 def state_line(chronicle: Chronicle, *, in_use: bool) -> str:

@@ -28,7 +28,7 @@ def read_source(path: Path, language: Language) -> Candidate:
     text = _text(path)
     return Candidate(
         language=language,
-        entry_point=support_of(language).entry_point,
+        entry_point="" if language == "python" else support_of(language).entry_point,
         files=(SourceFile(path=path.name, text=text),),
     )
 

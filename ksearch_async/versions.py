@@ -18,6 +18,7 @@ from messages.codec import Record
 from messages.events import CandidateWritten
 from messages.facts import AttemptFinished, BranchStarted, Fact
 from messages.tasks import Candidate
+from messages.verdicts import worth_text
 
 BEST: Final = "best"
 BASE: Final = ("base", "parent")
@@ -38,12 +39,15 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     """Null if it was not evaluated."""
     fate: str | None = None
     speedup: float | None = None
+    credit: float | None = None
     candidate: Candidate
 
     @property
     def said(self) -> str:
         """Name it for people: `round 5, n3, 2.06x`."""
-        result = f"{self.speedup:.2f}x" if self.speedup is not None else (self.fate or "no verdict").replace("_", " ")
+        result = (self.fate or "no verdict").replace("_", " ")
+        if self.credit is not None:
+            result = worth_text(self.credit, self.speedup)
         place = f"round {self.round}" if self.round else f"candidate {self.candidate_id[:8]}"
         return f"{place}, {self.node_id}, {result}"
 
@@ -163,5 +167,9 @@ class Versions:
         elif isinstance(fact, AttemptFinished) and fact.candidate_id in self._by_id and fact.round:
             self._by_round[fact.round] = fact.candidate_id
             self._by_id[fact.candidate_id] = msgspec.structs.replace(
-                self._by_id[fact.candidate_id], round=fact.round, fate=fact.fate, speedup=fact.speedup
+                self._by_id[fact.candidate_id],
+                round=fact.round,
+                fate=fact.fate,
+                speedup=fact.speedup,
+                credit=fact.credit,
             )

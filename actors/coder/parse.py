@@ -6,7 +6,8 @@ The rules, for people and for `prompts.py`, which tells them to the model:
   `path=NAME`; it ends with a line of at least as many backticks and nothing else. The newline before that line belongs
   to the fence, every other character to the file.
 - A block without `path=` may name its file in a comment on its first line (`// file: NAME`); the line stays.
-- The main file is the largest block that holds the entry point's name, headers aside; of equal ones the last.
+- The main file is the largest block that holds the entry point's name, headers aside; of equal ones the last. Where a
+  task has no entry point, every block that is not empty may be it.
 - Named blocks are all part of the candidate. Unnamed blocks besides the main file are illustrations and are left out.
 """
 
@@ -34,7 +35,7 @@ MAIN_PATHS: dict[Language, str] = {
     "cpp": "kernel.cpp",
     "cuda": "kernel.cu",
     "triton": "kernel.py",
-    "python": "kernel.py",
+    "python": "program.py",
 }
 """What the main file is called if the answer does not say."""
 _HEADERS = (".h", ".hpp", ".hh", ".cuh", ".inc")
@@ -158,7 +159,7 @@ def _main_block(blocks: list[_Block], entry_point: str) -> _Block:
     """
     if not any(block.text.strip() for block in blocks):
         raise _UnusableError(f"the fenced block on line {blocks[0].line} of the answer is empty")
-    name = re.compile(rf"\b{re.escape(entry_point)}\b")
+    name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
     sources = [block for block in blocks if not (block.path or "").endswith(_HEADERS)]
     holders = [block for block in sources if name.search(block.text)]
     if not holders:

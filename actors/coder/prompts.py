@@ -13,7 +13,7 @@ from actors.llm.base import Request
 from messages.base import Language
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief, Candidate
-from messages.verdicts import Measured, outcome_line
+from messages.verdicts import Measured, Scored, outcome_line
 
 HISTORY_SHOWN = 12
 """Latest attempts of the branch that are listed; older ones are counted."""
@@ -30,12 +30,29 @@ _CRAFT: dict[Language, str] = {
   workspaces on the outputs' device; no operator of it may compute anything.
 - Blocks have sizes that are powers of two and known when a kernel is compiled: mask what lies outside the tensors.""",
     "cuda": "- Write CUDA C++17 with raw kernels. No cuBLAS, cuDNN or torch operators for the work itself.",
-    "python": "- Write Python. No torch operators for the work itself.",
+    "python": "- Write Python for the interpreter that runs the evaluator, with the modules that are there.",
 }
+
+_PROGRAM_RULES = f"""\
+You improve programs. You are given a task (an initial program, what its evaluator says of itself), one action to try,
+and the best code so far. Carry the action out and return a complete program.
+
+Rules
+{_CRAFT["python"]}
+- The evaluator's score is all that counts: the larger the better. A program that raises, hangs or ends its process has
+  none.
+- Earn the score: detect no evaluator, and touch no files, network or other processes unless the task is about them.
+
+Answer format
+- Put the whole program into one fenced block whose first line is three backticks and `python`.
+- Return the complete file only: no fragments, no diffs, no placeholders. Put nothing else into fenced blocks.
+- Before it, say in two or three sentences what you did."""
 
 
 def system_rules(language: Language) -> str:
     """Return the rules that hold in every call for this language."""
+    if language == "python":
+        return _PROGRAM_RULES
     return f"""\
 You write fast, correct programs. You are given a task (a reference program, its tensors, a calling contract), one
 action to try, and the best code so far. Carry the action out and return a complete program.
@@ -87,7 +104,8 @@ def _action(job: WriteCandidate) -> str:
 
 def _base(job: WriteCandidate) -> str:
     if job.base is None:
-        return "# Base code\n\nThere is none yet: start from the reference program of the task."
+        start = "initial" if job.language == "python" else "reference"
+        return f"# Base code\n\nThere is none yet: start from the {start} program of the task."
     outcome = job.base_outcome or "correct"
     return f"# Base code\n\nKnown good ({outcome}).\n\n{_code(job.base)}"
 
@@ -103,6 +121,9 @@ def _latest(job: WriteCandidate) -> str:
     elif isinstance(verdict, Measured):
         versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
         said = f"Your latest attempt is correct but not faster{versus}: {outcome_line(verdict)}."
+    elif isinstance(verdict, Scored):
+        versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
+        said = "\n".join((f"Your latest attempt is no better{versus}: {outcome_line(verdict)}.", *verdict.notes))
     else:
         said = f"Your latest attempt failed.\n\n{evidence_of(verdict)}"
     return f"# Your latest attempt\n\n{said}\n\n{_code(job.current)}"
@@ -123,24 +144,23 @@ def _complaint(complaint: str) -> str:
 
 
 def _wanted(job: WriteCandidate) -> str:
+    better, worse = ("score higher", "no better") if job.language == "python" else ("faster", "slower")
     asked = {
         "apply": _apply(job),
         "debug": "Find out why the latest attempt failed and repair it. Keep to the action; if the attempt cannot be "
         "saved, carry the action out anew on the base code.",
-        "improve": "Make the base code faster by carrying the action further or with other parameters. Do not repeat "
-        "what the earlier attempts show to be slower.",
+        "improve": f"Make the base code {better} by carrying the action further or with other parameters. Do not "
+        f"repeat what the earlier attempts show to be {worse}.",
     }[job.mode]
     draw = f" This is draw {job.sample} for this action: choose a way that others may not." if job.sample else ""
-    return (
-        f"# What to return\n\n{asked}{draw} Return the complete program with the entry point `{job.task.entry_point}` "
-        "in the answer format of the rules."
-    )
+    entry = f" with the entry point `{job.task.entry_point}`" if job.task.entry_point else ""
+    return f"# What to return\n\n{asked}{draw} Return the complete program{entry} in the answer format of the rules."
 
 
 def _apply(job: WriteCandidate) -> str:
     if job.base is None:
         return "Write the program, carrying out the action."
-    return "Carry the action out on the base code; keep what made it fast."
+    return "Carry the action out on the base code; keep what made it good."
 
 
 def _code(candidate: Candidate) -> str:

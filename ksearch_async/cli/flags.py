@@ -77,6 +77,12 @@ class RunFlags(SessionFlags):
     """Harder actions (1 to 5) wait until nothing easier is open. [default: 5]"""
     language: Literal["cpp"] | None = None
     """What kernels are written in. [default: cpp]"""
+    score_with: str | None = None
+    """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
+    eval_timeout: float | None = None
+    """Seconds that scoring one program may take. [default: 60]"""
+    eval_memory: float | None = None
+    """Gibibytes that one program may take. [default: 8]"""
     seed: int | None = None
     """The search's decisions follow from it and from what it measures. [default: 0]"""
     runs_dir: str | None = None

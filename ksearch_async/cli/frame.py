@@ -10,9 +10,11 @@ import msgspec
 from rich.text import Text
 
 from actors.planner.core.state import Node, NodeState, Score, SearchState
+from ksearch_async.chronicle import BestScore
 from ksearch_async.narrate import STOP_WORDS, duration, fates_line, rough_duration
 from ksearch_async.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT
+from messages.verdicts import GOOD_FATES, score_text
 
 _LABEL_WIDTH = 8
 _BAR_WIDTH = 40
@@ -90,8 +92,12 @@ def _best(moment: Moment) -> Text:
     goal = f" of {wanted:g}x wanted" if wanted is not None else ""
     if best is None:
         return _labelled("best", ("none yet", "dim"), goal)
-    low, high = best.speedup_interval
     style = "bold green" if best.faster else "bold"
+    if isinstance(best, BestScore):
+        initial = "" if best.initial_score is None else f", the initial program {score_text(best.initial_score)}"
+        place = (f"  round {best.round}, {best.node_id}", "dim")
+        return _labelled("best", (f"score {score_text(best.score)}", style), initial, place)
+    low, high = best.speedup_interval
     rest = f" the reference [{low:.2f}, {high:.2f}]{goal}, {best.latency_us:.1f} us"
     where = f"  round {best.round}, {best.node_id}"
     return _labelled("best", (f"{best.speedup_vs_reference:.2f}x", style), rest, (where, "dim"))
@@ -102,7 +108,9 @@ def _curve(moment: Moment) -> Text:
     first = next((value for value in values if value > 0), None)
     if first is None:
         return _labelled("curve", ("nothing measured yet", "dim"))
-    low, high = f"{first:.2f}x ", f" {values[-1]:.2f}x"
+    scored = moment.state.scored
+    low, high = (f"{score_text(value) if scored else f'{value:.2f}x'}" for value in (first, values[-1]))
+    low, high = f"{low} ", f" {high}"
     width = min(_BAR_WIDTH, moment.width - _LABEL_WIDTH - len(low) - len(high))
     return _labelled("curve", (low, "dim"), (sparkline(values, max(1, width)), "green"), high)
 
@@ -210,7 +218,7 @@ def _standing(moment: Moment, node: Node) -> Text:
         parts.append(Text("pruned", "dim"))
     elif node.state == "open":
         parts.append(Text(f"open, V {node.priority:.2f}", "dim"))
-    failed = sum(count for fate, count in node.fates if fate != "measured")
+    failed = sum(count for fate, count in node.fates if fate not in GOOD_FATES)
     if failed:
         parts.append(Text(f"{failed} failed", "red"))
     return Text(", ").join(part for part in parts if part)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ksearch_async.chronicle import Best, Chronicle
+from ksearch_async.chronicle import Best, BestScore, Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json, terminal_width
@@ -16,6 +16,7 @@ from ksearch_async.narrate import rough_duration, standing
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, list_runs, open_chronicle, runs_dir_or_default
 from messages.errors import BusError
+from messages.verdicts import score_text
 
 _COLUMNS = (
     Column("run"),
@@ -41,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     stopped_by: str | None = None
     rounds: int = 0
     max_rounds: int | None = None
-    best: Best | None = None
+    best: Best | BestScore | None = None
     age_s: float
     """Since something was last written to its journal."""
     error: str = ""
@@ -98,14 +99,22 @@ def _told(run: RunFolder, chronicle: Chronicle, age_s: float) -> Row:
     )
 
 
+def _worth(best: Best | BestScore | None) -> tuple[str, str]:
+    """Return speedup and interval, or the score alone."""
+    if best is None:
+        return "-", "-"
+    if isinstance(best, BestScore):
+        return score_text(best.score), "-"
+    low, high = best.speedup_interval
+    return f"{best.speedup_vs_reference:.2f}x", f"[{low:.2f}, {high:.2f}]"
+
+
 def _cells(row: Row) -> list[str]:
-    best = row.best
     return [
         row.run,
         row.task or "-",
         row.state,
         f"{row.rounds}/{row.max_rounds}" if row.max_rounds else "-",
-        f"{best.speedup_vs_reference:.2f}x" if best else "-",
-        f"[{best.speedup_interval[0]:.2f}, {best.speedup_interval[1]:.2f}]" if best else "-",
+        *_worth(row.best),
         rough_duration(row.age_s),
     ]

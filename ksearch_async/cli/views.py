@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_width
 from ksearch_async.config import RunConfig
+from ksearch_async.events import events_of
+from ksearch_async.models import dialect_of
 from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, faults_line, state_line
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
-from messages.events import CandidateWritten, RunResumed, RunStarted
-from messages.facts import Decided, RunFinished
-
-LONG_TEXTS = frozenset({"prompt", "answer", "description", "candidate", "task", "log", "type"})
-"""Fields that `--json` leaves out of events: the journal has them."""
+from messages.events import RunResumed, RunStarted
 
 _LABEL_WIDTH = 11
 _COPIED = ("run ", "lies in ", "check it ", "go on ")
@@ -112,9 +110,15 @@ class PlainView:
             task = self._config.task if scorer is None else f"{self._config.task} --score-with {scorer}"
             yield f"check it   ksearch eval {task} {best.path}"
         elif chronicle.fates["unusable"] and not state.rounds:
-            yield "hint       no answer held a program; the built-in rules know few tasks: name a model (--model)"
+            yield f"hint       no answer held a program; {self._advice()}"
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
             yield f"go on      ksearch resume {shown_path(self._folder.path)}"
+
+    def _advice(self) -> str:
+        model = self._config.model
+        if dialect_of(model, os.environ) == "offline":
+            return "the built-in rules know few tasks: name a model (--model)"
+        return f"what {model.name} answered is in the run's journal.jsonl; try another model (ksearch resume --model)"
 
 
 def wrapped_lines(lines: Iterable[str]) -> list[str]:
@@ -144,7 +148,7 @@ class JsonView:
     def tell(self, record: Record) -> None:
         """Print the event, or each fact of the decision."""
         self._chronicle.fold(record)
-        for event in json_events(record):
+        for event in events_of(record):
             put_json(event)
 
     def note(self, text: str) -> None:
@@ -168,17 +172,3 @@ class JsonView:
                 "stopped_by": finished.stopped_by if finished else "interrupted",
             }
         )
-
-
-def json_events(record: Record) -> Iterator[dict[str, Any]]:
-    """Yield what `--json` prints for a record; the end of a run has a line of its own."""
-    messages = record.body.facts if isinstance(record.body, Decided) else (record.body,)
-    for message in messages:
-        if isinstance(message, RunFinished):
-            continue
-        tag = str(message.__struct_config__.tag)
-        fields = msgspec.to_builtins(message)
-        shown = {key: value for key, value in fields.items() if key not in LONG_TEXTS}
-        if isinstance(message, CandidateWritten) and message.candidate is not None:
-            shown["candidate_id"] = message.candidate.candidate_id
-        yield {"kind": tag.rsplit(".v", 1)[0], "seq": record.seq, "at": record.at, **shown}
