@@ -94,12 +94,13 @@ class ChatModel:
         """
         self._model = model
         self._timeout_s = timeout_s
+        self._http = TryingClient(timeout_s=timeout_s, secret=api_key or "")
         self._client = openai.AsyncOpenAI(
             api_key=api_key or _NO_KEY,
             base_url=base_url,
             timeout=timeout_of(timeout_s),
             max_retries=max_retries,
-            http_client=TryingClient(timeout_s=timeout_s, secret=api_key or ""),
+            http_client=self._http,
             default_headers={"Accept-Encoding": "identity"},  # bounds count what is sent, not what it unpacks to
         )
         self._key = api_key or ""
@@ -140,7 +141,7 @@ class ChatModel:
                 return await self._create(request)
         except TimeoutError as error:
             text = f"did not answer within {self._timeout_s:g} s"
-            faults.append(EndpointFault(kind="timed_out", elapsed_s=round(anyio.current_time() - started, 3)))
+            self._http.note(EndpointFault(kind="timed_out", detail=text), started)
             raise self._error(text, faults) from error
         except openai.APIStatusError as error:
             advice, permanent = self._refused(error, faults)

@@ -66,7 +66,8 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         """
         super().__init__(timeout=timeout_of(timeout_s))
         self._secret = secret
-        self._answered = False
+        self._reached = False
+        self._worked = False
         self._failing_since: float | None = None
         self._said = False
 
@@ -83,21 +84,22 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
             response = await super().send(request, **{**options, "stream": True})
             await _read(response)
         except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
-            fault = self._note(_fault_of_error(error), started)
-            if fault.kind == "unreachable" and not self._answered and self._failing_for_s() >= GIVE_UP_AFTER_S:
+            fault = self.note(_fault_of_error(error), started)
+            if fault.kind == "unreachable" and not self._reached and self._failing_for_s() >= GIVE_UP_AFTER_S:
                 raise NeverReachedError(fault.detail) from error
             raise
         except AnswerTooLongError as error:
-            self._note(EndpointFault(kind="too_long", detail=str(error)), started)
+            self.note(EndpointFault(kind="too_long", detail=str(error)), started)
             raise
-        self._answered = True
+        self._reached = True
         if response.is_error:
-            self._note(_fault_of_status(response), started)
+            self.note(_fault_of_status(response), started)
         else:
-            self._failing_since, self._said = None, False
+            self._worked, self._failing_since, self._said = True, None, False
         return response
 
-    def _note(self, fault: EndpointFault, started: float) -> EndpointFault:
+    def note(self, fault: EndpointFault, started: float) -> EndpointFault:
+        """Keep a fault with the call in progress; returned as it is kept, with the time since `started`."""
         now = anyio.current_time()
         detail = _shortened(fault.detail.replace(self._secret, "***") if self._secret else fault.detail)
         noted = EndpointFault(
@@ -115,7 +117,7 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
 
     def _tell(self, fault: EndpointFault) -> None:
         """Warn once per time of trouble: at once while nothing has ever worked, later if it lasts."""
-        is_trouble = fault.kind != "refused" and (not self._answered or self._failing_for_s() >= _TROUBLE_S)
+        is_trouble = fault.kind != "refused" and (not self._worked or self._failing_for_s() >= _TROUBLE_S)
         say = log.warning if is_trouble and not self._said else log.info
         self._said = self._said or is_trouble
         say("the model's endpoint fails; trying again", fault=fault.words, detail=fault.detail)
