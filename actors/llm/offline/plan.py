@@ -39,12 +39,36 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Columns per block of the loop that writes the outputs; 0: the whole row."""
     prefetch: int = 0
     """Rows ahead of which inputs are prefetched; 0: none."""
+    pack: bool = False
+    """Operands of contractions that lie badly are copied into panels first, one vector behind the other."""
+    skip: bool = False
+    """Columns that a mask leaves out of a reduction are neither computed nor used."""
+    dynamic: bool = False
+    """Blocks of rows are handed to whatever thread is free."""
+    reuse: bool = False
+    """Workspaces are kept from one call to the next."""
+    tile: int = 1
+    """Rows that a contraction works on at once, each with its own accumulators."""
+    lanes: int = 1
+    """Vectors of columns that a contraction works on at once."""
     warps: int = 0
     """Triton: warps per program; 0: Triton's own choice."""
     stages: int = 0
     """Triton: loads ahead in a loop; 0: Triton's own choice."""
     persistent: int = 0
     """Triton: programs that take one block of rows after the other; 0: a program per block."""
+    block_m: int = 0
+    """Triton: rows of a product's tile; 0: few."""
+    block_n: int = 0
+    """Triton: columns of a product's tile; 0: few."""
+    block_k: int = 0
+    """Triton: products that are summed in one step; 0: few."""
+    group: int = 0
+    """Triton: rows of tiles that are taken together, so that they share columns in the cache; 0: one."""
+    tensor_cores: bool = False
+    """Triton: a product of float32 is made of three products of tf32."""
+    online: bool = False
+    """Triton: a softmax between two products is computed while its columns pass by."""
 
 
 def plan_comment(plan: Plan, mark: str = "//") -> str:
