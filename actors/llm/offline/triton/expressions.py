@@ -6,12 +6,23 @@ not know; what `triton.language` lacks is one of the functions of `runtime.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-from actors.llm.offline.graph import Node, NoRuleError, Program, TensorInfo
+from actors.llm.offline.graph import Node, NoRuleError, TensorInfo
 from actors.llm.offline.plan import Plan
 
-TYPES = {"float32": "tl.float32", "float64": "tl.float64", "float16": "tl.float16", "bfloat16": "tl.bfloat16"}
+TYPES = {
+    "float32": "tl.float32",
+    "float64": "tl.float64",
+    "float16": "tl.float16",
+    "bfloat16": "tl.bfloat16",
+    "int64": "tl.int64",
+    "int32": "tl.int32",
+    "int16": "tl.int16",
+    "int8": "tl.int8",
+    "uint8": "tl.uint8",
+    "bool": "tl.int1",
+}
 DOUBLE = "tl.float64"
 
 _IDENTITIES = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
@@ -42,6 +53,13 @@ class Arithmetic:
 
 
 _Operation = Callable[..., str]
+_COMPARISONS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!="}
+
+
+def _comparison(sign: str) -> _Operation:
+    return lambda _, a, b: f"tl.where({a} {sign} {b}, 1.0, 0.0)"
+
+
 _OPERATIONS: dict[str, _Operation] = {
     "add": lambda _, a, b: f"{a} + {b}",
     "sub": lambda _, a, b: f"{a} - {b}",
@@ -52,6 +70,11 @@ _OPERATIONS: dict[str, _Operation] = {
     "relu": lambda _, a: f"tl.where({a} < 0.0, 0.0, {a})",
     "maximum": lambda _, a, b: f"tl.where({a} < {b}, {b}, {a})",
     "minimum": lambda _, a, b: f"tl.where({b} < {a}, {b}, {a})",
+    "where": lambda _, a, b, c: f"tl.where({a} != 0.0, {b}, {c})",
+    **{op: _comparison(sign) for op, sign in _COMPARISONS.items()},
+    "logical_and": lambda _, a, b: f"tl.where(({a} != 0.0) & ({b} != 0.0), 1.0, 0.0)",
+    "logical_or": lambda _, a, b: f"tl.where(({a} != 0.0) | ({b} != 0.0), 1.0, 0.0)",
+    "logical_not": lambda _, a: f"tl.where({a} == 0.0, 1.0, 0.0)",
     "sqrt": lambda by, a: by.sqrt(a),
     "rsqrt": lambda by, a: by.rsqrt(a),
     "exp": lambda by, a: by.call("tl.exp", a),
@@ -67,15 +90,22 @@ _OPERATIONS: dict[str, _Operation] = {
 
 
 class Writer:
-    """Writes expressions for one program by one plan."""
+    """Writes expressions for the nodes of one kernel by one plan."""
 
-    def __init__(self, program: Program, plan: Plan) -> None:
-        self.program = program
-        wide = any(tensor.dtype == "float64" for tensor in program.tensors)
-        self.real = DOUBLE if wide else "tl.float32"
+    def __init__(self, nodes: Sequence[Node], tensors: Mapping[str, TensorInfo], real: str, plan: Plan) -> None:
+        """Take note.
+
+        Args:
+            nodes: what node arguments are positions in.
+            tensors: by their names in the source.
+            real: dtype in which is computed.
+            plan: how.
+        """
+        self.real = TYPES[real]
+        self._nodes = nodes
+        self._tensors = tensors
         self._plan = plan
-        self._arithmetic = Arithmetic(self.real, exact=plan.exact and not wide)
-        self._tensors = {tensor.name: tensor for tensor in program.tensors if tensor.role != "output"}
+        self._arithmetic = Arithmetic(self.real, exact=plan.exact and real != "float64")
 
     def operation(self, node: Node) -> str:
         """Return an element-wise operation applied to its named operands; constants stand in it as numbers.
@@ -84,7 +114,7 @@ class Writer:
             NoRuleError: an operation, or a power of a kind, for which there is no rule.
         """
         operands = [self._operand(arg) for arg in node.args]
-        if all(self.program.nodes[arg].op == "const" for arg in node.args):
+        if all(self._nodes[arg].op == "const" for arg in node.args):
             operands[0] = f"tl.full((1, 1), {operands[0]}, {self.real})"
         if node.op == "pow":
             return self._power(node, operands)
@@ -94,7 +124,7 @@ class Writer:
 
     def _power(self, node: Node, operands: list[str]) -> str:
         """By exponential and logarithm in double precision: a negative base has no power but a whole one."""
-        base, exponent = (self.program.nodes[arg] for arg in node.args)
+        base, exponent = (self._nodes[arg] for arg in node.args)
         if base.op == "const" and base.value > 0.0:
             logarithm = f"tl.log(tl.full((1, 1), {base.value!r}, {DOUBLE}))"
             return f"tl.exp({operands[1]}.to({DOUBLE}) * {logarithm}).to({self.real})"
@@ -105,20 +135,26 @@ class Writer:
         magnitude = f"tl.exp(tl.log({argument}.to({DOUBLE})) * {operands[1]}).to({self.real})"
         return f"tl.where({operands[0]} < 0.0, -1.0, 1.0) * {magnitude}" if exponent.value % 2 == 1 else magnitude
 
-    def loaded(self, node: Node, place: str, mask: str) -> str:
-        """Return a tensor's elements in the compute type."""
-        tensor = self._tensors[node.name]
-        guard = f", mask={mask}, other=0.0" if mask else ""
-        hint = ', eviction_policy="evict_first"' if self._plan.stream and node.kind == "full" else ""
-        element = f"tl.load({pointer(tensor)} + {place}{guard}{hint})" if place else f"tl.load({pointer(tensor)})"
-        return element if TYPES[tensor.dtype] == self.real else f"{element}.to({self.real})"
+    def loaded(self, name: str, place: str, mask: str, *, once: bool = False) -> str:
+        """Return a tensor's elements in the compute type; `once`: nobody else reads them."""
+        zero = "0.0" if "float" in self._tensors[name].dtype else "0"
+        guard = f", mask={mask}, other={zero}" if mask else ""
+        hint = ', eviction_policy="evict_first"' if self._plan.stream and once else ""
+        element = f"tl.load({address(name, place)}{guard}{hint})"
+        return element if TYPES[self._tensors[name].dtype] == self.real else f"{element}.to({self.real})"
 
-    def stored(self, tensor: TensorInfo, place: str, value: str, mask: str) -> str:
-        """Return the statement that writes an output's elements."""
+    def stored(self, name: str, place: str, value: str, mask: str) -> str:
+        """Return the statement that writes a tensor's elements."""
         guard = f", mask={mask}" if mask else ""
         hint = ', cache_modifier=".cs"' if self._plan.stream else ""
-        cast = "" if TYPES[tensor.dtype] == self.real else f".to({TYPES[tensor.dtype]})"
-        return f"tl.store({pointer(tensor)} + {place}, {value}{cast}{guard}{hint})"
+        dtype = TYPES[self._tensors[name].dtype]
+        cast = "" if dtype == self.real else f".to({dtype})"
+        return f"tl.store({address(name, place)}, {value}{cast}{guard}{hint})"
+
+    def numbered(self, place: str) -> str:
+        """Return a position as a number of the compute type."""
+        number = place or "0"
+        return f"tl.full((1, 1), {number}, {self.real})" if number.isdecimal() else f"({number}).to({self.real})"
 
     def start(self, op: str) -> str:
         """Return what a reduction starts from, a value for every place of the block."""
@@ -143,7 +179,7 @@ class Writer:
         return DOUBLE if op == "sum" and self._plan.wide else self.real
 
     def _operand(self, index: int) -> str:
-        node = self.program.nodes[index]
+        node = self._nodes[index]
         return literal(node.value) if node.op == "const" else f"v{index}"
 
 
@@ -154,11 +190,11 @@ def literal(value: float) -> str:
     return f"({value!r})" if value < 0 else repr(value)
 
 
-def identifier(tensor: TensorInfo) -> str:
-    """Return a tensor's name as a Python identifier."""
-    return "".join(letter if letter.isalnum() else "_" for letter in tensor.name)
+def address(name: str, place: str) -> str:
+    """Return a pointer to elements of a tensor."""
+    return f"{pointer(name)} + {place}" if place else pointer(name)
 
 
-def pointer(tensor: TensorInfo) -> str:
+def pointer(name: str) -> str:
     """Return the name of a tensor's pointer in a kernel; the ending keeps it apart from all other names there."""
-    return f"{identifier(tensor)}_ptr"
+    return f"{name}_ptr"

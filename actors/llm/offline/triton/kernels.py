@@ -6,22 +6,23 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actors.llm.offline.graph import TensorInfo
 from actors.llm.offline.plan import Plan
-from actors.llm.offline.triton.expressions import identifier, pointer
+from actors.llm.offline.triton.expressions import pointer
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """A `@triton.jit` function."""
 
     name: str
-    tensors: tuple[TensorInfo, ...]
-    """Whose pointers it gets, in order."""
+    tensors: tuple[str, ...]
+    """Names of those whose pointers it gets, in order."""
     constants: Mapping[str, int]
     """Its `tl.constexpr` arguments and their values."""
     body: tuple[str, ...]
     grid: tuple[int, ...]
     """Programs along each axis."""
+    options: Mapping[str, int]
+    """Of the launch: warps, stages."""
 
     def definition(self) -> str:
         """Return the function."""
@@ -29,12 +30,9 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         arguments += [f"{name}: tl.constexpr" for name in self.constants]
         return "\n".join(["@triton.jit", f"def {self.name}({', '.join(arguments)}):", *indented(self.body)])
 
-    def launch(self, plan: Plan) -> str:
+    def launch(self) -> str:
         """Return the statement that starts it on the tensors."""
-        arguments = [identifier(tensor) for tensor in self.tensors]
-        arguments += [f"{name}={value}" for name, value in self.constants.items()]
-        arguments += [f"num_warps={plan.warps}"] if plan.warps else []
-        arguments += [f"num_stages={plan.stages}"] if plan.stages else []
+        arguments = [*self.tensors, *(f"{name}={value}" for name, value in {**self.constants, **self.options}.items())]
         grid = ", ".join(map(str, self.grid))
         return f"{self.name}[({grid}{',' if len(self.grid) == 1 else ''})]({', '.join(arguments)})"
 
@@ -47,3 +45,13 @@ def indented(lines: Iterable[str]) -> list[str]:
 def next_power_of_two(number: int) -> int:
     """Return the smallest power of two that is not below `number`: blocks have no other sizes."""
     return 1 << max(0, number - 1).bit_length()
+
+
+def launch_options(plan: Plan) -> dict[str, int]:
+    """Return what a plan says about every launch."""
+    return {name: value for name, value in (("num_warps", plan.warps), ("num_stages", plan.stages)) if value}
+
+
+def used(tensors: Iterable[str]) -> tuple[str, ...]:
+    """Return names without repetition, in the order of their first use."""
+    return tuple(dict.fromkeys(tensors))

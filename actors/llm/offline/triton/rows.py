@@ -1,4 +1,4 @@
-"""Writes a program over rows and columns as one kernel: a program of the grid takes a block of rows.
+"""Writes work over rows and columns as one kernel: a program of the grid takes a block of rows.
 
 A row that fits is held on chip, gone through once. Longer ones, or all if the plan says how many columns a block has,
 are gone through in blocks of columns: one loop per reduction that others wait for and one for the outputs. Without
@@ -10,10 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from actors.llm.offline.graph import REDUCTIONS, Node, Program, levels
+from actors.llm.offline.graph import REDUCTIONS, Access, Node
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.triton.expressions import Writer
-from actors.llm.offline.triton.kernels import Kernel, indented, next_power_of_two
+from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, next_power_of_two, used
+from actors.llm.offline.triton.names import Names
+from actors.llm.offline.triton.places import Numbering, place
+from actors.llm.offline.triton.work import RowWork
 
 HELD_COLUMNS = 16_384
 """Longest row that is held on chip."""
@@ -21,45 +24,50 @@ BLOCK_ELEMENTS = 4096
 """Elements that a program takes at a time where the plan does not say how many rows or columns."""
 _MOST_ELEMENTS = 32_768
 """Larger blocks do not fit into registers, whatever the plan says."""
+_INT32_ELEMENTS = 1 << 31
+"""Tensors with as many elements need addresses of 64 bits."""
 
 
-def row_kernel(program: Program, plan: Plan, name: str) -> Kernel:
-    """Return the kernel that computes all outputs of a program."""
-    return _RowKernel(program, plan, name).kernel()
+def row_kernel(work: RowWork, plan: Plan, names: Names, name: str) -> Kernel:
+    """Return the kernel that does some work."""
+    return _RowKernel(work, plan, names, name).kernel()
 
 
 class _RowKernel:
     """One kernel under construction."""
 
-    def __init__(self, program: Program, plan: Plan, name: str) -> None:
-        self._program = program
+    def __init__(self, work: RowWork, plan: Plan, names: Names, name: str) -> None:
+        self._work = work
         self._plan = plan
         self._name = name
-        self._writer = Writer(program, plan)
-        self._levels = levels(program)
-        self._last = max(self._levels[output] for output in program.outputs)
-        self._held = not plan.columns and program.columns <= HELD_COLUMNS
+        self._writer = Writer(work.nodes, names.tensors, names.real, plan)
+        self._large = any(math.prod(names.tensors[access.name].shape) >= _INT32_ELEMENTS for access in work.accesses)
+        self._row = Numbering("row", work.rows)
+        self._column = Numbering("column", work.columns)
+        self._levels = work.levels()
+        self._last = max(self._levels[store.node] for store in work.stores)
+        held = HELD_COLUMNS if work.reductions else BLOCK_ELEMENTS
+        self._held = not plan.columns and work.column_count <= held
+        self._flat = not work.reductions and not self._held
         self._columns = self._column_block()
         self._rows = self._row_block()
-        self._row_mask = "row_ok" if program.rows % self._rows else ""
-        self._column_mask = "column_ok" if program.columns % self._columns else ""
-        self._mask = " & ".join(mask for mask in (self._row_mask, self._column_mask) if mask)
-        self._flat = not program.reductions and not self._held
+        self._row_mask = "row_ok" if work.row_count % self._rows else ""
+        self._column_mask = "column_ok" if work.column_count % self._columns else ""
 
     def _column_block(self) -> int:
-        longest = next_power_of_two(self._program.columns)
+        longest = next_power_of_two(self._work.column_count)
         return longest if self._held else min(self._plan.columns or BLOCK_ELEMENTS, longest)
 
     def _row_block(self) -> int:
         usual = self._plan.rows or max(1, BLOCK_ELEMENTS // self._columns)
         fitting = max(1, _MOST_ELEMENTS // self._columns)
-        return min(next_power_of_two(usual), fitting, next_power_of_two(self._program.rows))
+        return min(next_power_of_two(usual), fitting, next_power_of_two(self._work.row_count))
 
     def kernel(self) -> Kernel:
         """Return it."""
-        program, plan = self._program, self._plan
-        tiles = math.ceil(program.rows / self._rows)
-        constants = {"R": program.rows, "C": program.columns, "ROWS": self._rows, "BLOCK": self._columns}
+        work, plan = self._work, self._plan
+        tiles = math.ceil(work.row_count / self._rows)
+        constants = {"R": work.row_count, "C": work.column_count, "ROWS": self._rows, "BLOCK": self._columns}
         body = self._tile()
         if plan.persistent and not self._flat:
             programs = min(plan.persistent, tiles)
@@ -68,15 +76,20 @@ class _RowKernel:
             tiles = programs
         else:
             body = ["tile = tl.program_id(0)", *body]
-        grid = (tiles, math.ceil(program.columns / self._columns)) if self._flat else (tiles,)
-        loaded = {node.name for node in program.nodes if node.op == "load"}
-        tensors = tuple(tensor for tensor in program.tensors if tensor.role == "output" or tensor.name in loaded)
-        return Kernel(name=self._name, tensors=tensors, constants=constants, body=(*self._scalars(), *body), grid=grid)
+        blocks = math.ceil(work.column_count / self._columns)
+        return Kernel(
+            name=self._name,
+            tensors=used(access.name for access in work.accesses),
+            constants=constants,
+            body=(*self._scalars(), *body),
+            grid=(tiles, blocks) if self._flat else (tiles,),
+            options=launch_options(plan),
+        )
 
     def _tile(self) -> list[str]:
         """Return what is done for one block of rows."""
-        wide = ".to(tl.int64)" if self._program.rows * self._program.columns >= 1 << 31 else ""
-        lines = [f"row = tile{wide} * ROWS + tl.arange(0, ROWS)[:, None]"]
+        wide = ".to(tl.int64)" if self._large else ""
+        lines = [f"row = tile{wide} * ROWS + tl.arange(0, ROWS)[:, None]", *self._row.split()]
         if self._row_mask:
             lines.append("row_ok = row < R")
         if self._flat:
@@ -87,37 +100,47 @@ class _RowKernel:
         for level in range(self._last):
             lines += self._reductions(level)
             lines += self._row_values(level + 1)
-        return [*lines, *self._outputs()]
+        return [*lines, *self._stores()]
 
     def _columns_at(self, start: str) -> list[str]:
         masked = ["column_ok = column < C"] if self._column_mask else []
-        return [f"column = {start}tl.arange(0, BLOCK)[None, :]", *masked]
+        return [f"column = {start}tl.arange(0, BLOCK)[None, :]", *masked, *self._column.split()]
 
     def _scalars(self) -> list[str]:
-        nodes = enumerate(self._program.nodes)
+        nodes = enumerate(self._work.nodes)
         return [self._assigned(index) for index, node in nodes if node.kind == "scalar" and node.op != "const"]
 
     def _row_values(self, level: int) -> list[str]:
         """Return values per row that are known from this level on, reductions aside."""
         return [
             self._assigned(index)
-            for index, node in enumerate(self._program.nodes)
+            for index, node in enumerate(self._work.nodes)
             if node.kind == "row" and self._levels[index] == level and node.op not in REDUCTIONS
         ]
 
     def _assigned(self, index: int) -> str:
-        node = self._program.nodes[index]
-        return f"v{index} = {self._loaded(node) if node.op == 'load' else self._writer.operation(node)}"
+        node = self._work.nodes[index]
+        if node.access is None:
+            return f"v{index} = {self._writer.operation(node)}"
+        return f"v{index} = {self._read(node, node.access)}"
 
-    def _loaded(self, node: Node) -> str:
-        place = {"full": "row * C + column", "vector": "column", "row": "row", "scalar": ""}[node.kind]
-        mask = {"full": self._mask, "vector": self._column_mask, "row": self._row_mask, "scalar": ""}[node.kind]
-        return self._writer.loaded(node, place, mask)
+    def _read(self, node: Node, access: Access) -> str:
+        if node.op == "index":
+            return self._writer.numbered(self._place(access))
+        return self._writer.loaded(access.name, self._place(access), self._mask(access), once=node.kind == "full")
+
+    def _place(self, access: Access) -> str:
+        return place(access, [*self._row.axes, *self._column.axes])
+
+    def _mask(self, access: Access) -> str:
+        by_row = self._row_mask if self._work.on_rows(access) else ""
+        by_column = self._column_mask if self._work.on_columns(access) else ""
+        return " & ".join(mask for mask in (by_row, by_column) if mask)
 
     def _reductions(self, level: int) -> list[str]:
         """Return the reductions that wait for `level` others, and what they need."""
-        found = [index for index in self._program.reductions if self._levels[index] == level + 1]
-        nodes = self._program.nodes
+        nodes = self._work.nodes
+        found = [index for index in self._work.reductions if self._levels[index] == level + 1]
         needed = self._needed((nodes[index].args[0] for index in found), level)
         if self._held:
             results = [
@@ -133,22 +156,19 @@ class _RowKernel:
         ends = [f"v{index} = {self._writer.reduced(nodes[index].op, f'a{index}')}" for index in found]
         return [*starts, *self._loop([*needed, *taken]), *ends]
 
-    def _outputs(self) -> list[str]:
+    def _stores(self) -> list[str]:
         """Return the statements that compute what only outputs need, and the stores."""
-        program = self._program
-        tensors = [tensor for tensor in program.tensors if tensor.role == "output"]
-        full, per_row = [], []
-        for output, tensor in zip(program.outputs, tensors, strict=True):
-            if program.nodes[output].kind == "full":
-                full.append(self._writer.stored(tensor, "row * C + column", f"v{output}", self._mask))
-            else:
-                per_row.append(self._writer.stored(tensor, "row", f"v{output}", self._row_mask))
+        full = [store for store in self._work.stores if self._work.on_columns(store.access)]
+        stored = {
+            store: self._writer.stored(
+                store.access.name, self._place(store.access), f"v{store.node}", self._mask(store.access)
+            )
+            for store in self._work.stores
+        }
+        per_row = [stored[store] for store in self._work.stores if store not in full]
         if not full:
             return per_row
-        needed = self._needed(
-            (output for output in program.outputs if program.nodes[output].kind == "full"), self._last
-        )
-        lines = [*needed, *full]
+        lines = [*self._needed((store.node for store in full), self._last), *(stored[store] for store in full)]
         return [*(lines if self._held or self._flat else self._loop(lines)), *per_row]
 
     def _needed(self, targets: Iterable[int], level: int) -> list[str]:
@@ -159,8 +179,8 @@ class _RowKernel:
         return [self._assigned(index) for index in sorted(found)]
 
     def _computed(self, level: int) -> set[int]:
-        nodes = self._program.nodes
-        reductions = (index for index in self._program.reductions if self._levels[index] == level + 1)
+        nodes = self._work.nodes
+        reductions = (index for index in self._work.reductions if self._levels[index] == level + 1)
         return self._per_column(nodes[index].args[0] for index in reductions)
 
     def _per_column(self, targets: Iterable[int]) -> set[int]:
@@ -169,7 +189,7 @@ class _RowKernel:
         waiting = list(targets)
         while waiting:
             index = waiting.pop()
-            node = self._program.nodes[index]
+            node = self._work.nodes[index]
             if index not in found and node.kind in {"full", "vector"}:
                 found.add(index)
                 waiting.extend(node.args)

@@ -1,99 +1,126 @@
-"""Writes a program the plain way: a kernel per operation, each result in memory, as an eager framework does."""
+"""Writes work the plain way: a kernel per operation, each result in memory, as an eager framework does."""
 
 from __future__ import annotations
 
 import msgspec
 
-from actors.llm.offline.graph import REDUCTIONS, Kind, Node, Program, TensorInfo
+from actors.llm.offline.graph import REDUCTIONS, Access, Kind, Node
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.triton.kernels import Kernel
+from actors.llm.offline.triton.names import Names
 from actors.llm.offline.triton.rows import row_kernel
+from actors.llm.offline.triton.work import RowWork, Store, row_major
 
 
-def operation_kernels(program: Program, plan: Plan) -> tuple[list[TensorInfo], list[Kernel]]:
-    """Return the workspaces that are needed, and the kernels in the order of their launches."""
-    steps = _Steps(program, plan)
-    for index, node in enumerate(program.nodes):
-        if node.op not in {"const", "load"} and node.kind != "scalar":
+def operation_kernels(work: RowWork, plan: Plan, names: Names, prefix: str = "") -> list[Kernel]:
+    """Return the kernels in the order of their launches; the workspaces that they need are added to the names."""
+    steps = _Steps(work, plan, names, prefix)
+    for index, node in enumerate(work.nodes):
+        if node.op not in {"const", "load", "index"} and node.kind != "scalar":
             steps.compute(index)
-    for position in range(len(program.outputs)):
-        steps.copy(position)
-    return steps.workspaces, steps.kernels
+    for position, store in enumerate(work.stores):
+        steps.copy(position, store)
+    return steps.kernels
 
 
 class _Steps:
-    """Operations as programs of their own, whose inputs are what earlier ones wrote."""
+    """Operations as work of their own, whose inputs are what earlier ones wrote."""
 
-    def __init__(self, program: Program, plan: Plan) -> None:
-        self._program = program
+    def __init__(self, work: RowWork, plan: Plan, names: Names, prefix: str) -> None:
+        self._work = work
         self._plan = msgspec.structs.replace(plan, rows=0, columns=0, persistent=0)
-        self._outputs = [tensor for tensor in program.tensors if tensor.role == "output"]
-        self._dtype = "float64" if any(tensor.dtype == "float64" for tensor in program.tensors) else "float32"
-        self._results: dict[int, TensorInfo] = {}
-        self.workspaces: list[TensorInfo] = []
+        self._names = names
+        self._prefix = prefix
+        self._results: dict[int, Access] = {}
         self.kernels: list[Kernel] = []
 
     def compute(self, index: int) -> None:
-        """Add the kernel of one operation; it writes into an output where the value is one of the same type."""
-        node = self._program.nodes[index]
-        target = next(
-            (tensor for tensor, output in zip(self._outputs, self._program.outputs, strict=True)
-             if output == index and tensor.dtype == self._dtype), None,
-        )  # fmt: skip
-        if target is None:
-            target = TensorInfo(name=f"workspace_{index}", role="output", shape=self._shape(node), dtype=self._dtype)
-            self.workspaces.append(target)
-        kind: Kind = "full" if node.op in REDUCTIONS else node.kind
-        self._add(f"{node.op}_{index}", kind, index, target)
+        """Add the kernel of one operation. It writes where the value is wanted, if that has the computing type."""
+        node = self._work.nodes[index]
+        wanted = [
+            store.access for store in self._work.stores
+            if store.node == index and self._names.tensors[store.access.name].dtype == self._names.real
+        ]  # fmt: skip
+        target = wanted[0] if wanted else self._workspace(index)
+        spread: Kind = "full" if node.op in REDUCTIONS else node.kind
+        self._add(f"{node.op}_{index}", spread, index, target)
         self._results[index] = target
 
-    def copy(self, position: int) -> None:
+    def copy(self, position: int, store: Store) -> None:
         """Add the kernel that writes an output whose value stands elsewhere."""
-        index, target = self._program.outputs[position], self._outputs[position]
-        if self._results.get(index) != target:
-            self._add(f"output_{position}", self._program.nodes[index].kind, index, target, copied=True)
+        if self._results.get(store.node) != store.access:
+            kind = self._work.nodes[store.node].kind
+            both = self._work.on_columns(store.access) and self._work.on_rows(store.access)
+            self._add(f"store_{position}", "full" if both or kind == "scalar" else kind, store.node, store.access,
+                      copied=True)  # fmt: skip
 
-    def _shape(self, node: Node) -> tuple[int, ...]:
-        program = self._program
-        return {"row": (program.rows,), "vector": (program.columns,)}.get(node.kind, (program.rows, program.columns))
+    def _workspace(self, index: int) -> Access:
+        work = self._work
+        kind = work.nodes[index].kind
+        sizes = [
+            size if (kind in on) else 1
+            for axes, on in ((work.rows, {"row", "full"}), (work.columns, {"vector", "full"}))
+            for size in axes
+        ]
+        strides = [stride if size > 1 else 0 for stride, size in zip(row_major(sizes), sizes, strict=True)]
+        name = self._names.workspace(f"workspace_{self._prefix}{index}", tuple(size for size in sizes if size > 1))
+        return Access(name, 0, tuple(strides))
 
-    def _add(self, name: str, kind: Kind, index: int, target: TensorInfo, *, copied: bool = False) -> None:
-        """Add a kernel whose values spread over what `kind` depends on; the values of a row or a vector are rows."""
-        program = self._program
-        step = _Step(program, kind, self._results)
-        result = step.operand(index) if copied else step.applied(program.nodes[index])
-        rows, columns = {"row": (program.rows, 1), "vector": (program.columns, 1)}.get(
-            kind, (program.rows, program.columns)
-        )
-        small = Program(
-            nodes=tuple(step.nodes), outputs=(result,), rows=rows, columns=columns, tensors=(*step.tensors, target)
-        )
-        self.kernels.append(row_kernel(small, self._plan, name))
+    def _add(self, name: str, spread: Kind, index: int, target: Access, *, copied: bool = False) -> None:
+        """Add a kernel over what `spread` depends on: of a row value only the rows, of a vector only the columns."""
+        work = self._work
+        step = _Step(work, spread, self._results)
+        result = step.operand(index) if copied else step.applied(work.nodes[index])
+        rows, columns = step.axes
+        small = RowWork(rows=rows, columns=columns, nodes=tuple(step.nodes), stores=(Store(result, step.kept(target)),))
+        self.kernels.append(row_kernel(small, self._plan, self._names, f"{self._prefix}{name}"))
 
 
 class _Step:
     """The nodes of one kernel."""
 
-    def __init__(self, program: Program, spread: Kind, results: dict[int, TensorInfo]) -> None:
-        self._program = program
+    def __init__(self, work: RowWork, spread: Kind, results: dict[int, Access]) -> None:
+        self._work = work
         self._spread = spread
         self._results = results
         self._places: dict[int, int] = {}
         self.nodes: list[Node] = []
-        self.tensors: list[TensorInfo] = [tensor for tensor in program.tensors if tensor.role != "output"]
+
+    @property
+    def axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Sizes of the axes along rows and columns; what depends on rows only, or columns only, is a single row."""
+        match self._spread:
+            case "row":
+                return (), self._work.rows
+            case "vector":
+                return (), self._work.columns
+            case _:
+                return self._work.rows, self._work.columns
+
+    def kept(self, access: Access) -> Access:
+        """Return an access with the strides of the axes that there are."""
+        count = len(self._work.rows)
+        match self._spread:
+            case "row":
+                strides = access.strides[:count]
+            case "vector":
+                strides = access.strides[count:]
+            case _:
+                strides = access.strides
+        return msgspec.structs.replace(access, strides=strides)
 
     def operand(self, index: int) -> int:
         """Return where a value stands that is loaded, or computed anew if it is a scalar."""
         if index not in self._places:
-            node = self._program.nodes[index]
-            if node.op in {"const", "load"}:
-                place = self._placed(msgspec.structs.replace(node, kind=self._kind(node.kind)))
+            node = self._work.nodes[index]
+            if node.op == "const":
+                place = self._placed(node)
+            elif node.access is not None:
+                place = self._placed(Node(node.op, kind=self._kind(node.kind), access=self.kept(node.access)))
             elif node.kind == "scalar":
                 place = self.applied(node)
             else:
-                source = msgspec.structs.replace(self._results[index], role="input")
-                self.tensors.append(source)
-                place = self._placed(Node("load", kind=self._kind(node.kind), name=source.name))
+                place = self._placed(Node("load", kind=self._kind(node.kind), access=self.kept(self._results[index])))
             self._places[index] = place
         return self._places[index]
 
