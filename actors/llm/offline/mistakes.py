@@ -166,24 +166,24 @@ def _malformed_json(answer: str, _prompt: str, draw: int) -> str | None:
 
 
 def _dead_node(answer: str, prompt: str, draw: int) -> str | None:
-    """Name a node that was given up, or that never was."""
+    """Build on a node that was pruned, or name one that never was."""
     nodes = [(int(number), state.strip()) for number, state in _NODE.findall(prompt)]
-    dead = [f"n{number}" for number, state in nodes if state in {"pruned", "given up"}]
-    dead.append(f"n{max((number for number, _ in nodes), default=0) + 7}")
-    node = dead[draw % len(dead)]
-    edits: tuple[dict[str, object], ...] = (
-        {"op": "update", "node": node, "priority": 0.9},
-        {
-            "op": "insert",
-            "parent": node,
-            "title": "Go on from here",
-            "description": "Carry the idea further.",
-            "difficulty": 2,
-            "priority": 0.6,
-        },
-    )
-    edit = edits[draw // len(dead) % len(edits)]
-    return _rewritten(answer, lambda script: script.setdefault("edits", []).append(edit))
+    missing = f"n{max((number for number, _ in nodes), default=0) + 7}"
+    edits: list[dict[str, object]] = [
+        {"op": "update", "node": missing, "priority": 0.9},
+        *(
+            {
+                "op": "insert",
+                "parent": node,
+                "title": "Go on from here",
+                "description": "Carry the idea further.",
+                "difficulty": 2,
+                "priority": 0.6,
+            }
+            for node in (missing, *(f"n{number}" for number, state in nodes if state == "pruned"))
+        ),
+    ]
+    return _rewritten(answer, lambda script: script.setdefault("edits", []).append(edits[draw % len(edits)]))
 
 
 def _machine_field(answer: str, _prompt: str, draw: int) -> str | None:

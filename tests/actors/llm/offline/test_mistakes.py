@@ -1,0 +1,162 @@
+"""Spoiled answers are what their name says, and the same every time."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from actors.coder.parse import parse_answer
+from actors.llm.base import Request
+from actors.llm.offline import OfflineModel
+from actors.llm.offline.coding import code_answer
+from actors.llm.offline.mistakes import MISTAKES, MistakeKind, Mistakes, Spoiled
+from actors.llm.offline.planning import plan_answer
+from actors.planner.core.scripts import conflicts
+from actors.planner.prompts import parse_script, plan_request
+from messages.facts import PlanRequested
+from tests.actors.llm.offline.prompts import coder_prompt, description, write_job
+from tests.actors.llm.offline.test_planning import node, search
+
+STATE = search(node("n1", "Fuse the passes over a row"), node("n2", "Share rows among threads", state="pruned"))
+PLANNER_PROMPT = plan_request(STATE, PlanRequested(job_id="r1-p1", purpose="revise", wanted=4), description()).prompt
+CODER_PROMPT = coder_prompt(write_job("Fuse", "Add to the plan: `fuse vectorise threads accumulators`."))
+PLAN, CODE = plan_answer(PLANNER_PROMPT), code_answer(CODER_PROMPT, seed=0)
+SEEDS = range(12)
+ROWS, COLUMNS = 37, 131
+
+
+def planned(kind: MistakeKind, seed: int) -> Spoiled:
+    return Mistakes(1.0, seed=seed, kinds=[kind]).spoil("planner", PLANNER_PROMPT, PLAN)
+
+
+def coded(kind: MistakeKind, seed: int) -> Spoiled:
+    return Mistakes(1.0, seed=seed, kinds=[kind]).spoil("coder", CODER_PROMPT, CODE)
+
+
+def source(answer: str) -> str:
+    candidate, complaint = parse_answer(answer, language="cpp", entry_point="ksearch_run")
+    assert candidate is not None, complaint
+    return candidate.files[0].text
+
+
+def compiled(text: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    folder.mkdir()
+    (folder / "kernel.cpp").write_text(text)
+    command = ["g++", "-std=c++17", "-O1", "-fopenmp", "-fPIC", "-shared", "-o", "kernel.so", "kernel.cpp"]
+    return subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
+
+
+def outputs(product: Path) -> list[float]:
+    """Run a program on inputs that are all different, into an output that is not a number."""
+    sizes = (ROWS * COLUMNS, ROWS * COLUMNS, COLUMNS)
+    inputs = [(ctypes.c_float * size)(*(0.3 + 0.001 * place for place in range(size))) for size in sizes]
+    output = (ctypes.c_float * (ROWS * COLUMNS))(*([math.nan] * (ROWS * COLUMNS)))
+    pointers = (ctypes.c_void_p * 3)(*(ctypes.addressof(values) for values in inputs))
+    targets = (ctypes.c_void_p * 1)(ctypes.addressof(output))
+    assert ctypes.CDLL(str(product)).ksearch_run(pointers, targets, None) == 0
+    return list(output)
+
+
+def test_without_a_rate_no_answer_is_touched() -> None:
+    for seed in SEEDS:
+        assert Mistakes(0.0, seed=seed).spoil("coder", CODER_PROMPT, CODE) == Spoiled(text=CODE)
+
+
+def test_about_as_many_answers_are_spoiled_as_the_rate_says_and_always_the_same() -> None:
+    mistakes, again = Mistakes(0.1, seed=5), Mistakes(0.1, seed=5)
+    prompts = [f"{CODER_PROMPT}\n{number}" for number in range(400)]
+    spoiled = [mistakes.spoil("coder", prompt, CODE) for prompt in prompts]
+    assert spoiled == [again.spoil("coder", prompt, CODE) for prompt in reversed(prompts)][::-1]
+    made = [each.mistake for each in spoiled if each.mistake is not None]
+    assert 20 <= len(made) <= 60
+    assert set(made) == {"does_not_build", "wrong_numbers", "prose", "empty", "cut_off"}
+
+
+def test_every_kind_can_be_made() -> None:
+    kinds = {Mistakes(1.0, seed=seed).spoil("planner", PLANNER_PROMPT, PLAN).mistake for seed in range(100)}
+    kinds |= {Mistakes(1.0, seed=seed).spoil("coder", CODER_PROMPT, CODE).mistake for seed in range(100)}
+    assert kinds == set(MISTAKES)
+
+
+def test_code_that_shall_not_build_is_a_program_that_the_compiler_refuses(tmp_path: Path) -> None:
+    texts = {source(coded("does_not_build", seed).text) for seed in SEEDS}
+    assert len(texts) > 3
+    for number, text in enumerate(texts):
+        assert b"error" in compiled(text, tmp_path / str(number)).stderr
+
+
+def test_wrong_numbers_come_from_a_program_that_builds_and_ends(tmp_path: Path) -> None:
+    assert compiled(source(CODE), tmp_path / "right").returncode == 0
+    right = outputs(tmp_path / "right" / "kernel.so")
+    texts = {source(coded("wrong_numbers", seed).text) for seed in SEEDS}
+    assert len(texts) > 3
+    for number, text in enumerate(texts):
+        done = compiled(text, tmp_path / str(number))
+        assert done.returncode == 0, done.stderr
+        wrong = outputs(tmp_path / str(number) / "kernel.so")
+        assert any(not abs(a - b) <= 1e-3 * abs(b) for a, b in zip(wrong, right, strict=True)), text
+
+
+@pytest.mark.parametrize("kind", ["prose", "empty", "cut_off"])
+def test_an_answer_without_a_program_or_a_script_is_unusable(kind: MistakeKind) -> None:
+    for seed in SEEDS:
+        candidate, complaint = parse_answer(coded(kind, seed).text, language="cpp", entry_point="ksearch_run")
+        assert (candidate is None, complaint != "") == (True, True)
+        script, complaint = parse_script(planned(kind, seed).text)
+        assert (script is None, complaint != "") == (True, True)
+
+
+def test_a_cut_off_answer_ends_as_one_at_the_token_limit_does() -> None:
+    assert coded("cut_off", 1).finish_reason == "length"
+    assert coded("prose", 1).finish_reason == "stop"
+
+
+@pytest.mark.parametrize(("kind", "said"), [("malformed_json", ""), ("machine_field", "unknown field")])
+def test_a_script_that_breaks_the_format_is_refused(kind: MistakeKind, said: str) -> None:
+    for seed in SEEDS:
+        script, complaint = parse_script(planned(kind, seed).text)
+        assert script is None
+        assert said in complaint
+
+
+def test_a_script_that_names_dead_nodes_can_be_read_and_not_applied() -> None:
+    named = set()
+    for seed in SEEDS:
+        script, complaint = parse_script(planned("dead_node", seed).text)
+        assert script is not None, complaint
+        (refusal,) = conflicts(STATE, script, limit=9)
+        named.add(refusal.reason)
+    assert any("n2" in reason for reason in named)
+    assert any("n9" in reason for reason in named)
+
+
+def test_python_is_spoiled_as_python() -> None:
+    code = (
+        "import triton.language as tl\n\ndef ksearch_run(x, output):\n    value = a * b\n"
+        "    total = tl.sum(value, axis=0)\n    return total\n"
+    )
+    answer = f"Here.\n\n```python path=kernel.py\n{code}```\n"
+    for seed in SEEDS:
+        broken = Mistakes(1.0, seed=seed, kinds=["does_not_build"]).spoil("coder", CODER_PROMPT, answer)
+        with pytest.raises(SyntaxError):
+            compile(broken.text.split("```")[1].partition("\n")[2], "kernel.py", "exec")
+        wrong = Mistakes(1.0, seed=seed, kinds=["wrong_numbers"]).spoil("coder", CODER_PROMPT, answer)
+        compile(wrong.text.split("```")[1].partition("\n")[2], "kernel.py", "exec")
+        assert wrong.text != answer
+
+
+def test_an_answer_that_has_not_what_a_mistake_takes_is_left_alone() -> None:
+    prose = "The built-in rules cannot write this program."
+    assert Mistakes(1.0, kinds=["does_not_build"]).spoil("coder", CODER_PROMPT, prose) == Spoiled(text=prose)
+
+
+@pytest.mark.anyio
+async def test_the_model_counts_its_mistakes() -> None:
+    model = OfflineModel(mistakes=Mistakes(1.0, kinds=["empty"]))
+    answer = await model.complete(Request(request_id="r1-w1", role="coder", system="", parts=(CODER_PROMPT,)))
+    assert answer.text == ""
+    assert model.mistakes_made == {"empty": 1}
