@@ -14,13 +14,14 @@ from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import AnyProgram, Staged
 from actors.llm.offline.triton import codegen as triton
 from actors.llm.offline.triton.moves import CATALOGUE as TRITON_MOVES
+from actors.llm.offline.triton.moves import STAGED_CATALOGUE as TRITON_STAGED_MOVES
 from messages.base import Language
 
 Contract: TypeAlias = cpp.Contract | triton.Contract
 """A calling contract; it says the language."""
 
 _ROWS: Mapping[Language, Catalogue[Program]] = MappingProxyType({"cpp": CPP_MOVES, "triton": TRITON_MOVES})
-_STAGED: Mapping[Language, Catalogue[Staged]] = MappingProxyType({})
+_STAGED: Mapping[Language, Catalogue[Staged]] = MappingProxyType({"triton": TRITON_STAGED_MOVES})
 
 
 def catalogue_of(language: Language, program: AnyProgram) -> Catalogue[Program] | Catalogue[Staged]:
@@ -57,7 +58,7 @@ def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> tuple[s
     match contract, program:
         case cpp.Contract(), Program():
             return "cpp path=kernel.cpp", cpp.write_source(program, plan, contract)
-        case triton.Contract(), Program():
+        case triton.Contract(), _:
             return "python path=kernel.py", triton.write_source(program, plan, contract)
         case _:
             raise NoRuleError(f"products of tensors in {contract.language}")

@@ -17,8 +17,13 @@ from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, 
 from actors.llm.offline.triton.names import Names
 from actors.llm.offline.triton.tiles import TileAxes
 
-_BLOCK = 32
-"""Sides of a tile where the plan does not say."""
+_BLOCK_M = _BLOCK_N = 64
+_BLOCK_K = 32
+"""Of a tile where the plan does not say."""
+_SHARED_BYTES = 200 * 1024
+"""Shared memory for operands, of the 227 KiB that a block of an H100 or H200 may have."""
+_STAGES = 3
+"""Of Triton's own choice."""
 _HALVES = frozenset({"float16", "bfloat16"})
 
 
@@ -72,8 +77,9 @@ class _Tile:
         self._large = any(math.prod(tensor.shape) >= 1 << 31 for tensor in tensors.values())
         roles = outer_roles(stage)
         whole_rows = epilogue is not None and epilogue.reduces
-        widest = math.prod(stage.outer) if whole_rows else plan.block_n or _BLOCK
-        wanted = {"m": plan.block_m or _BLOCK, "n": widest, "k": plan.block_k or _BLOCK}
+        widest = math.prod(stage.outer) if whole_rows else plan.block_n or _BLOCK_N
+        sides = {"m": plan.block_m or _BLOCK_M, "n": widest}
+        wanted = {**sides, "k": min(plan.block_k or _BLOCK_K, _longest_step(sum(sides.values()), plan))}
         roles += ["k" for _ in stage.summed]
         self._axes = TileAxes(stage.axes, roles, wanted)
         self._downward = TileAxes(stage.axes, roles, wanted, view="[:, None]")
@@ -156,3 +162,9 @@ def outer_roles(stage: Contraction) -> list[str]:
     roles = {(True, False): "m", (False, True): "n"}
     pairs = zip(stage.left.strides[: len(stage.outer)], stage.right.strides, strict=False)
     return [roles.get((bool(left), bool(right)), "batch") for left, right in pairs]
+
+
+def _longest_step(sides: int, plan: Plan) -> int:
+    """Return the longest block of what is summed for which the operands of all stages fit into shared memory."""
+    size_bytes = 8 if plan.wide else 4
+    return max(16, 1 << (_SHARED_BYTES // (sides * size_bytes * (plan.stages or _STAGES))).bit_length() - 1)

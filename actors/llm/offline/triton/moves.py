@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from actors.llm.offline.graph import Program
 from actors.llm.offline.moves import Catalogue, Move
+from actors.llm.offline.stages.ir import Contraction, Staged
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "warps": (8, 2, 16, 1),
@@ -90,6 +91,106 @@ _MOVES: tuple[Move[Program], ...] = (
         difficulty=1,
         priority=0.25,
         applies=lambda program: any(program.nodes[output].kind == "full" for output in program.outputs),
+    ),
+)
+
+STAGED_PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
+    "block_m": (128, 32, 64, 16),
+    "block_n": (128, 32, 256, 64),
+    "block_k": (64, 16, 128, 32),
+    "warps": (8, 4, 2),
+    "stages": (3, 4, 2),
+    "group": (8, 4, 16),
+})  # fmt: skip
+_MANY_ROWS = 1024
+"""Outermost size from which the order of the tiles can matter: both operands of fewer stay in the cache anyway."""
+
+
+def _operand_dtypes(program: Staged, stage: Contraction) -> set[str]:
+    return {program.sources[access.name].dtype for access in stage.reads}
+
+
+_STAGED_MOVES: tuple[Move[Staged], ...] = (
+    Move(
+        name="fuse",
+        title="Finish products on their tiles, and rows in one kernel",
+        why="What is done to every element of a product can be done before it leaves the chip, and a normalisation is "
+        "one kernel, not one per operation.",
+        difficulty=2,
+        priority=0.7,
+        applies=lambda program: bool(program.row_stages),
+    ),
+    Move(
+        name="tensor_cores",
+        title="Multiply float32 on the tensor cores",
+        why="Three products of tf32, of the upper and lower halves of each number, are as exact as one of float32 and "
+        "several times faster.",
+        difficulty=2,
+        priority=0.65,
+        applies=lambda program: any("float32" in _operand_dtypes(program, stage) for stage in program.contractions),
+    ),
+    Move(
+        name="block_m",
+        title="Choose the rows of a tile",
+        why="A larger tile reads its operands fewer times from memory; too large ones leave multiprocessors idle.",
+        difficulty=1,
+        priority=0.6,
+        applies=lambda program: bool(program.contractions),
+    ),
+    Move(
+        name="block_n",
+        title="Choose the columns of a tile",
+        why="As for its rows: fewer reads against fewer programs.",
+        difficulty=1,
+        priority=0.55,
+        applies=lambda program: bool(program.contractions),
+    ),
+    Move(
+        name="block_k",
+        title="Choose the length of a step along the sum",
+        why="Longer steps mean fewer rounds of loading and more shared memory per round.",
+        difficulty=1,
+        priority=0.4,
+        applies=lambda program: bool(program.contractions),
+    ),
+    Move(
+        name="warps",
+        title="Choose the warps per program",
+        why="More warps share a tile's registers; fewer have more of them each.",
+        difficulty=1,
+        priority=0.5,
+        applies=lambda _: True,
+    ),
+    Move(
+        name="stages",
+        title="Load the next steps along the sum ahead",
+        why="A pipelined loop asks for the next blocks while the tensor cores work on this one.",
+        difficulty=2,
+        priority=0.45,
+        applies=lambda program: bool(program.contractions),
+    ),
+    Move(
+        name="group",
+        title="Take tiles in groups that share columns",
+        why="Tiles that are computed at the same time then need the same blocks of an operand, in the cache.",
+        difficulty=2,
+        priority=0.35,
+        applies=lambda program: any(stage.outer[0] >= _MANY_ROWS for stage in program.contractions),
+    ),
+)
+STAGED_CATALOGUE = Catalogue(
+    moves=_STAGED_MOVES,
+    parameters=STAGED_PARAMETERS,
+    at_once=frozenset({"fuse", "tensor_cores", "block_m", "block_n"}),
+    keywords=(
+        ("fuse", r"fus(?:e|ing)|epilogue|single kernel|one kernel"),
+        ("tensor_cores", r"tensor cores?|tf32"),
+        ("block_m", r"tile|block_m|rows of a tile"),
+        ("block_n", r"block_n|columns of a tile"),
+        ("block_k", r"block_k|steps? along the sum"),
+        ("warps", r"warps?\b"),
+        ("stages", r"stages|pipelin|ahead"),
+        ("group", r"group(?:ed|ing|s)? .*tiles|tiles in groups|swizzl|l2"),
     ),
 )
 
