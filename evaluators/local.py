@@ -24,13 +24,16 @@ import msgspec
 from evaluators.base import EvaluationReport
 from evaluators.builder import artifact_folder, load_meta
 from evaluators.judge.protocol import (
+    INTERPRETED_LIMITS,
     Artifact,
     Judged,
     Limits,
     Open,
+    Passed,
     Work,
 )
 from evaluators.judge_process import JudgeProcess, start_judge
+from evaluators.languages import support_of
 from evaluators.lease import HostLease, Lease
 from evaluators.target import check_target, probe_target
 from messages.base import Language
@@ -52,14 +55,11 @@ class LocalEvaluator:
             artifacts: the store that builders fill.
             slots: candidates checked at once. One is timed at a time.
             lease: what all evaluators that time on the same device share; None: the host's.
-            limits: what candidates may use.
+            limits: what candidates may use; None: as much as is usual for their language.
         """
         self._artifacts = artifacts.absolute()
         self._lease = HostLease() if lease is None else lease
-        self._pools: dict[Work, _Pool] = {
-            "check": _Pool("check", slots, limits or Limits()),
-            "time": _Pool("time", 1, limits or Limits()),
-        }
+        self._pools: dict[Work, _Pool] = {"check": _Pool("check", slots, limits), "time": _Pool("time", 1, limits)}
         self._targets: dict[Language, Target] = {}
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
@@ -105,11 +105,15 @@ class LocalEvaluator:
                 failures.append(error)
 
         async with anyio.create_task_group() as starts:
-            for pool in self._pools.values():
+            for pool in self._pools_for(language):
                 for _ in range(0 if pool.judges else pool.size):
                     starts.start_soon(start, pool)
         if failures:
             raise failures[0]
+
+    def _pools_for(self, language: Language) -> list[_Pool]:
+        """Return those that candidates of a language need: some are not timed here."""
+        return [pool for work, pool in self._pools.items() if work == "check" or not support_of(language).not_timed]
 
     async def _judge(self, job: EvaluateCandidate, artifact: Artifact) -> tuple[Verdict, float]:
         """Check, then time. Returns the verdict, and for how many seconds the timing lease was held."""
@@ -118,6 +122,8 @@ class LocalEvaluator:
             answer = await judge.check(artifact)
         if isinstance(answer, Judged):
             return answer.verdict, 0.0
+        if why_not := support_of(language).not_timed:
+            return _untimed(answer, why_not), 0.0
         async with self._pools["time"].lend(job.task, language) as judge, self._lease:
             begun = anyio.current_time()
             verdict = await judge.time(artifact, job.purpose)
@@ -159,10 +165,15 @@ class LocalEvaluator:
         return self._targets[language]
 
 
+def _untimed(passed: Passed, why_not: str) -> Measured:
+    notes = (f"not timed: {why_not}", *passed.notes)
+    return Measured(timed=False, checks=passed.checks, reference_dtype=passed.reference_dtype, notes=notes)
+
+
 class _Pool:
     """Judges for one kind of work: at most `size`, started when needed and kept."""
 
-    def __init__(self, work: Work, size: int, limits: Limits) -> None:
+    def __init__(self, work: Work, size: int, limits: Limits | None) -> None:
         self._work: Work = work
         self._limits = limits
         self.size = size
@@ -225,6 +236,7 @@ class _Pool:
             if self._idle and self.judges > self.size:
                 # One of another task makes way.
                 await self._idle.pop(0).end()
-            return await start_judge(Open(task=task, language=language, limits=self._limits, work=self._work))
+            limits = self._limits or (INTERPRETED_LIMITS if support_of(language).not_timed else Limits())
+            return await start_judge(Open(task=task, language=language, limits=limits, work=self._work))
         finally:
             self._starting -= 1

@@ -22,7 +22,7 @@ from evaluators.guard import die_with_parent
 from evaluators.judge.arena import Area, Placed, view_tensors
 from evaluators.judge.problem import ProblemError, Tensors, load_model, run_model, share_parameters
 from evaluators.judge.side import Answer, Line, NoAnswerError
-from evaluators.runner import CALL, EMPTY, FRAME, MAGIC
+from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC
 from messages.tasks import TaskSpec, TensorSpec
 
 ATTACH, KEEP = 4, 5

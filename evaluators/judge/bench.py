@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from evaluators.judge.candidate import Buffers, CandidateFailedError, CandidateSide
 from evaluators.judge.families import DataSet
+from evaluators.judge.launching import open_launcher
 from evaluators.judge.problem import Problem
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.stopwatch import net_ns
 from evaluators.judge.wrong import WrongOutputError
+from evaluators.languages.base import LanguageSupport
 from messages.verdicts import TimedOut, Wrong
 
 
@@ -17,12 +19,20 @@ class Bench:
     """What a judge keeps for its task between candidates."""
 
     def __init__(
-        self, problem: Problem, limits: Limits, *, threads: int, reference_ns: int, keep: frozenset[int] = frozenset()
+        self,
+        problem: Problem,
+        support: LanguageSupport,
+        limits: Limits,
+        *,
+        threads: int,
+        reference_ns: int,
+        keep: frozenset[int] = frozenset(),
     ) -> None:
         """Make the buffers.
 
         Args:
             problem: the task's.
+            support: of the candidates' language.
             limits: what candidates may use.
             threads: how many OpenMP threads they are given: torch's default, as the reference.
             reference_ns: about how long the reference takes.
@@ -32,7 +42,9 @@ class Bench:
         self.threads = threads
         self._limits = limits
         self._reference_s = reference_ns / 1e9
-        self._keep = keep
+        self._support = support
+        self._launcher = open_launcher(support.runner)
+        self._keep = keep | self._launcher.pids
         self.buffers = Buffers(problem.tensors)
 
     @property
@@ -54,8 +66,9 @@ class Bench:
         """Return a runner for a candidate, not yet started."""
         return CandidateSide(
             self.buffers,
-            artifact.product,
-            artifact.entry_point,
+            artifact,
+            self._support,
+            self._launcher,
             self._limits,
             threads=self.threads,
             keep=self._keep,

@@ -7,49 +7,33 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import msgspec
 
-from evaluators import runner
 from evaluators.guard import kill_descendants
-from evaluators.judge.arena import Area, Placed
+from evaluators.judge.arena import Area
+from evaluators.judge.launching import Launcher, RunnerSpec
 from evaluators.judge.problem import Tensors
-from evaluators.judge.protocol import Limits
+from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.side import Answer, Line, NoAnswerError, Stage
+from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_folder
+from evaluators.runners.base import CALL, EMPTY, LOAD, LOADED
 from messages.tasks import TensorSpec
 from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut
 
-_SCRIPT = Path(runner.__file__)
 _EMPTY_CALLS = 15
 _THREAD_BYTES = 256 << 20
 """Address space that a thread may need besides: its stack, and an arena of malloc's."""
 _LOG_TAIL = 1500
 _END_S = 5.0
 
-
-class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner is told; see `evaluators/runner.py`."""
-
-    judge_pid: int
-    nonce: int
-    control_fd: int
-    inputs_fd: int
-    inputs_bytes: int
-    outputs_fd: int
-    outputs_bytes: int
-    tensors: tuple[Placed, ...]
-    library: str
-    entry_point: str
-    tvm_ffi: str
-    private_inputs: bool
-    memory_bytes: int
-    file_bytes: int
+_Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild)
 
 
 class CandidateFailedError(Exception):
@@ -78,8 +62,9 @@ class CandidateSide:
     def __init__(
         self,
         buffers: Buffers,
-        library: str,
-        entry_point: str,
+        artifact: Artifact,
+        support: LanguageSupport,
+        launcher: Launcher,
         limits: Limits,
         *,
         threads: int,
@@ -90,16 +75,18 @@ class CandidateSide:
 
         Args:
             buffers: shared memory of the task.
-            library: path of the artifact.
-            entry_point: name of its function.
+            artifact: what was built.
+            support: of its language.
+            launcher: starts its runner.
             limits: what it may use.
             threads: how many OpenMP uses; as many as the reference.
             keep: process ids below this process that are not the candidate's.
             private_inputs: let it write to a copy of its inputs, to see whether that is what it does.
         """
         self._buffers = buffers
-        self._library = library
-        self._entry_point = entry_point
+        self._artifact = artifact
+        self._support = support
+        self._launcher = launcher
         self._limits = limits
         self._threads = threads
         self._keep = keep
@@ -117,30 +104,23 @@ class CandidateSide:
         spec = RunnerSpec(
             judge_pid=os.getpid(),
             nonce=nonce,
+            folder=str(self._folder),
             control_fd=theirs.fileno(),
             inputs_fd=inputs_fd,
             inputs_bytes=self._buffers.inputs.size_bytes,
             outputs_fd=self._buffers.outputs.fd,
             outputs_bytes=self._buffers.outputs.size_bytes,
             tensors=(*self._buffers.inputs.placed, *self._buffers.outputs.placed),
-            library=self._library,
-            entry_point=self._entry_point,
+            product=self._artifact.product,
+            entry_point=self._artifact.entry_point,
             tvm_ffi=_tvm_ffi_library(),
             private_inputs=self._private_inputs,
             memory_bytes=self._memory_bytes(),
             file_bytes=self._limits.printed_bytes,
+            threads=self._threads,
         )
         with theirs, (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own script; what it loads is the point of the exercise
-                [sys.executable, "-I", "-S", str(_SCRIPT), msgspec.json.encode(spec).decode()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._folder,
-                env=_environment(self._threads),
-                pass_fds=(theirs.fileno(), inputs_fd, self._buffers.outputs.fd),
-                process_group=0,
-            )
+            self._process = self._launcher.start(spec, log=log.fileno())
         os.close(inputs_fd)
         self._line = Line(ours, self._process.pid, nonce)
         return self
@@ -159,17 +139,12 @@ class CandidateSide:
             CandidateFailedError: it cannot be loaded.
         """
         limit_s = self._limits.load_s
-        self.empty_ns = min(self.ask(runner.EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
+        self.empty_ns = min(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
         self._stage = "load"
-        status = self.ask(runner.LOAD, limit_s=limit_s).status
-        if status == runner.NO_ENTRY_POINT:
-            raise CandidateFailedError(DidNotBuild(reason=f"{self._entry_point} is not exported"))
-        if status not in {runner.LOADED_RAW, runner.LOADED_TVM_FFI}:
-            log = self._log_tail()
-            last = log.splitlines()[-1:] or ["no message"]
-            raise CandidateFailedError(
-                Crashed(reason=f"the library cannot be loaded: {last[0]}", stage="load", log=log)
-            )
+        status = self.ask(LOAD, limit_s=limit_s).status
+        if status != LOADED:
+            failure = self._support.explain_load_failure(status, self._log_tail())
+            raise CandidateFailedError(self._at_stage(failure))
         self._stage = "first call"
 
     def hurry(self, *, first: bool) -> bool:
@@ -186,15 +161,10 @@ class CandidateSide:
             answer = self._line.exchange(operation, limit_s=limit_s)
         except NoAnswerError as silence:
             raise CandidateFailedError(self._explain(silence)) from None
-        if operation == runner.CALL:
+        if operation == CALL:
             if answer.status != 0:
-                raise CandidateFailedError(
-                    Crashed(
-                        reason=f"{self._entry_point} returned {answer.status} instead of 0",
-                        stage=self._stage,
-                        log=self._log_tail(),
-                    )
-                )
+                failure = self._support.explain_call_failure(answer.status, self._log_tail())
+                raise CandidateFailedError(self._at_stage(failure))
             self._calls += 1
             self._stage = "call"
         return answer
@@ -206,7 +176,10 @@ class CandidateSide:
             CandidateFailedError: see `ask`.
         """
         limit_s = limit_s if self._calls else max(limit_s, self._limits.first_call_s)
-        return self.ask(runner.CALL, limit_s=limit_s)
+        return self.ask(CALL, limit_s=limit_s)
+
+    def _at_stage(self, failure: _Failure) -> _Failure:
+        return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure
 
     def _explain(self, silence: NoAnswerError) -> Crashed | TimedOut | Rejected:
         """Say why there was no answer. The process is dead afterwards."""
@@ -241,7 +214,7 @@ class CandidateSide:
 
     def _log_tail(self) -> str:
         text = (self._folder / "log").read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip()
-        return text.replace(self._library, Path(self._library).name).replace(str(self._folder), ".")
+        return text.replace(self._artifact.product, Path(self._artifact.product).name).replace(str(self._folder), ".")
 
     def _memory_bytes(self) -> int:
         shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes
@@ -254,12 +227,6 @@ def _say_end(code: int) -> str:
     name = signal.Signals(-code).name
     more = " (it ran out of memory, or something outside killed it)" if name == "SIGKILL" else ""
     return f"its process died of {name}{more}"
-
-
-def _environment(threads: int) -> dict[str, str]:
-    """Return all that a candidate finds in its environment."""
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return {**kept, "LC_ALL": "C", "OMP_NUM_THREADS": str(threads)}
 
 
 def _tvm_ffi_library() -> str:

@@ -11,7 +11,7 @@ import torch
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.compare import Allowed
-from evaluators.judge.families import CheckData
+from evaluators.judge.families import CHECKS, FEW_CHECKS, CheckData
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.wrong import WrongOutputError, say_wrong
 from messages.tasks import TaskSpec
@@ -21,9 +21,17 @@ from messages.verdicts import CallCheck, Crashed
 class Checker:
     """Checks candidates of one task, one after the other."""
 
-    def __init__(self, bench: Bench, task: TaskSpec) -> None:
+    def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool) -> None:
+        """Prepare.
+
+        Args:
+            bench: the task's.
+            task: for its tolerances.
+            is_slow: candidates are so slow here that each family of data is tried once only.
+        """
         self._bench = bench
-        self._data = CheckData(bench.problem, task.tolerance)
+        self._is_slow = is_slow
+        self._data = CheckData(bench.problem, task.tolerance, families=FEW_CHECKS if is_slow else CHECKS)
 
     def check(self, artifact: Artifact) -> Passed | Judged:
         """Say that it passed, or what is wrong with it."""
@@ -59,6 +67,8 @@ class Checker:
         notes.extend(
             f"not checked on {family} inputs: the reference is not finite there" for family in self._data.skipped
         )
+        if self._is_slow:
+            notes.append(f"checked in {len(seeds)} calls, one per family of data: each takes long here")
         if not self._bench.problem.trains:
             notes.append("the reference runs in eval mode: in training mode it is random")
         return notes

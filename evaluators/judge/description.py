@@ -20,7 +20,7 @@ def describe_problem(task: TaskSpec, problem: Problem, language: Language) -> Ta
     mode = "training mode, as constructed" if problem.trains else "eval mode"
     parts = (
         f"# Task `{task.name}`",
-        "Make this program's `Model.forward` fast on the CPU, with the same results.",
+        f"Make this program's `Model.forward` fast on {support.runs_on}, with the same results.",
         "## Reference",
         f"```python\n{task.text.strip()}\n```",
         f"The model is made by `Model(*{problem.init_inputs!r})` and runs in {mode}.",

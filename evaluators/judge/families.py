@@ -7,7 +7,7 @@ Seeds come from `os.urandom`. A candidate sees each data set at most once: check
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -17,8 +17,9 @@ from messages.tasks import Tolerance
 
 GIVEN, CENTRED, PERTURBED = "given", "centred", "perturbed parameters"
 
-_CHECKS = (GIVEN, CENTRED, PERTURBED, GIVEN, GIVEN)
+CHECKS = (GIVEN, CENTRED, PERTURBED, GIVEN, GIVEN)
 """In this order: most wrong candidates fail on the first."""
+FEW_CHECKS = (GIVEN, CENTRED, PERTURBED)
 _KEPT_BYTES = 512 << 20
 _RENEW_EVERY = 4
 _PERTURBATION = 0.1
@@ -50,10 +51,11 @@ class DataSet:
 class CheckData:
     """Data sets with expected values."""
 
-    def __init__(self, problem: Problem, tolerance: Tolerance) -> None:
+    def __init__(self, problem: Problem, tolerance: Tolerance, *, families: Sequence[str] = CHECKS) -> None:
         self._problem = problem
         self._tolerance = tolerance
-        self._kept: list[DataSet | None] = [None] * len(_CHECKS)
+        self._families = families
+        self._kept: list[DataSet | None] = [None] * len(families)
         self._skipped: set[str] = set()
         self._candidates = 0
         self.reference_dtype = "float64"
@@ -62,8 +64,8 @@ class CheckData:
         """Yield the data sets for one candidate, each once."""
         self._candidates += 1
         if self._candidates % _RENEW_EVERY == 0:
-            self._kept[(self._candidates // _RENEW_EVERY) % len(_CHECKS)] = None
-        for index, family in enumerate(_CHECKS):
+            self._kept[(self._candidates // _RENEW_EVERY) % len(self._families)] = None
+        for index, family in enumerate(self._families):
             if family in self._skipped or not self._applies(family):
                 continue
             data = self._kept[index] or self._make(family)

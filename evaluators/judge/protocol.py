@@ -37,6 +37,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The rest is dropped."""
 
 
+INTERPRETED_LIMITS = Limits(load_s=20.0, first_call_s=60.0, call_s=60.0, evaluation_s=150.0)
+"""For candidates that an interpreter runs: a call may take a thousand times as long as on its device."""
+
 Work: TypeAlias = Literal["check", "time"]
 """What a judge does. Checks may go on beside a timing; a timing has its device alone."""
 
@@ -54,7 +57,7 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """A built candidate."""
 
     product: str
-    """Path of the shared library."""
+    """Path of what was built: a shared library, a Python file."""
     entry_point: str
 
 

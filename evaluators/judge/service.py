@@ -13,6 +13,7 @@ from evaluators.judge.baseline import BaselineError, BaselineSide
 from evaluators.judge.bench import Bench
 from evaluators.judge.checking import Checker
 from evaluators.judge.description import describe_problem
+from evaluators.judge.launching import RunnerError
 from evaluators.judge.problem import Problem, ProblemError
 from evaluators.judge.protocol import (
     Check,
@@ -27,6 +28,7 @@ from evaluators.judge.protocol import (
     Time,
 )
 from evaluators.judge.timing import Timer
+from evaluators.languages import support_of
 from messages.errors import ConfigError, ProtocolError
 
 _SHORT_CALL_NS = 100_000_000
@@ -48,7 +50,7 @@ def serve(descriptor: int) -> int:
     except ProblemBrokenError as error:
         channel.send(ProblemBroken(text=f"problem {opened.task.name!r}: {error}"))
         return 0
-    except (BaselineError, ProblemError) as error:
+    except (BaselineError, ProblemError, RunnerError) as error:
         channel.send(JudgeFailed(text=str(error)))
         return 1
     return 0
@@ -64,8 +66,10 @@ def _serve_checks(channel: JudgeChannel, opened: Open, threads: int) -> None:
         description = describe_problem(opened.task, problem, opened.language)
     except (ProblemError, ConfigError) as error:
         raise ProblemBrokenError(str(error)) from error
-    bench = Bench(problem, opened.limits, threads=threads, reference_ns=_choose_threads(problem))
-    checker = Checker(bench, opened.task)
+    support = support_of(opened.language)
+    reference_ns = _choose_threads(problem)
+    bench = Bench(problem, support, opened.limits, threads=threads, reference_ns=reference_ns)
+    checker = Checker(bench, opened.task, is_slow=bool(support.not_timed))
     channel.send(Opened())
     while (request := channel.receive()) is not None:
         match request:
@@ -87,7 +91,9 @@ def _serve_timings(channel: JudgeChannel, opened: Open, threads: int) -> None:
     except ProblemError as error:
         raise ProblemBrokenError(str(error)) from error
     keep = awake.pids | {baseline.pid}
-    bench = Bench(problem, opened.limits, threads=threads, reference_ns=_choose_threads(problem), keep=keep)
+    support = support_of(opened.language)
+    reference_ns = _choose_threads(problem)
+    bench = Bench(problem, support, opened.limits, threads=threads, reference_ns=reference_ns, keep=keep)
     timer = Timer(bench, opened.task, baseline, awake)
     channel.send(Opened())
     while (request := channel.receive()) is not None:

@@ -1,6 +1,6 @@
 """The two sides of a measurement, as the judge holds them: the candidate's runner and the baseline worker.
 
-A side is a process that answers frames (`evaluators/runner.py` defines them). Between its calls it is stopped by
+A side is a process that answers frames (`evaluators/runners/base.py` defines them). Between its calls it is stopped by
 SIGSTOP, all of its process group, so that it neither disturbs the other side nor works ahead.
 """
 
@@ -17,7 +17,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from evaluators.runner import FRAME, MAGIC
+from evaluators.runners.base import FRAME, MAGIC
 
 Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 

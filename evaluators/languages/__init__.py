@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp import CPP
+from evaluators.languages.triton import TRITON
 from messages.base import Language
 from messages.errors import ConfigError
 
-LANGUAGES: dict[Language, LanguageSupport] = {"cpp": CPP}
+LANGUAGES: dict[Language, LanguageSupport] = {"cpp": CPP, "triton": TRITON}
 
 
 def support_of(language: Language) -> LanguageSupport:

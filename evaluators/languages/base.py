@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 from messages.tasks import Candidate, Target, TensorSpec
-from messages.verdicts import DidNotBuild
+from messages.verdicts import Crashed, DidNotBuild
+
+RunnerKind: TypeAlias = Literal["native", "interpreted"]
+"""Which of `evaluators/runners/` calls what was built."""
 
 
 class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +31,11 @@ class LanguageSupport(Protocol):
     contract_version: str
     """Part of every artifact's id; changes with the contract or the way of building."""
     entry_point: str
+    runner: RunnerKind
+    runs_on: str
+    """What programs are to be fast on, as a coder is told."""
+    not_timed: str
+    """Why this host cannot say how fast they are; empty where candidates are timed."""
 
     def probe_target(self) -> Target:
         """Say what this host builds for and runs.
@@ -50,6 +58,17 @@ class LanguageSupport(Protocol):
 
     def check_product(self, product: Path, candidate: Candidate) -> DidNotBuild | None:
         """Say what is missing from the product, if something is."""
+
+    def explain_load_failure(self, status: int, log: str) -> DidNotBuild | Crashed:
+        """Say why a runner could not load the product.
+
+        Args:
+            status: the runner's; `NOT_LOADED` or `NO_ENTRY_POINT` of `evaluators/runners/base.py`.
+            log: what was printed, without paths of this host.
+        """
+
+    def explain_call_failure(self, status: int, log: str) -> Crashed:
+        """Say why a call did not go well: its status was not 0."""
 
     def describe(self, tensors: tuple[TensorSpec, ...]) -> str:
         """Tell the calling contract for these tensors, as prose and code for a model."""

@@ -288,7 +288,7 @@ async def test_a_grandchild_is_gone_after_the_verdict(judge: Judging) -> None:
     escape = "static int calls = 0; if (!calls++ && !fork()) { setsid(); if (!fork()) for (;;) sleep(60); _exit(0); }"
     assert isinstance(await judge(before(escape)), Measured | Unstable)
     below = psutil.Process().children(recursive=True)
-    assert [child for child in below if any("runner.py" in part for part in child.cmdline())] == []
+    assert [child for child in below if any("runners.native" in part for part in child.cmdline())] == []
 
 
 async def test_the_same_work_on_both_sides_has_a_ratio_of_one_and_half_of_it_of_two(judge: Judging) -> None:
@@ -367,7 +367,7 @@ async def test_a_killed_judge_is_an_error_for_its_job_and_is_replaced_for_the_ne
                 await judge(before("static int n = 0; n += 0 * n; for (;;) usleep(900);"))
 
         group.start_soon(expect_error)
-        await kill_first("runner.py", parent=True)
+        await kill_first("runners.native", parent=True)
     assert isinstance(await judge(RIGHT), Measured | Unstable)
 
 
@@ -419,7 +419,7 @@ async def test_a_killed_parent_leaves_no_process(
     )
     (tmp_path / "job").write_bytes(encode(evaluate_job(endless, built.artifact_id, target)))
     parent = subprocess.Popen([sys.executable, str(script)])  # noqa: ASYNC220 - it must be a child of this thread
-    tree = await descendants_with(parent.pid, "runner.py")
+    tree = await descendants_with(parent.pid, "runners.native")
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     assert len(tree) >= 4

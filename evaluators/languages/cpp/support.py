@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan
+from evaluators.languages.base import BuildPlan, RunnerKind
 from evaluators.languages.cpp import contract, diagnostics, toolchain
 from messages.errors import EvaluatorError
 from messages.tasks import Candidate, Target, TensorSpec
-from messages.verdicts import DidNotBuild
+from messages.verdicts import Crashed, DidNotBuild
 
 PRODUCT = "kernel.so"
 _UNITS = (".cpp", ".cc", ".cxx")
@@ -22,6 +22,9 @@ class CppSupport:
 
     contract_version = "cpp.1"
     entry_point = contract.ENTRY_POINT
+    runner: RunnerKind = "native"
+    runs_on = "the CPU"
+    not_timed = ""
 
     def probe_target(self) -> Target:
         """Say what this host builds for."""
@@ -65,6 +68,14 @@ class CppSupport:
             reason=f'{name} is not exported: define `extern "C" int {name}(...)` '
             f"or export it with TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, ...)"
         )
+
+    def explain_load_failure(self, status: int, log: str) -> DidNotBuild | Crashed:
+        """Return what the dynamic linker said."""
+        return diagnostics.explain_load(status, log)
+
+    def explain_call_failure(self, status: int, log: str) -> Crashed:
+        """Return what the function returned."""
+        return Crashed(reason=f"{self.entry_point} returned {status} instead of 0", log=log)
 
     def describe(self, tensors: tuple[TensorSpec, ...]) -> str:
         """Tell the calling contract for these tensors."""

@@ -84,6 +84,15 @@ def tvm_ffi_folder() -> Path | None:
     return Path(spec.origin).parent
 
 
+def cpu_model() -> str:
+    """Return the CPU's name.
+
+    Raises:
+        EvaluatorError: the system does not tell.
+    """
+    return _read_cpu()[0]
+
+
 def _marches(arch: str, flags: frozenset[str]) -> tuple[str, ...]:
     """Return the levels that a CPU has, best first. A level holds all the features of those below it."""
     if arch in {"aarch64", "arm64"}:

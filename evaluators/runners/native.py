@@ -1,12 +1,8 @@
-"""Calls one candidate. A stdlib-only script for `python -I -S`: a separate, disposable process per candidate.
+"""Calls a candidate that is a shared library. Stdlib only: a separate, disposable process per candidate.
 
-Its argument is a JSON object (`Spec` in `evaluators/judge/arena.py` says what is in it). It maps the input memory
-read-only and the output memory writable, then answers fixed-size frames on a socket: empty calls, the loading of the
-artifact, and calls. It knows neither expected values nor tolerances, seeds or clocks; it decides nothing.
-What the candidate prints goes to a bounded file.
-
-The calling contracts are those of `evaluators/languages/cpp/contract.py`: raw `extern "C"`, and tvm-ffi's C ABI
-(github.com/apache/tvm-ffi, include/tvm/ffi/c_api.h), told apart by the exported symbol.
+Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/launching.py`). The calling contracts are those of
+`evaluators/languages/cpp/contract.py`: raw `extern "C"`, and tvm-ffi's C ABI (github.com/apache/tvm-ffi,
+include/tvm/ffi/c_api.h), told apart by the exported symbol.
 """
 
 # ruff: noqa: PTH123 - pathlib would add a third to the start-up of every evaluation
@@ -17,21 +13,20 @@ import ctypes
 import gc
 import json
 import os
-import resource
-import signal
-import struct
 import sys
 from collections.abc import Callable
 
-FRAME = struct.Struct("<4sIQQq")
-"""Magic, operation, sequence number, nonce, status."""
-MAGIC = b"ksr1"
-EMPTY, LOAD, CALL = 1, 2, 3
-LOADED_RAW, LOADED_TVM_FFI, NOT_LOADED, NO_ENTRY_POINT = 0, 1, 2, 3
+from evaluators.runners.base import (
+    LOADED,
+    NO_ENTRY_POINT,
+    NOT_LOADED,
+    bind_to_judge,
+    map_areas,
+    not_loaded,
+    restrict,
+    serve,
+)
 
-_PR_SET_PDEATHSIG = 1
-_MAP_SHARED, _MAP_PRIVATE, _MAP_POPULATE = 0x01, 0x02, 0x8000
-_PROT_READ, _PROT_WRITE = 1, 2
 _TENSOR_ARGUMENT = 7  # kTVMFFIDLTensorPtr
 _CPU = 1  # kDLCPU
 _OBJECT_HEADER_BYTES = 24  # sizeof(TVMFFIObject)
@@ -115,87 +110,32 @@ class Arguments:
 
 def main() -> int:
     """Serve one judge until it goes away or kills this process."""
-    spec = json.loads(sys.argv[1])
-    _restrict(spec)
-    bases = {
-        "inputs": _map(spec["inputs_fd"], spec["inputs_bytes"], writable=False, private=spec["private_inputs"]),
-        "outputs": _map(spec["outputs_fd"], spec["outputs_bytes"], writable=True, private=False),
-    }
-    arguments = Arguments(spec["tensors"], bases)
+    spec = json.loads(sys.argv[-1])
+    bind_to_judge(spec["judge_pid"])
+    restrict(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
+    arguments = Arguments(spec["tensors"], map_areas(spec))
     gc.disable()
-    control, nonce = int(spec["control_fd"]), int(spec["nonce"])
-    call: Callable[[], int] = _not_loaded
-    while True:
-        frame = os.read(control, FRAME.size)
-        if len(frame) != FRAME.size:
-            return 0
-        _, operation, sequence, _, _ = FRAME.unpack(frame)
-        status = 0
-        if operation == CALL:
-            status = call()
-        elif operation == LOAD:
-            status, call = _load(spec, arguments)
-        os.write(control, FRAME.pack(MAGIC, operation, sequence, nonce, status))
-
-
-def _restrict(spec: dict[str, int]) -> None:
-    """Bind this process to its judge's life and to its limits."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != spec["judge_pid"]:
-        os._exit(1)
-    # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    for which, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, spec["file_bytes"]),
-        (resource.RLIMIT_AS, spec["memory_bytes"]),
-    ):
-        hard = resource.getrlimit(which)[1]
-        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (bound, bound))
-
-
-def _map(fd: int, size: int, *, writable: bool, private: bool) -> int:
-    """Map shared memory. Returns its address."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_long,
-    )
-    protection = _PROT_READ | (_PROT_WRITE if writable or private else 0)
-    flags = (_MAP_PRIVATE if private else _MAP_SHARED) | _MAP_POPULATE
-    address = libc.mmap(None, size, protection, flags, fd, 0)
-    if address is None or address == ctypes.c_void_p(-1).value:
-        raise OSError(ctypes.get_errno(), "cannot map the shared memory")
-    os.close(fd)
-    return int(address)
-
-
-def _not_loaded() -> int:
-    raise RuntimeError("called before it was loaded")
+    serve(spec["control_fd"], spec["nonce"], lambda: _load(spec, arguments))
+    return 0
 
 
 def _load(spec: dict[str, str], arguments: Arguments) -> tuple[int, Callable[[], int]]:
     """Load the artifact. Returns a status, and what a call is."""
     try:
-        with open(spec["library"], "rb") as file:
+        with open(spec["product"], "rb") as file:
             wants_tvm_ffi = b"libtvm_ffi.so" in file.read()
         runtime = ctypes.CDLL(spec["tvm_ffi"], mode=ctypes.RTLD_GLOBAL) if wants_tvm_ffi else None
-        library = ctypes.CDLL(spec["library"])
+        library = ctypes.CDLL(spec["product"])
     except OSError as error:
         os.write(2, f"{error}\n".encode())
-        return NOT_LOADED, _not_loaded
+        return NOT_LOADED, not_loaded
     name = spec["entry_point"]
     if runtime is not None and hasattr(library, f"__tvm_ffi_{name}"):
-        return LOADED_TVM_FFI, _tvm_ffi_call(library[f"__tvm_ffi_{name}"], runtime, arguments)
+        return LOADED, _tvm_ffi_call(library[f"__tvm_ffi_{name}"], runtime, arguments)
     if hasattr(library, name):
-        return LOADED_RAW, _raw_call(library[name], arguments)
-    return NO_ENTRY_POINT, _not_loaded
+        return LOADED, _raw_call(library[name], arguments)
+    os.write(2, f"{name} is not exported\n".encode())
+    return NO_ENTRY_POINT, not_loaded
 
 
 def _raw_call(function: Callable[..., int], arguments: Arguments) -> Callable[[], int]:
@@ -230,7 +170,3 @@ def _print_raised(runtime: ctypes.CDLL) -> None:
 
 def _integers(value: object) -> list[int]:
     return [int(item) for item in value] if isinstance(value, list) else []
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The calling contract of Triton candidates, in the words that a coder is told. The runner keeps the same contract."""
+
+from __future__ import annotations
+
+import keyword
+
+from messages.errors import ConfigError
+from messages.tasks import TensorSpec
+
+ENTRY_POINT = "ksearch_run"
+
+POINTER_TYPES = {
+    "float32": "tl.float32",
+    "float64": "tl.float64",
+    "float16": "tl.float16",
+    "bfloat16": "tl.bfloat16",
+    "int64": "tl.int64",
+    "int32": "tl.int32",
+    "int16": "tl.int16",
+    "int8": "tl.int8",
+    "uint8": "tl.uint8",
+    "bool": "tl.int1",
+}
+"""What a kernel's pointer to a tensor of a dtype points to."""
+
+_RULES = f"""Rules:
+- One file. `{ENTRY_POINT}` is a Python function that launches `@triton.jit` kernels of the same file.
+- It is called with torch tensors by position, in the order of the table above: the arguments of `forward`, then the
+  module's parameters, buffers and other tensor attributes, then the outputs. It returns None.
+- Tensors are dense and row-major, all on one device; do not assume which. Shapes and dtypes are those of the table;
+  they may be constants in the code, or be read from the tensors.
+- The work is done by the kernels. Use torch only to look at shapes, for views and for workspaces (`torch.empty(...,
+  device=x.device)`), not to compute. Import nothing but torch, triton, triton.language and math.
+- Outputs are preallocated and hold garbage: write every element, read none before. Never write to an input.
+- Every call brings new contents: nothing computed from the contents may be kept for a later call. Parameters are inputs
+  too, and may change.
+- Load and store nothing outside the tensors: mask the tail of every block. Block sizes are powers of two.
+- Programs of a grid run in any order and at once: none may need what another writes in the same launch.
+- Accumulate in float32 whatever the inputs are: errors must stay near the reference's own rounding errors, on inputs of
+  any distribution. Of `triton.autotune`, the first configuration must be a good one: it may be the only one tried."""
+
+
+def describe(tensors: tuple[TensorSpec, ...]) -> str:
+    """Tell signature, rules and a skeleton for these tensors.
+
+    Raises:
+        ConfigError: a tensor has a dtype that Triton candidates cannot be given.
+    """
+    for tensor in tensors:
+        if tensor.dtype not in POINTER_TYPES:
+            raise ConfigError(
+                f"tensor {tensor.name!r} is {tensor.dtype}; Triton candidates can be given: {', '.join(POINTER_TYPES)}"
+            )
+    names = argument_names(tensors)
+    comments = "\n".join(
+        f"    # {name}: {_shape(tensor)} {tensor.dtype}, {tensor.role}"
+        for name, tensor in zip(names, tensors, strict=True)
+    )
+    return "\n\n".join(
+        (
+            f"Write a Triton program with the entry point `{ENTRY_POINT}`:",
+            f"```python\n{_signature(names)}\n{comments}\n```",
+            _RULES,
+            "Skeleton of the contract (it computes nothing):",
+            f"```python\n{_skeleton(tensors, names)}\n```",
+        )
+    )
+
+
+def argument_names(tensors: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+    """Return the parameter names of the entry point: the tensors' names as identifiers, each different."""
+    names: list[str] = []
+    for tensor in tensors:
+        name = "".join(letter if letter.isalnum() else "_" for letter in tensor.name)
+        if not name.isidentifier() or keyword.iskeyword(name):
+            name = f"{name}_" if keyword.iskeyword(name) else f"t_{name}"
+        while name in names:
+            name += "_"
+        names.append(name)
+    return tuple(names)
+
+
+def _signature(names: tuple[str, ...]) -> str:
+    return f"def {ENTRY_POINT}({', '.join(names)}) -> None:"
+
+
+def _skeleton(tensors: tuple[TensorSpec, ...], names: tuple[str, ...]) -> str:
+    output = names[-1]
+    pointers = ", ".join(f"{name}_ptr" for name in names)
+    return "\n".join(
+        (
+            "import torch",
+            "import triton",
+            "import triton.language as tl",
+            "",
+            "",
+            "@triton.jit",
+            f"def kernel({pointers}, elements, BLOCK: tl.constexpr):",
+            *(
+                f"    # {name}_ptr points to {POINTER_TYPES[tensor.dtype]}"
+                for name, tensor in zip(names, tensors, strict=True)
+            ),
+            "    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
+            "    mask = offsets < elements",
+            f"    tl.store({output}_ptr + offsets, tl.zeros((BLOCK,), tl.float32), mask=mask)",
+            "",
+            "",
+            _signature(names),
+            f"    elements = {output}.numel()",
+            "    BLOCK = 1024",
+            f"    kernel[(triton.cdiv(elements, BLOCK),)]({', '.join(names)}, elements, BLOCK=BLOCK)",
+        )
+    )
+
+
+def _shape(tensor: TensorSpec) -> str:
+    return f"({', '.join(map(str, tensor.shape))}{',' if len(tensor.shape) == 1 else ''})"
