@@ -11,7 +11,20 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ksearch_async.api import (
+        FoundKernel,
+        FoundProgram,
+        RunSettings,
+        SearchResult,
+        SessionSettings,
+        load_result,
+        resume,
+        run,
+        search,
+    )
     from ksearch_async.config import ModelSettings, RunConfig, WorkerSettings, resolve_config
+    from ksearch_async.launch import StopSwitch
+    from messages.base import Usage
     from messages.errors import (
         BoundaryError,
         BusError,
@@ -22,10 +35,23 @@ if TYPE_CHECKING:
         ProtocolError,
     )
     from messages.settings import Budget, SearchSettings, Selection
+    from messages.tasks import SourceFile
 
 __version__ = version("ksearch-async")
 
 _HOMES = {
+    "FoundKernel": "ksearch_async.api",
+    "FoundProgram": "ksearch_async.api",
+    "RunSettings": "ksearch_async.api",
+    "SearchResult": "ksearch_async.api",
+    "SessionSettings": "ksearch_async.api",
+    "load_result": "ksearch_async.api",
+    "resume": "ksearch_async.api",
+    "run": "ksearch_async.api",
+    "search": "ksearch_async.api",
+    "StopSwitch": "ksearch_async.launch",
+    "Usage": "messages.base",
+    "SourceFile": "messages.tasks",
     "ModelSettings": "ksearch_async.config",
     "RunConfig": "ksearch_async.config",
     "WorkerSettings": "ksearch_async.config",
@@ -48,16 +74,28 @@ __all__ = [
     "BusError",
     "ConfigError",
     "EvaluatorError",
+    "FoundKernel",
+    "FoundProgram",
     "KsearchError",
     "ModelError",
     "ModelSettings",
     "ProtocolError",
     "RunConfig",
+    "RunSettings",
+    "SearchResult",
     "SearchSettings",
     "Selection",
+    "SessionSettings",
+    "SourceFile",
+    "StopSwitch",
+    "Usage",
     "WorkerSettings",
     "__version__",
+    "load_result",
     "resolve_config",
+    "resume",
+    "run",
+    "search",
 ]
 
 

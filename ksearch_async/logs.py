@@ -52,6 +52,21 @@ def configure_logs(file: Path | None = None, *, say: Callable[[str], None] | Non
     )
 
 
+def pass_to_logging() -> None:
+    """Have our lines go to `logging`, unless the program has said where structlog's go: they would go to stdout."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.render_to_log_kwargs,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
 class _Said(logging.Handler):
     """Hands lines to whoever shows them."""
 

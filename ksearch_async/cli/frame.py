@@ -10,7 +10,7 @@ import msgspec
 from rich.text import Text
 
 from actors.planner.core.state import Node, NodeState, Score, SearchState
-from ksearch_async.chronicle import BestScore
+from ksearch_async.chronicle import Best, BestScore
 from ksearch_async.narrate import STOP_WORDS, duration, fates_line, rough_duration
 from ksearch_async.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT
@@ -97,6 +97,8 @@ def _best(moment: Moment) -> Text:
         initial = "" if best.initial_score is None else f", the initial program {score_text(best.initial_score)}"
         place = (f"  round {best.round}, {best.node_id}", "dim")
         return _labelled("best", (f"score {score_text(best.score)}", style), initial, place)
+    if not isinstance(best, Best):
+        return _labelled("best", (f"score {best.score:.6g}", "bold green" if best.faster else "bold"), goal)
     low, high = best.speedup_interval
     rest = f" the reference [{low:.2f}, {high:.2f}]{goal}, {best.latency_us:.1f} us"
     where = f"  round {best.round}, {best.node_id}"

@@ -71,7 +71,8 @@ class LiveView:
             while True:
                 drawn = self._drawn()
                 if drawn:
-                    await anyio.to_thread.run_sync(self._canvas.write, drawn)
+                    with anyio.CancelScope(shield=True):  # it holds lines that stay
+                        await anyio.to_thread.run_sync(self._canvas.write, drawn)
                 await anyio.sleep(_FRAME_S)
         except OSError:
             return  # the terminal is gone; the search goes on
@@ -126,8 +127,10 @@ class Canvas:
         Raises:
             OSError: it is gone.
         """
-        self._stream.write(legible(text, self._stream))
         self._stream.flush()
+        unwritten = legible(text, self._stream).encode(self._stream.encoding, "replace")
+        while unwritten:
+            unwritten = unwritten[os.write(self._stream.fileno(), unwritten) :]
 
     def close(self, above: Sequence[str]) -> None:
         """Take the frame away and leave the lines; a terminal that is gone is left alone."""

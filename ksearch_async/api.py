@@ -1,0 +1,333 @@
+"""The Python interface: a search as one call. What the command line adds is signals, screens and exit codes.
+
+Nothing here writes to stdout or stderr, installs signal handlers or configures `logging`. `KSEARCH_…` settings of the
+environment are the command line's; only keys are read from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from actors.llm.base import ReasoningEffort
+from ksearch_async.causes import single_error
+from ksearch_async.chronicle import DUPLICATE, Best, BestScore, Chronicle
+from ksearch_async.config import SETTINGS, RunConfig, load_config, resolve_config
+from ksearch_async.events import events_of
+from ksearch_async.launch import Session, StopSwitch, Tools, lead_session, open_run, reopen_run
+from ksearch_async.logs import pass_to_logging
+from ksearch_async.refusals import refusal, suggestion
+from ksearch_async.runs import RunFolder, find_run, open_chronicle
+from ksearch_async.sources import read_source
+from messages.base import Language, Usage
+from messages.codec import Record
+from messages.errors import BoundaryError
+from messages.facts import StoppedBy
+from messages.tasks import Candidate, SourceFile
+
+PathLike: TypeAlias = str | os.PathLike[str]
+OnEvent: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""Called on the event loop with each event as `ksearch run --json` prints it: `kind`, `seq`, `at` and its fields."""
+
+
+class SessionSettings(TypedDict, total=False):
+    """What may differ from one session of a run to the next; named as the command line's flags."""
+
+    max_rounds: int
+    """Evaluations to spend in all."""
+    max_seconds: float
+    """Wall-clock, over all sessions."""
+    max_calls: int
+    """Answers of the model."""
+    max_tokens: int
+    """Prompt and completion tokens, over all calls."""
+    target_speedup: float
+    """Stop once the best kernel's credit (its interval's lower bound) reaches it."""
+    model: str
+    """The endpoint's name of the model. Without one, built-in rules plan and write."""
+    base_url: str
+    """Address of an OpenAI-compatible endpoint."""
+    model_kind: Literal["auto", "offline", "chat"]
+    concurrency: int
+    """Model calls in flight at once."""
+    timeout: float
+    """Seconds that one model call may take, with all its tries."""
+    temperature: float
+    max_answer_tokens: int
+    """Of one answer, hidden reasoning included."""
+    reasoning_effort: ReasoningEffort
+    mistakes: float
+    """Share of the built-in rules' answers that are spoiled, 0 to 1."""
+    builders: int
+    """Candidates compiled at once."""
+    evaluators: int
+    """Candidates judged at once."""
+    sync: Literal["always", "never"]
+
+
+class RunSettings(SessionSettings, total=False):
+    """What a run is started with; docs/reference/configuration.md has defaults and meaning of each."""
+
+    effort: Literal["quick", "standard", "full"]
+    world_model: Literal["evolving", "frozen", "off"]
+    branches: int
+    """Branches of the tree refined at once."""
+    window: int
+    """A branch ends after so many attempts in a row without improvement."""
+    max_difficulty: int
+    language: str
+    score_with: str
+    """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
+    eval_timeout: float
+    """Seconds that scoring one program may take."""
+    eval_memory: float
+    """Gibibytes that one program may take."""
+    seed: int
+    runs_dir: str
+    """Folder that the run's own folder is made in."""
+
+
+class FoundKernel(Best, frozen=True, kw_only=True):
+    """The best candidate of a run, with its source."""
+
+    language: Language
+    entry_point: str
+    files: tuple[SourceFile, ...]
+    """Each with `path` and `text`; the first is the main one."""
+
+    @property
+    def source(self) -> str:
+        """The main file's text."""
+        return self.files[0].text
+
+
+class FoundProgram(BestScore, frozen=True, kw_only=True):
+    """The best program of a run whose task is a plain program, with its source."""
+
+    files: tuple[SourceFile, ...]
+
+    @property
+    def source(self) -> str:
+        """The main file's text."""
+        return self.files[0].text
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run stands: at its end, or where it was left."""
+
+    run_id: str
+    path: Path
+    """The run's folder; `resume` and `ksearch resume` take it."""
+    task: str
+    rounds: int
+    """Evaluations spent."""
+    stopped_by: StoppedBy | None
+    """What ended it; null if it was killed or is still going on."""
+    detail: str
+    elapsed_s: float
+    """Wall-clock, over all sessions."""
+    fates: Mapping[str, int]
+    """Attempts by fate: `measured`, `wrong`, `did_not_build`, …; not counted: what had been written before."""
+    usage: Usage
+    """Calls and tokens of the model, over all sessions."""
+    best: FoundKernel | None = None
+    """The incumbent; null if no candidate was correct and timed."""
+    best_program: FoundProgram | None = None
+    """The incumbent where the task is a plain program."""
+
+    @property
+    def found(self) -> bool:
+        """Say whether something better was found: for kernels, the speedup's whole interval lies above 1."""
+        best = self.best or self.best_program
+        return best is not None and best.faster
+
+
+async def search(
+    task: PathLike | RunConfig,
+    *,
+    config_file: PathLike | None = None,
+    on_event: OnEvent | None = None,
+    stop: StopSwitch | None = None,
+    **settings: Unpack[RunSettings],
+) -> SearchResult:
+    """Search for a faster kernel until the budget is used up or something else ends it.
+
+    Runs on asyncio. Cancelling it stops at once, ends all processes, and leaves a folder that `resume` goes on with.
+
+    Args:
+        task: a bundled problem's name, the path of a problem file, or a whole configuration.
+        config_file: TOML, as `ksearch run -c` takes it.
+        on_event: told of every event; what it raises ends the search as a cancellation does, and is raised.
+        stop: `stop.ask()` ends the search when the evaluations in flight are done.
+        **settings: see `RunSettings`; they count before the file, and before a configuration's own values.
+
+    Raises:
+        ConfigError: task, settings, compiler or folder cannot be used; nothing was started.
+        BoundaryError: model endpoint, evaluator or disk failed; a note names the folder of the run, if it had begun.
+    """
+    saved = task if isinstance(task, RunConfig) else None
+    config = resolve_config(
+        None if isinstance(task, RunConfig) else os.fspath(task),
+        config_file=None if config_file is None else Path(config_file),
+        environment={},
+        flags=_flags(settings),
+        saved=saved,
+    )
+    return await _conducted(open_run(config), on_event, stop)
+
+
+def run(
+    task: PathLike | RunConfig,
+    *,
+    config_file: PathLike | None = None,
+    on_event: OnEvent | None = None,
+    **settings: Unpack[RunSettings],
+) -> SearchResult:
+    """Do what `search` does, from code that is not asynchronous. Ctrl-C stops at once and raises `KeyboardInterrupt`.
+
+    Raises:
+        ConfigError: as `search`; or an event loop runs in this thread, where only `await search(…)` can be used.
+        BoundaryError: as `search`.
+    """
+    if _in_event_loop():
+        raise refusal(
+            "ksearch_async.run() cannot be used in a running event loop", "write: await ksearch_async.search(…)"
+        )
+    return anyio.run(partial(search, task, config_file=config_file, on_event=on_event, **settings))
+
+
+async def resume(
+    run: PathLike,
+    *,
+    runs_dir: PathLike = "runs",
+    on_event: OnEvent | None = None,
+    stop: StopSwitch | None = None,
+    **settings: Unpack[SessionSettings],
+) -> SearchResult:
+    """Go on with a run that was stopped, cancelled or killed; nothing that its journal holds is done again.
+
+    A run that is over is returned as it is, unless its budget is raised.
+
+    Args:
+        run: its folder, its id, or `latest`.
+        runs_dir: where ids are looked for.
+        on_event: as in `search`; told of this session's events.
+        stop: as in `search`.
+        **settings: what is to differ from the saved configuration.
+
+    Raises:
+        ConfigError: there is no such run, or it would not be the same run.
+        BoundaryError: as `search`; or the journal is damaged, or in use by another process.
+    """
+    folder = find_run(os.fspath(run), Path(runs_dir))
+    saved = load_config(folder.config)
+    config = resolve_config(environment={}, flags=_flags(settings), saved=saved)
+    return await _conducted(reopen_run(folder, config), on_event, stop)
+
+
+def load_result(run: PathLike, *, runs_dir: PathLike = "runs") -> SearchResult:
+    """Read how a run stands from its folder, which may be in use.
+
+    Raises:
+        ConfigError: there is no such run.
+        BoundaryError: its journal is damaged or a newer release's.
+    """
+    folder = find_run(os.fspath(run), Path(runs_dir))
+    return _result(folder, open_chronicle(folder))
+
+
+async def _conducted(
+    opening: AbstractAsyncContextManager[tuple[Session, Tools]], on_event: OnEvent | None, stop: StopSwitch | None
+) -> SearchResult:
+    pass_to_logging()
+    with single_error():
+        async with opening as (session, tools):
+            if session.opening is not None:
+                await _led(session, tools, on_event, stop)
+    finished = session.chronicle.finished
+    if finished is not None and finished.stopped_by == "infrastructure":
+        raise _resumable(BoundaryError(f"the infrastructure failed: {finished.detail}"), session)
+    return await anyio.to_thread.run_sync(_result, session.folder, session.chronicle)
+
+
+async def _led(session: Session, tools: Tools, on_event: OnEvent | None, stop: StopSwitch | None) -> None:
+    def tell(record: Record) -> None:
+        session.chronicle.fold(record)
+        if on_event is not None:
+            for event in events_of(record):
+                on_event(event)
+
+    try:
+        with single_error():
+            await lead_session(session, tools, tell=tell, stop=stop)
+    except BoundaryError as error:
+        raise _resumable(error, session) from error.__cause__
+
+
+def _resumable(error: BoundaryError, session: Session) -> BoundaryError:
+    error.add_note(f"the run can go on: ksearch resume {session.folder.path}")
+    return error
+
+
+def _result(folder: RunFolder, chronicle: Chronicle) -> SearchResult:
+    finished, best, started = chronicle.finished, chronicle.best(str(folder.best)), chronicle.started
+    return SearchResult(
+        run_id=folder.run_id,
+        path=folder.path,
+        task=started.task.name if started else "",
+        rounds=chronicle.state.rounds,
+        stopped_by=finished.stopped_by if finished else None,
+        detail=finished.detail if finished else "",
+        elapsed_s=chronicle.elapsed_s,
+        fates={fate: count for fate, count in chronicle.fates.items() if fate != DUPLICATE},
+        usage=chronicle.state.usage,
+        best=_kernel(best, folder) if isinstance(best, Best) else None,
+        best_program=_program(best, folder) if isinstance(best, BestScore) else None,
+    )
+
+
+def _kernel(best: Best, folder: RunFolder) -> FoundKernel:
+    candidate = _candidate(best.candidate_id, folder)
+    return FoundKernel(
+        **msgspec.structs.asdict(best),
+        language=candidate.language,
+        entry_point=candidate.entry_point,
+        files=candidate.files,
+    )
+
+
+def _program(best: BestScore, folder: RunFolder) -> FoundProgram:
+    return FoundProgram(**msgspec.structs.asdict(best), files=_candidate(best.candidate_id, folder).files)
+
+
+def _candidate(candidate_id: str, folder: RunFolder) -> Candidate:
+    """Read what the recorder kept: its manifest says the language."""
+    return read_source(folder.candidates / candidate_id, "cpp")
+
+
+def _flags(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return flag → value, as `resolve_config` takes them."""
+    known = {setting.flag.replace("-", "_"): setting.flag for setting in SETTINGS}
+    for name in settings:
+        if name not in known:
+            raise refusal(
+                f"unknown setting {name!r}", suggestion(name, known, f"known are: {', '.join(sorted(known))}")
+            )
+    return {known[name]: value for name, value in settings.items()}
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
