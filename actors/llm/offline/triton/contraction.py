@@ -11,7 +11,7 @@ import math
 from actors.llm.offline.graph import Access
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import Contraction
-from actors.llm.offline.triton.epilogue import Epilogue
+from actors.llm.offline.triton.epilogue import LONGEST_ROW, Epilogue
 from actors.llm.offline.triton.expressions import DOUBLE, TYPES, Writer, address
 from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, used
 from actors.llm.offline.triton.names import Names
@@ -77,7 +77,7 @@ class _Tile:
         self._large = any(math.prod(tensor.shape) >= 1 << 31 for tensor in tensors.values())
         roles = outer_roles(stage)
         whole_rows = epilogue is not None and epilogue.reduces
-        widest = math.prod(stage.outer) if whole_rows else plan.block_n or _BLOCK_N
+        widest = LONGEST_ROW if whole_rows else plan.block_n or _BLOCK_N
         sides = {"m": plan.block_m or _BLOCK_M, "n": widest}
         wanted = {**sides, "k": min(plan.block_k or _BLOCK_K, _longest_step(sum(sides.values()), plan))}
         roles += ["k" for _ in stage.summed]

@@ -16,7 +16,7 @@ from actors.llm.offline.triton.names import Names
 from actors.llm.offline.triton.tiles import TileAxes
 from actors.llm.offline.triton.work import row_major
 
-_LONGEST_ROW = 256
+LONGEST_ROW = 256
 """Widest tile that holds a whole row, for row stages with reductions."""
 
 
@@ -132,4 +132,4 @@ def _holds_rows(contraction: Contraction, columns: int) -> bool:
         inner *= contraction.outer[axis]
     others = range(axis if inner == columns else axis + 1)
     free = all(contraction.left.strides[at] or not contraction.right.strides[at] for at in others)
-    return inner == columns <= _LONGEST_ROW and free
+    return inner == columns <= LONGEST_ROW and free

@@ -22,15 +22,15 @@ from actors.llm.offline.triton.codegen import Contract, write_source
 from evaluators.judge.problem import Problem
 from messages.tasks import TaskSpec
 
-_ALLOWED = {"bfloat16": 4e-3, "float16": 5e-4, "float32": 1.5e-6, "float64": 1e-14}
+_ALLOWED = {"bfloat16": 8e-3, "float16": 5e-4, "float32": 1.5e-6, "float64": 1e-14}
+"""A unit in the last place of a bfloat16: Triton's interpreter cuts where a GPU rounds to nearest."""
 
 
 def written(reference: str, plan_words: str) -> tuple[Problem, str]:
     """Return the problem and a program for it."""
     problem = Problem(TaskSpec(name="reference", source="kernelbench", text=reference))
     tensors = tuple(
-        TensorInfo(name=spec.name, role=spec.role, shape=spec.shape, dtype=spec.dtype)
-        for spec in problem.tensors
+        TensorInfo(name=spec.name, role=spec.role, shape=spec.shape, dtype=spec.dtype) for spec in problem.tensors
     )
     plan = read_plan(f"# plan: {plan_words}")
     assert plan is not None
