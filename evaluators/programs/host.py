@@ -30,6 +30,7 @@ _OPEN_S = 300.0
 _GRACE_S = 30.0
 """A warden that says nothing for so long after the candidate's limit is gone."""
 _END_S = 10.0
+_NOTICE_S = 0.5
 _MAX_LINE_BYTES = 8 << 20
 
 
@@ -120,6 +121,8 @@ class Host:
                     line = await BufferedByteReceiveStream(connection).receive_until(b"\n", _MAX_LINE_BYTES)
                 return _outcome.decode(line)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead) as error:
+                with anyio.move_on_after(_NOTICE_S):
+                    await self._process.wait()  # so that whoever tries again finds it dead, if it is
                 raise EvaluatorError("the process that scores programs died") from error
             except TimeoutError as error:
                 raise EvaluatorError("the process that scores programs says nothing more") from error
