@@ -62,7 +62,7 @@ def _kept_sections(rows: int) -> Sequence[Section]:
 
 def _header(moment: Moment) -> Text:
     started = moment.progress.chronicle.started
-    task = f"{started.task.name} ({started.description.language})" if started else "starting"
+    task = f"{started.task.name} ({started.description.language})" if started else ""
     device = f"  {started.target.device}" if started else ""
     left_s = moment.progress.left_s(moment.now) if moment.state.running else None
     ending = f", about {rough_duration(left_s)} left" if left_s is not None else ""

@@ -84,6 +84,8 @@ class LiveView:
         self._plain.finish()
 
     def _drawn(self) -> str:
+        if self._plain.chronicle.started is None:
+            return ""  # the first record is about to come
         size = self._canvas.size()
         rows = size.lines - 1
         rows -= min(_LINES_ABOVE, rows // 4)

@@ -52,7 +52,7 @@ def test_what_is_being_done_is_told_with_its_time() -> None:
 
 
 def test_before_the_first_record_there_is_a_frame_too() -> None:
-    assert frame([])[0].startswith("starting")
+    assert frame([])[1].startswith("rounds")
 
 
 def test_where_rows_are_few_rounds_best_and_work_in_flight_stay() -> None:

@@ -187,15 +187,16 @@ def test_colours_are_left_out_where_they_are_not_wanted(screen: Screen, monkeypa
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_real_search_and_leaves_the_terminal_as_it_was(screen: Screen, tmp_path: Path) -> None:
+    screen.resize(80, 40)
     command = [sys.executable, "-m", "ksearch_async", "run", "rmsnorm_silu", "--max-rounds", "200"]
     modes = termios.tcgetattr(screen.stream.fileno())
     with subprocess.Popen(command, cwd=tmp_path, stdout=screen.stream, stderr=screen.stream) as search:
-        screen.wait_for("flight", timeout_s=60)
+        screen.wait_for("evaluating", timeout_s=60)
         search.send_signal(signal.SIGINT)
         screen.wait_for("go on", timeout_s=60)
         assert search.wait(60) == 130
     shown = screen.lines()
-    assert "stopping when the evaluations in flight are done; again stops" in shown
+    assert "stopping when the evaluations in flight are done; again stops now" in shown
     assert any(line.startswith("go on      ksearch resume runs/rmsnorm-silu-") for line in shown)
     assert not any(line.startswith("flight") for line in shown)
     assert termios.tcgetattr(screen.stream.fileno()) == modes
