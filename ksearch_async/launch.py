@@ -65,10 +65,14 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
+async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIterator[tuple[Session, Tools]]:
     """Check the task and this machine, make the run's folder, and have what the run needs until it is over.
 
     A folder whose run did not begin is removed again.
+
+    Args:
+        config: what to search on, and how.
+        run_id: what the run and its folder are called; null: by task and time.
 
     Raises:
         ConfigError: task, model settings, toolchain or folder cannot be used.
@@ -77,7 +81,7 @@ async def open_run(config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
     task, language = read_task(config), config.candidate_language
     dialect_of(config.model, os.environ)
     target = await find_target(task, language)
-    folder = create_run(Path(config.runs_dir), new_run_id(config.task, datetime.now(UTC)))
+    folder = create_run(Path(config.runs_dir), run_id or new_run_id(config.task, datetime.now(UTC)))
     config = _anchored(config)
     try:
         save_config(config, folder.config)

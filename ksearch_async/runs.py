@@ -75,6 +75,19 @@ class RunFolder(msgspec.Struct, frozen=True):
         return False
 
 
+def run_id_of(name: str) -> str:
+    """Return the id of a run that a person names: lower case, with dashes for all but letters and digits.
+
+    Raises:
+        ConfigError: nothing is left of it, or it is too long.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    try:
+        return checked_id(slug)
+    except ValueError as error:
+        raise refusal(f"{name!r} is no name for a run", "use letters, digits and dashes, 64 at most") from error
+
+
 def new_run_id(task_name: str, started_at: datetime) -> str:
     """Return a name for a run: task, start (UTC) and four random characters, e.g. `relu-20261120-142301-k3f9`."""
     slug = re.sub(r"[^a-z0-9]+", "-", Path(task_name).stem.lower()).strip("-")[:_NAME_LENGTH].strip("-") or "task"
@@ -86,10 +99,11 @@ def create_run(runs_dir: Path, run_id: str) -> RunFolder:
     """Make a new run's folder.
 
     Raises:
-        ConfigError: it cannot be written there.
+        ConfigError: it cannot be written there, or is there already.
     """
     folder = RunFolder(runs_dir.absolute() / run_id)
     try:
+        check_free(folder)
         folder.path.mkdir(parents=True)
         check_writable(folder.path)
     except OSError as error:
@@ -97,6 +111,17 @@ def create_run(runs_dir: Path, run_id: str) -> RunFolder:
             f"cannot write to {str(runs_dir)!r}: {error.strerror}", "choose another folder with --runs-dir"
         ) from error
     return folder
+
+
+def check_free(folder: RunFolder) -> None:
+    """Accept a folder that is not there yet.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if folder.path.exists():
+        hint = f"ksearch resume {folder.run_id} goes on with it; a new run needs another name"
+        raise refusal(f"there is a run {folder.run_id!r} in {str(folder.path.parent)!r} already", hint)
 
 
 def check_writable(folder: Path) -> None:

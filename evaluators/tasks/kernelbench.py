@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from messages.errors import ConfigError
 
@@ -37,6 +38,24 @@ def check_problem(text: str, shown: str) -> None:
             f"problem file {shown!r} does not define {', '.join(missing)}; "
             "a problem defines Model, get_inputs and get_init_inputs"
         )
+
+
+def find_problem(root: Path, level: int, problem_id: int) -> Path:
+    """Return the file of a problem in a KernelBench checkout: `level{N}/{ID}_{Name}.py`, also below `KernelBench/`.
+
+    Raises:
+        ConfigError: there is no such problem.
+    """
+    folders = [folder for folder in (root / "KernelBench", root) if (folder / f"level{level}").is_dir()]
+    if not folders:
+        raise ConfigError(f"{str(root)!r} holds no level{level}/: it is no KernelBench checkout, or has no such level")
+    found = sorted((folders[0] / f"level{level}").glob(f"{problem_id}_*.py"))
+    if len(found) != 1:
+        count = "no" if not found else str(len(found))
+        raise ConfigError(
+            f"{str(folders[0] / f'level{level}')!r} holds {count} problem {problem_id} ({problem_id}_….py)"
+        )
+    return found[0]
 
 
 def _names(body: list[ast.stmt]) -> Iterator[str]:

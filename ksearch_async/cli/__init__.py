@@ -12,18 +12,21 @@ import cyclopts
 
 from ksearch_async.causes import cause_of
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import report_error
+from ksearch_async.cli.output import note, report_error
 from messages.errors import ConfigError, KsearchError
 
 _COMMANDS = {
     "run": """Search for a faster kernel.
 
-    Without --model the built-in rules plan and write; they are not a language model. A key is read from KSEARCH_API_KEY
-    or OPENAI_API_KEY. Options can be set in a file (-c), and in the environment (`KSEARCH_BRANCHES=8`).
+    Without --model the built-in rules plan and write; they are not a language model. A key is read from
+    KSEARCH_API_KEY, OPENAI_API_KEY or LLM_API_KEY. Options can be set in a file (-c), and in the environment
+    (`KSEARCH_BRANCHES=8`).
 
     Ends with 0 if a correct kernel is faster than the reference (its interval's lower bound is above 1), 1 if none is,
     2 for bad input, 3 if the infrastructure failed, 130 if interrupted. The first Ctrl-C lets evaluations in flight
-    finish, the second stops now; `ksearch resume` goes on after either.""",
+    finish, the second stops now; `ksearch resume` goes on after either.
+
+    The flags of the original K-Search are understood as well: docs/guides/coming-from-k-search.md lists them.""",
     "resume": """Go on with a run that was stopped or killed.
 
     Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
@@ -70,7 +73,7 @@ def main(tokens: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if tokens is None else tokens)
     report = partial(report_error, as_json="--json" in tokens, as_event=tokens[:1] in (["run"], ["resume"]))
     try:
-        result = app(tokens, exit_on_error=False, print_error=False)
+        result = app(_in_our_words(tokens), exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else exits.FOUND
     except cyclopts.CycloptsError as error:
         report(_explained(error))
@@ -79,6 +82,18 @@ def main(tokens: Sequence[str] | None = None) -> int:
         return _code_for(cause_of(group), report)
     except (KsearchError, BrokenPipeError, KeyboardInterrupt) as error:
         return _code_for(error, report)
+
+
+def _in_our_words(tokens: list[str]) -> list[str]:
+    """Translate the original K-Search's flags, which `ksearch run` understands."""
+    if tokens[:1] != ["run"]:
+        return tokens
+    from ksearch_async.cli.original import translated  # noqa: PLC0415 - `ksearch --help` needs none of it
+
+    translation = translated(tokens[1:], os.environ)
+    for said in translation.notes:
+        note(said)
+    return ["run", *translation.tokens]
 
 
 def _code_for(error: BaseException, report: Callable[[BaseException], None]) -> int:

@@ -22,19 +22,26 @@ from ksearch_async.logs import configure_logs
 from ksearch_async.models import dialect_of, model_words
 from ksearch_async.narrate import duration
 from ksearch_async.refusals import refusal
+from ksearch_async.runs import RunFolder, check_free
 from ksearch_async.workers import find_target, initial_program, open_workers, read_task
 from messages.events import RunStarted
 
 _COLUMNS = (Column("setting"), Column("value"), Column("from"))
 
 
-def rehearse(resolved: Resolved, *, as_json: bool) -> int:
+def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
     """Check everything that `ksearch run` checks before it asks a model, and say what it would do.
+
+    Args:
+        resolved: the configuration, traced.
+        run_id: what the run would be called; null: by task and time.
+        as_json: print one JSON object.
 
     Raises:
         ConfigError: task, model settings, toolchain or folder cannot be used.
     """
     configure_logs()
+    _check_runs_dir(Path(resolved.config.runs_dir).absolute(), run_id)
     started = anyio.run(_rehearsed, resolved)
     told = forecast(started)
     before = earlier_run(Path(resolved.config.runs_dir), started.task, started.target)
@@ -57,7 +64,6 @@ async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
     config = resolved.config
     task, language = read_task(config), config.candidate_language
     dialect_of(config.model, os.environ)
-    _check_runs_dir(Path(config.runs_dir))
     target = await find_target(task, language)
     with tempfile.TemporaryDirectory(prefix="ksearch-dry-run-") as folder:
         async with open_workers(task, language, Path(folder), evaluators=1) as workers:
@@ -73,12 +79,22 @@ async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
     )
 
 
-def _check_runs_dir(runs_dir: Path) -> None:
-    existing = runs_dir.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    if not (existing.is_dir() and os.access(existing, os.W_OK)):
-        raise refusal(f"cannot write to {str(runs_dir)!r}", "choose another folder with --runs-dir")
+def _check_runs_dir(runs_dir: Path, run_id: str | None) -> None:
+    """Accept a folder that a run could be made in. Makes none.
+
+    Raises:
+        ConfigError: it cannot be written there, or has a run of that name.
+    """
+    why = ""
+    try:
+        existing = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
+        usable = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+        if run_id is not None:
+            check_free(RunFolder(runs_dir / run_id))
+    except OSError as error:
+        usable, why = False, f": {error.strerror}"
+    if not usable:
+        raise refusal(f"cannot write to {str(runs_dir)!r}{why}", "choose another folder with --runs-dir")
 
 
 def _lines(resolved: Resolved, started: RunStarted, told: Forecast, before: Earlier | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ksearch_async.runs import RunFolder, create_run, find_run, list_runs, new_run_id
+from ksearch_async.runs import RunFolder, create_run, find_run, list_runs, new_run_id, run_id_of
 from messages.errors import ConfigError
 from messages.subjects import checked_id
 
@@ -30,6 +30,25 @@ def test_a_run_is_named_after_its_task_and_its_start() -> None:
 @pytest.mark.parametrize("task", ["ÄÖ", "", "x" * 300, "-", "a.b.c", "..", "名前.py", "_" * 9 + "z"])
 def test_whatever_the_task_is_called_the_run_id_can_be_part_of_a_subject(task: str) -> None:
     assert checked_id(new_run_id(task, STARTED))
+
+
+@pytest.mark.parametrize(("name", "run_id"), [("My-Run", "my-run"), ("gpt-5.2_wm opt300", "gpt-5-2-wm-opt300")])
+def test_a_name_becomes_an_id(name: str, run_id: str) -> None:
+    assert run_id_of(name) == run_id
+
+
+@pytest.mark.parametrize("name", ["", "///", "名前", "x" * 65])
+def test_a_name_that_no_run_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="no name for a run"):
+        run_id_of(name)
+
+
+def test_a_name_that_is_taken_is_refused_and_the_run_that_has_it_stays(tmp_path: Path) -> None:
+    taken = made(tmp_path, "mine")
+    with pytest.raises(ConfigError, match="there is a run 'mine'") as caught:
+        create_run(tmp_path, "mine")
+    assert "ksearch resume mine" in caught.value.__notes__[0]
+    assert taken.journal.exists()
 
 
 def test_two_runs_of_one_second_have_different_names() -> None:

@@ -61,9 +61,11 @@ def test_a_dry_run_is_a_page_for_people(folder: Path, capsys: pytest.CaptureFixt
 def test_what_is_wrong_with_a_run_is_wrong_with_its_dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "failing.py").write_text(IDENTITY.replace("return [torch.randn(8, 8)]", "raise ValueError('no inputs')"))
     (folder / "file").touch()
+    (folder / "taken").mkdir()
     for words, said in (
         (["failing.py"], "no inputs"),
-        (["plus_one.py", "--runs-dir", "file/runs"], "cannot write to 'file/runs'"),
+        (["plus_one.py", "--runs-dir", "file/runs"], "/file/runs'"),
+        (["plus_one.py", "--runs-dir", ".", "--run-name", "taken"], "there is a run 'taken'"),
         (["plus_one.py", "--base-url", "http://h"], "no model is named"),
         (["nothing.py"], "cannot read problem file"),
         ([], "no task given"),

@@ -1,0 +1,124 @@
+"""The original K-Search's command line, understood by `ksearch run`: each flag does its job, or is refused by name.
+
+A flag is translated to ours before the words are parsed, so `--help` shows ours only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from evaluators.tasks.kernelbench import find_problem
+from ksearch_async.cli.original_flags import FLAGS, AtMost, OriginalFlag, Refused, Renamed, TaskPart
+from ksearch_async.refusals import refusal
+
+DATASET_VARIABLE = "DATASET_ROOT"
+"""Where the original's scripts look for a dataset."""
+
+_BY_NAME = {flag.name: flag for flag in FLAGS}
+_WORLD_MODELS = ("evolving", "frozen", "off")
+
+
+class Translation(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of `ksearch run` in our own flags."""
+
+    tokens: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What is said of flags that change nothing here."""
+
+
+def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Translation:
+    """Put the original's flags into ours; words that are not the original's stay as they are.
+
+    Args:
+        tokens: what follows `ksearch run`.
+        environment: where `DATASET_ROOT` is looked for.
+
+    Raises:
+        ConfigError: a flag that has no counterpart, with what to use instead; a value that is missing or wrong.
+    """
+    waiting, ours, notes = deque(tokens), list[str](), list[str]()
+    task: dict[str, str] = {}
+    while waiting:
+        token = waiting.popleft()
+        name, equals, value = token.removeprefix("--").partition("=")
+        flag = _BY_NAME.get(name) if token.startswith("--") else None
+        if flag is None:
+            ours.append(token)
+            continue
+        given = _given(flag, value if equals else None, waiting)
+        if isinstance(flag.meaning, TaskPart):
+            task[name] = given
+        elif flag.met:
+            notes.append(_met(flag, given))
+        else:
+            ours += _in_ours(flag, given)
+    return Translation(tokens=(*_task(task, environment), *ours), notes=tuple(notes))
+
+
+def _given(flag: OriginalFlag, inline: str | None, waiting: deque[str]) -> str:
+    """Return the flag's value, as it was given behind `=` or in the next word; none for a switch."""
+    if isinstance(flag.meaning, Refused):
+        raise refusal(f"--{flag.name}: {flag.said}", flag.meaning.instead)
+    if flag.is_switch:
+        if inline is not None:
+            raise refusal(f"--{flag.name} takes no value")
+        return ""
+    if inline is not None:
+        return inline
+    if flag.name == "world-model" and (not waiting or waiting[0] not in _WORLD_MODELS):
+        return _WORLD_MODELS[0]  # the original's flag has no value
+    if not waiting or waiting[0].startswith("--"):
+        raise refusal(f"--{flag.name} needs a value")
+    return waiting.popleft()
+
+
+def _in_ours(flag: OriginalFlag, given: str) -> tuple[str, str]:
+    name = flag.meaning.ours if isinstance(flag.meaning, Renamed) else flag.name
+    return f"--{name}", given
+
+
+def _met(flag: OriginalFlag, given: str) -> str:
+    """Return what is said of a flag that asks for what is always done."""
+    if isinstance(flag.meaning, AtMost) and _number(flag.name, given) > flag.meaning.limit:
+        raise refusal(f"--{flag.name}: {flag.said}", f"leave it out, or give at most {flag.meaning.limit}")
+    return f"note: --{flag.name}: {flag.said}"
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise refusal(f"--{name}: expected a whole number, not {text!r}")
+    return int(text)
+
+
+def _task(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the problem that the flags name: none where they leave it to TASK."""
+    for name, known, instead in _ONLY:
+        if given.get(name, known) != known:
+            raise refusal(f"--{name} {given[name]}: {_BY_NAME[name].said.replace('`', '')}", instead)
+    numbers = [name for name in ("kernelbench-level", "kernelbench-problem-id") if name in given]
+    root = given.get("dataset-root") or given.get("task-path")
+    if not numbers and not root:
+        return ()
+    root = root or environment.get(DATASET_VARIABLE)
+    if not root:
+        hint = f"give a KernelBench checkout: --dataset-root FOLDER, or the variable {DATASET_VARIABLE}"
+        raise refusal(f"--{numbers[0]}: no dataset is given", hint)
+    level, problem_id = (
+        _number(name, given.get(name, "1")) for name in ("kernelbench-level", "kernelbench-problem-id")
+    )
+    return (str(find_problem(Path(root), level, problem_id)),)
+
+
+_ONLY = (
+    (
+        "task-source",
+        "kernelbench",
+        "name a problem file, or a bundled problem: triangle_multiplication computes nearly what TriMul does",
+    ),
+    ("kernelbench-eval-mode", "local", "leave it out"),
+)
+"""Flags with one value that there is something for, and what to do instead of the others."""
