@@ -145,6 +145,14 @@ class Chronicle:
             device=evaluated.device,
         )
 
+    def untimed(self) -> tuple[str, ...]:
+        """Return the ids of the candidates that are correct and could not be timed, in order of their verdicts."""
+        return tuple(
+            candidate_id
+            for candidate_id, evaluated in self._measured.items()
+            if isinstance(evaluated.verdict, Measured) and not evaluated.verdict.timed
+        )
+
     def measured(self, candidate_id: str | None) -> Measured | None:
         """Return the latest verdict on a candidate that was measured."""
         evaluated = self._measured.get(candidate_id or "")

@@ -88,6 +88,10 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Candidates judged at once; timing still happens one at a time per device."""
 
 
+KernelLanguage: TypeAlias = Literal["cpp", "triton"]
+"""What kernels can be written in. `triton` is run by Triton's interpreter: correct or not, and not timed."""
+
+
 class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How plain Python programs are scored."""
 
@@ -106,7 +110,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """A bundled problem's name, or the path of a problem file or of a program."""
     effort: Effort = "standard"
     """Which preset the numbers below were taken from where nothing else set them; see `EFFORTS`."""
-    language: Literal["cpp"] = "cpp"
+    language: KernelLanguage = "cpp"
     seed: int = 0
     runs_dir: str = DEFAULT_RUNS_DIR
     sync: Literal["always", "never"] = "always"

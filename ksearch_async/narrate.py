@@ -185,6 +185,22 @@ def best_lines(best: Best | BestScore | None) -> list[str]:
     ]
 
 
+def untimed_lines(chronicle: Chronicle, candidates: str) -> list[str]:
+    """Say how many candidates are correct and were not timed, why, and where the latest lies; nothing without any.
+
+    Args:
+        chronicle: the run's.
+        candidates: the folder of all candidates, as it is shown.
+    """
+    untimed = chronicle.untimed()
+    if not untimed:
+        return []
+    verdict = chronicle.measured(untimed[-1])
+    why_not = next((note for note in verdict.notes if note.startswith("not timed")), "") if verdict else ""
+    count = "1 candidate is" if len(untimed) == 1 else f"{len(untimed)} candidates are"
+    return [f"correct    {count} correct, {why_not or 'not timed'}", f"latest     {candidates}/{untimed[-1]}"]
+
+
 def _score_words(best: BestScore) -> str:
     if best.initial_score is None:
         return f"score {score_text(best.score)}; the initial program's is not known"

@@ -11,7 +11,7 @@ from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
-from ksearch_async.narrate import best_lines
+from ksearch_async.narrate import best_lines, untimed_lines
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
 from messages.errors import BusError
@@ -32,18 +32,19 @@ def best_command(
         run: A run's id, its folder, or `latest`.
         source: Print the kernel's main file instead.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
-        as_json: Print one JSON object: `{"run": …, "best": {…} | null}`.
+        as_json: Print one JSON object: `{"run": …, "best": {…} | null, "untimed": […]}`.
     """
     if source and as_json:
         raise refusal("--source and --json cannot be given together")
     folder = find_run(run, runs_dir_or_default(runs_dir))
-    best = open_chronicle(folder).best(str(folder.best))
+    chronicle = open_chronicle(folder)
+    best = chronicle.best(str(folder.best))
     if as_json:
-        put_json({"run": folder.run_id, "best": best})
+        put_json({"run": folder.run_id, "best": best, "untimed": chronicle.untimed()})
     elif source and best is not None:
         put(_main_text(folder, best.candidate_id).rstrip("\n"))
     else:
-        put("\n".join(best_lines(best)))
+        put("\n".join([*best_lines(best), *untimed_lines(chronicle, str(folder.candidates))]))
     return exits.FOUND if best is not None else exits.NOT_FOUND
 
 

@@ -46,7 +46,14 @@ def doctor_command(
         as_json: Print one JSON object.
     """
     address = base_url or os.environ.get("KSEARCH_BASE_URL")
-    findings = [*_machine(), _compiler(), *_packages(), _model(address), _runs_dir(runs_dir_or_default(runs_dir))]
+    findings = [
+        *_machine(),
+        _compiler(),
+        _interpreter(),
+        *_packages(),
+        _model(address),
+        _runs_dir(runs_dir_or_default(runs_dir)),
+    ]
     healthy = all(finding.status != "missing" for finding in findings)
     if as_json:
         put_json({"healthy": healthy, "findings": findings})
@@ -74,7 +81,7 @@ def _gpu() -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return Finding(name="gpu", status="note", detail=f"nvidia-smi failed: {error}")
     names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    detail = f"{', '.join(names) or 'none'}; this release searches on the CPU only"
+    detail = f"{', '.join(names) or 'none'}; this release does not use it: C++ runs on the CPU, Triton is interpreted"
     return Finding(name="gpu", status="note", detail=detail)
 
 
@@ -84,6 +91,15 @@ def _compiler() -> Finding:
     except KsearchError as error:
         return Finding(name="compiler", status="missing", detail=str(error))
     return Finding(name="compiler", status="ok", detail=f"{target.toolchain}, -march={target.march}, {target.device}")
+
+
+def _interpreter() -> Finding:
+    try:
+        target = probe_target("triton")
+    except KsearchError as error:
+        return Finding(name="interpreter", status="note", detail=f"no kernels in Triton: {error}")
+    detail = f"{target.toolchain}: kernels in Triton are checked, not timed"
+    return Finding(name="interpreter", status="ok", detail=detail)
 
 
 def _packages() -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from cyclopts import Parameter
 
 from actors.llm.base import ReasoningEffort
+from ksearch_async.config import KernelLanguage
 
 JsonFlag: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 """`--json`, which every command has."""
@@ -75,8 +76,8 @@ class RunFlags(SessionFlags):
     """A branch ends after this many attempts in a row without improvement. [default: 5]"""
     max_difficulty: int | None = None
     """Harder actions (1 to 5) wait until nothing easier is open. [default: 5]"""
-    language: Literal["cpp"] | None = None
-    """What kernels are written in. [default: cpp]"""
+    language: KernelLanguage | None = None
+    """What kernels are written in; `triton` is interpreted: correct or not, and not timed. [default: cpp]"""
     score_with: str | None = None
     """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
     eval_timeout: float | None = None

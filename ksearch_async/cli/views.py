@@ -15,13 +15,13 @@ from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_w
 from ksearch_async.config import RunConfig
 from ksearch_async.events import events_of
 from ksearch_async.models import dialect_of
-from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, faults_line, state_line
+from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, faults_line, state_line, untimed_lines
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 
 _LABEL_WIDTH = 11
-_COPIED = ("run ", "lies in ", "check it ", "go on ")
+_COPIED = ("run ", "lies in ", "latest ", "check it ", "go on ")
 """Lines with a path or a command, which a line break would spoil."""
 
 
@@ -105,6 +105,7 @@ class PlainView:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"
         best = chronicle.best(shown_path(self._folder.best))
         yield from best_lines(best)
+        yield from untimed_lines(chronicle, shown_path(self._folder.candidates))
         if best is not None:
             scorer = self._config.program.evaluator
             task = self._config.task if scorer is None else f"{self._config.task} --score-with {scorer}"
@@ -169,6 +170,7 @@ class JsonView:
                 "run": self._folder.run_id,
                 "rounds": chronicle.state.rounds,
                 "best": chronicle.best(str(self._folder.best)),
+                "untimed": chronicle.untimed(),
                 "stopped_by": finished.stopped_by if finished else "interrupted",
             }
         )

@@ -102,7 +102,7 @@ def test_json_events_are_one_object_per_line_and_end_with_run_finished(
     kinds = [event["kind"] for event in events]
     assert kinds.count("evaluation.finished") == 2
     assert kinds.count("run.finished") == 1
-    assert set(events[-1]) == {"kind", "run", "rounds", "best", "stopped_by"}
+    assert set(events[-1]) == {"kind", "run", "rounds", "best", "untimed", "stopped_by"}
     assert (events[-1]["run"], events[-1]["rounds"], events[-1]["stopped_by"]) == (RUN_ID, 2, "rounds")
     assert events[-1]["best"]["speedup_interval"] == [1.9, 2.1]
     assert "secret" not in printed
@@ -149,7 +149,7 @@ def test_best_prints_the_source_it_speaks_of(tmp_path: Path, capsys: pytest.Capt
 def test_best_ends_with_1_when_nothing_was_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     on_disk(tmp_path, story()[:5])
     assert main(["best", RUN_ID, "--runs-dir", str(tmp_path), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out) == {"run": RUN_ID, "best": None}
+    assert json.loads(capsys.readouterr().out) == {"run": RUN_ID, "best": None, "untimed": []}
 
 
 def test_texts_are_shortened_at_their_end_and_put_on_one_line() -> None:

@@ -99,6 +99,16 @@ class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+def check_architecture(arch: str) -> None:
+    """Refuse what cannot be compiled for.
+
+    Raises:
+        ConfigError: it is none of `ARCHITECTURES`.
+    """
+    if arch not in ARCHITECTURES:
+        raise ConfigError(f"cannot compile for {arch!r}; there are: {', '.join(ARCHITECTURES)}")
+
+
 async def compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport:
     """Compile every kernel that a candidate launches for tensors like these. Takes seconds.
 
@@ -111,8 +121,7 @@ async def compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, 
         ConfigError: another architecture.
         EvaluatorError: the compiling process could not do its work.
     """
-    if arch not in ARCHITECTURES:
-        raise ConfigError(f"cannot compile for {arch!r}; there are: {', '.join(ARCHITECTURES)}")
+    check_architecture(arch)
     folder = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="ksearch-ahead-")))
     try:
         recording = await anyio.to_thread.run_sync(_lay_out, folder, candidate, tensors, arch)

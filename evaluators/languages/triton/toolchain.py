@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 
 from evaluators.languages.cpp.toolchain import cpu_model
 from messages.errors import EvaluatorError
@@ -25,6 +24,8 @@ def probe() -> Target:
 
 
 def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - costs the start-up of every command
+
     try:
         return version(name)
     except PackageNotFoundError:
