@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from actors.llm.offline.cpp import codegen as cpp
 from actors.llm.offline.cpp.moves import CATALOGUE as CPP_MOVES
-from actors.llm.offline.graph import NoRuleError, Program
+from actors.llm.offline.cpp.stages.moves import CATALOGUE as CPP_STAGED_MOVES
+from actors.llm.offline.graph import Program
 from actors.llm.offline.moves import AnyMove, Catalogue
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import AnyProgram, Staged
@@ -21,31 +22,20 @@ Contract: TypeAlias = cpp.Contract | triton.Contract
 """A calling contract; it says the language."""
 
 _ROWS: Mapping[Language, Catalogue[Program]] = MappingProxyType({"cpp": CPP_MOVES, "triton": TRITON_MOVES})
-_STAGED: Mapping[Language, Catalogue[Staged]] = MappingProxyType({"triton": TRITON_STAGED_MOVES})
+_STAGED: Mapping[Language, Catalogue[Staged]] = MappingProxyType(
+    {"cpp": CPP_STAGED_MOVES, "triton": TRITON_STAGED_MOVES}
+)
 
 
 def catalogue_of(language: Language, program: AnyProgram) -> Catalogue[Program] | Catalogue[Staged]:
-    """Return the transformations of this kind of program.
-
-    Raises:
-        NoRuleError: the language has no rules for it.
-    """
-    if isinstance(program, Program):
-        return _ROWS[language]
-    if language not in _STAGED:
-        raise NoRuleError(f"products of tensors in {language}")
-    return _STAGED[language]
+    """Return the transformations of this kind of program."""
+    return _ROWS[language] if isinstance(program, Program) else _STAGED[language]
 
 
 def known_moves(language: Language, program: AnyProgram) -> tuple[AnyMove, ...]:
-    """Return the transformations that make sense for a program.
-
-    Raises:
-        NoRuleError: the language has no rules for this kind of program.
-    """
+    """Return the transformations that make sense for a program."""
     if isinstance(program, Program):
         return _ROWS[language].known_moves(program)
-    catalogue_of(language, program)
     return _STAGED[language].known_moves(program)
 
 
@@ -55,10 +45,8 @@ def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> tuple[s
     Raises:
         NoRuleError: the program holds something that the language has no rule for.
     """
-    match contract, program:
-        case cpp.Contract(), Program():
+    match contract:
+        case cpp.Contract():
             return "cpp path=kernel.cpp", cpp.write_source(program, plan, contract)
-        case triton.Contract(), _:
+        case triton.Contract():
             return "python path=kernel.py", triton.write_source(program, plan, contract)
-        case _:
-            raise NoRuleError(f"products of tensors in {contract.language}")

@@ -10,9 +10,11 @@ from actors.llm.offline.cpp.expressions import C_TYPES, Writer, identifier
 from actors.llm.offline.cpp.fused import fused_body
 from actors.llm.offline.cpp.loops import indented
 from actors.llm.offline.cpp.runtime import needed_functions
+from actors.llm.offline.cpp.stages.codegen import staged_sections
 from actors.llm.offline.cpp.unfused import unfused_body
 from actors.llm.offline.graph import Program
 from actors.llm.offline.plan import Plan, plan_comment
+from actors.llm.offline.stages.ir import AnyProgram, Staged
 from messages.base import Language
 
 
@@ -28,8 +30,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the argument that holds the pointers to outputs."""
 
 
-def write_source(program: Program, plan: Plan, contract: Contract) -> str:
+def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> str:
     """Return the source. Everything in it follows from the graph, the shapes and dtypes, and the plan."""
+    if isinstance(program, Staged):
+        parts = staged_sections(program, plan, contract.header, contract.inputs, contract.outputs)
+        return "\n\n".join([plan_comment(plan), _includes(plan), *parts]) + "\n"
     writer = Writer(program, plan)
     body = fused_body(program, plan, writer) if plan.fuse else unfused_body(program, plan, writer)
     statements = [*_constants(writer), *_pointers(program, contract), *_scalars(program, writer), *body, "return 0;"]
@@ -40,7 +45,7 @@ def write_source(program: Program, plan: Plan, contract: Contract) -> str:
 
 
 def _includes(plan: Plan) -> str:
-    headers = ("algorithm", "cmath", "cstddef", "cstdint", "cstring", "vector")
+    headers = ("algorithm", "cmath", "cstddef", "cstdint", "cstring", "type_traits", "vector")
     lines = [f"#include <{header}>" for header in headers]
     if plan.stream:
         lines += ["#if defined(__AVX__)", "#include <immintrin.h>", "#endif"]

@@ -5,7 +5,18 @@ from __future__ import annotations
 from actors.llm.offline.graph import Node, Program, TensorInfo
 from actors.llm.offline.plan import Plan
 
-C_TYPES = {"float32": "float", "float64": "double", "float16": "_Float16", "bfloat16": "uint16_t"}
+C_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "_Float16",
+    "bfloat16": "uint16_t",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int16": "int16_t",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "bool": "bool",
+}
 
 _OPERATIONS = {
     "add": "{0} + {1}",
@@ -26,6 +37,17 @@ _OPERATIONS = {
     "log1p": "LOG1P({0})",
     "tanh": "TANH({0})",
     "erf": "ERF({0})",
+    "gt": "({0} > {1} ? one : zero)",
+    "ge": "({0} >= {1} ? one : zero)",
+    "lt": "({0} < {1} ? one : zero)",
+    "le": "({0} <= {1} ? one : zero)",
+    "eq": "({0} == {1} ? one : zero)",
+    "ne": "({0} != {1} ? one : zero)",
+    "logical_and": "({0} != zero && {1} != zero ? one : zero)",
+    "logical_or": "({0} != zero || {1} != zero ? one : zero)",
+    "where": "({0} != zero ? {1} : {2})",
+    "floor_divide": "std::floor({0} / {1})",
+    "remainder": "({0} - std::floor({0} / {1}) * {1})",
     "sigmoid": "one / (one + EXP(-{0}))",
     "silu": "{0} / (one + EXP(-{0}))",
     "gelu_erf": "half * {0} * ERFC({0} * minus_root_half)",
@@ -58,10 +80,13 @@ class Writer:
     def loaded(self, node: Node, index: str) -> str:
         """Return a tensor's element in the compute type."""
         tensor = self._tensors[node.name]
-        element = f"{identifier(tensor)}[{index}]"
-        if tensor.dtype == "bfloat16":
+        return self.widened(tensor.dtype, f"{identifier(tensor)}[{index}]")
+
+    def widened(self, dtype: str, element: str) -> str:
+        """Return an element in the compute type."""
+        if dtype == "bfloat16":
             return f"from_bfloat16({element})"
-        return element if C_TYPES[tensor.dtype] == self.real else f"static_cast<{self.real}>({element})"
+        return element if C_TYPES[dtype] == self.real else f"static_cast<{self.real}>({element})"
 
     def stored(self, tensor: TensorInfo, value: str) -> str:
         """Return a value in the type of an output's elements."""

@@ -13,11 +13,11 @@ _BLOCK_BYTES = 64 * 1024
 
 def fused_body(program: Program, plan: Plan, writer: Writer) -> list[str]:
     """Return the statements that compute all outputs."""
-    return _Fused(program, plan, writer).body()
+    return RowLoops(program, plan, writer).body()
 
 
-class _Fused:
-    """One program under construction."""
+class RowLoops:
+    """One program under construction. What reads and writes elements may be overridden."""
 
     def __init__(self, program: Program, plan: Plan, writer: Writer) -> None:
         self._program = program
@@ -46,7 +46,7 @@ class _Fused:
         """Return what the loop of this number must compute: operands of reductions, or the outputs."""
         program = self._program
         if number == self._last:
-            return [output for output in program.outputs if program.nodes[output].kind == "full"]
+            return [program.outputs[position] for position, _ in self._full_outputs()]
         return [program.nodes[index].args[0] for index in self._reductions(number)]
 
     def _reductions(self, number: int) -> list[int]:
@@ -86,7 +86,11 @@ class _Fused:
         return [(at, tensor) for at, tensor in enumerate(tensors) if nodes[at].kind == "full"]
 
     def _row(self) -> list[str]:
-        lines = ["const int64_t base = r * C;", *self._prefetch(), *self._row_values(0)]
+        return ["const int64_t base = r * C;", *self._prefetch(), *self.row()]
+
+    def row(self) -> list[str]:
+        """Return the statements for one row."""
+        lines = self._row_values(0)
         for number in range(self._last):
             lines += self._reduction_loop(number)
             lines += self._row_values(number + 1)
@@ -169,7 +173,7 @@ class _Fused:
             stores = []
             for position, tensor in outputs:
                 value = self._writer.stored(tensor, f"v{self._program.outputs[position]}")
-                target = f"block_{position}[i - start]" if self._streams else f"{identifier(tensor)}[base + i]"
+                target = f"block_{position}[i - start]" if self._streams else self._element(tensor)
                 stores.append(f"{target} = {value};")
             return [*self._columns(self._last), *stores]
 
@@ -190,6 +194,10 @@ class _Fused:
             ]),
             "}",
         ]  # fmt: skip
+
+    def _element(self, tensor: TensorInfo) -> str:
+        """Return an output's element in column `i`."""
+        return f"{identifier(tensor)}[base + i]"
 
     def _row_outputs(self) -> list[str]:
         lines = []

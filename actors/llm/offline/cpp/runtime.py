@@ -178,6 +178,8 @@ static inline void stream_end() {
 #endif
 }"""
 
+BFLOAT16_FUNCTIONS = _BFLOAT16
+
 FUNCTIONS: dict[str, str] = {
     "exp_lane": _EXP,
     "log_lane": _LOG,

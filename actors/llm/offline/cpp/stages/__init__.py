@@ -1,0 +1,1 @@
+"""Writes plans of staged programs as C++."""
