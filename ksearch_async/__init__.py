@@ -7,7 +7,6 @@ and never loads torch, openai or the model gateway.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from messages.settings import Budget, SearchSettings, Selection
     from messages.tasks import SourceFile
 
-__version__ = version("ksearch-async")
+__version__: str
+"""Read from the installed package when first asked for: the reader takes a tenth of the start of `ksearch --help`."""
 
 _HOMES = {
     "FoundKernel": "ksearch_async.api",
@@ -101,6 +101,10 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Load a public name from where it is defined."""
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415 - see there
+
+        return version("ksearch-async")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
