@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
 import anyio
@@ -21,6 +21,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     hangs: bool = False
     waits_for: anyio.Event | None = None
     drops: bool = False
+    endless: bool = False
 
 
 Replies: TypeAlias = Callable[[int], Reply]
@@ -34,6 +35,7 @@ class Endpoint:
         self._replies = replies
         self.requests: list[dict[str, object]] = []
         self.paths: list[str] = []
+        self.heads: list[str] = []
         self.url = ""
 
     async def serve(self, stream: SocketStream) -> None:
@@ -51,6 +53,7 @@ class Endpoint:
                 except (anyio.EndOfStream, anyio.BrokenResourceError):
                     return
                 body, buffer = buffer[:length], buffer[length:]
+                self.heads.append(head.decode("latin-1"))
                 self.paths.append(head.split(b" ")[1].decode())
                 if not await self._reply(stream, json.loads(body)):
                     return
@@ -63,6 +66,12 @@ class Endpoint:
         if reply.waits_for is not None:
             await reply.waits_for.wait()
         if reply.drops:
+            return False
+        if reply.endless:
+            await stream.send(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n\r\n")
+            with suppress(anyio.BrokenResourceError):
+                while True:
+                    await stream.send(b"and so on " * 6000)
             return False
         lines = (
             f"HTTP/1.1 {reply.status} X",

@@ -4,8 +4,10 @@ import json
 from collections.abc import AsyncIterator
 
 import anyio
+import msgspec
 import pytest
 
+from actors.llm.base import Answer
 from actors.llm.chat import ChatModel, Sampling
 from messages.base import Usage
 from messages.errors import ModelError
@@ -149,6 +151,101 @@ async def test_nobody_listening_is_an_error_that_names_the_address() -> None:
         await model.complete(QUESTION)
     await model.aclose()
     assert url in str(caught.value)
+
+
+async def test_an_answer_without_an_end_is_given_up_when_it_is_too_long() -> None:
+    error = await failed(Reply(endless=True))
+    assert not error.permanent
+    assert "more than 4 MiB without an end" in str(error)
+    assert [fault.kind for fault in error.faults] == ["too_long"]
+
+
+async def test_an_answer_tells_of_the_tries_that_failed_before_it() -> None:
+    replies = [failure(429, f"slow down, {KEY}", "Retry-After: 0.01"), Reply(drops=True), failure(503, "busy", AT_ONCE)]
+    async with endpoint(lambda number: [*replies, completion("Yes.")][number]) as server:
+        model = ChatModel(model="small", base_url=server.url, api_key=KEY)
+        answer = await model.complete(QUESTION)
+        await model.aclose()
+    assert [(fault.kind, fault.status) for fault in answer.faults] == [
+        ("rate_limited", 429), ("broken_off", None), ("server_error", 503)
+    ]  # fmt: skip
+    assert answer.faults[0].retry_after_s == 0.01
+    assert answer.faults[0].detail == "slow down, ***"
+
+
+async def test_the_tries_of_a_call_that_was_given_up_are_told_when_its_job_comes_again() -> None:
+    replies = [*[failure(500, "oops", AT_ONCE)] * 2, failure(429, "slow down", AT_ONCE), completion("Yes.")]
+    async with endpoint(lambda number: replies[min(number, 3)]) as server:
+        model = ChatModel(model="small", base_url=server.url, max_retries=1)
+        with pytest.raises(ModelError) as caught:
+            await model.complete(QUESTION)
+        answer = await model.complete(QUESTION)
+        last = await model.complete(QUESTION)
+        await model.aclose()
+    assert "2 tries failed: 2 server_error (HTTP 500)" in str(caught.value)
+    assert [fault.status for fault in caught.value.faults] == [500, 500]
+    assert [fault.status for fault in answer.faults] == [500, 500, 429]
+    assert last.faults == ()
+
+
+async def test_calls_at_once_tell_of_their_own_tries_only() -> None:
+    def reply(number: int) -> Reply:
+        return failure(500, "oops", AT_ONCE) if number == 0 else completion("Yes.")
+
+    async with endpoint(reply) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        answers: list[Answer] = []
+
+        async def ask(number: int) -> None:
+            answers.append(await model.complete(msgspec.structs.replace(QUESTION, request_id=f"r1-w{number}")))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(4):
+                tasks.start_soon(ask, number)
+        await model.aclose()
+    assert sorted(len(answer.faults) for answer in answers) == [0, 0, 0, 1]
+
+
+async def test_the_same_question_is_recognisable_and_another_under_its_id_is_not_the_same() -> None:
+    other = msgspec.structs.replace(QUESTION, parts=("A task.", "Another question."))
+    async with endpoint(lambda number: failure(500, "oops", AT_ONCE) if number == 0 else completion("Yes.")) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        for question in (QUESTION, QUESTION, other):
+            await model.complete(question)
+        await model.aclose()
+    keys = [header(head, "Idempotency-Key") for head in server.heads]
+    assert len(keys) == 4
+    assert len(set(keys[:3])) == 1
+    assert keys[3] != keys[0]
+    assert {header(head, "X-Client-Request-Id") for head in server.heads} == {QUESTION.request_id}
+
+
+def header(head: str, name: str) -> str:
+    (value,) = (line.partition(": ")[2] for line in head.split("\r\n") if line.lower().startswith(f"{name.lower()}:"))
+    return value
+
+
+async def test_an_address_where_nobody_ever_answered_is_given_up_soon_and_for_good() -> None:
+    async with endpoint(lambda _: completion("Yes.")) as server:
+        url = server.url
+    model = ChatModel(model="small", base_url=url, max_retries=50)
+    with anyio.fail_after(30), pytest.raises(ModelError, match=r"Connection refused.*check the address") as caught:
+        await model.complete(QUESTION)
+    await model.aclose()
+    assert caught.value.permanent
+    assert {fault.kind for fault in caught.value.faults} == {"unreachable"}
+    assert len(caught.value.faults) < 10
+
+
+async def test_an_endpoint_that_answered_before_may_be_away_for_a_while() -> None:
+    async with endpoint(lambda _: completion("Yes.")) as server:
+        url = server.url
+        model = ChatModel(model="small", base_url=url, max_retries=0)
+        await model.complete(QUESTION)
+    with pytest.raises(ModelError) as caught:
+        await model.complete(QUESTION)
+    await model.aclose()
+    assert not caught.value.permanent
 
 
 async def test_no_more_calls_are_in_flight_than_allowed() -> None:
