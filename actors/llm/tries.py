@@ -1,4 +1,4 @@
-"""The HTTP client below the openai package. The package decides what is tried again; this notes each try that fails.
+"""One try of a question: an HTTP client that notes each try that fails; `retries` decides what is tried again.
 
 Besides, it bounds what an answer may weigh, and gives up soon on an address from which nothing has ever come.
 """
@@ -9,14 +9,15 @@ import json
 import math
 import os
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import anyio
 import httpx2
-import openai
 import structlog
 
 from messages.faults import EndpointFault
@@ -25,8 +26,12 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GIVE_UP_AFTER_S: Final = 2.5
-"""An address that refuses for this long and never answered is wrong, or nobody is there. The package's pauses of 0.5, 1
+"""An address that refuses for this long and never answered is wrong, or nobody is there. The pauses of 0.5, 1
 and 2 s, shortened by up to a quarter, make this the fourth try."""
+CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
+"""What a try without an answer raises."""
+_LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
+"""How many calls there are at once is the caller's business."""
 _TROUBLE_S: Final = 10.0
 """An endpoint that answered before and fails for this long is worth a notice."""
 _SHOWN: Final = 200
@@ -36,11 +41,11 @@ _calls: ContextVar[list[EndpointFault]] = ContextVar("failed tries of the call i
 log = structlog.get_logger(__name__)
 
 
-class AnswerTooLongError(openai.OpenAIError):
+class AnswerTooLongError(Exception):
     """The body went on beyond `MAX_BODY_BYTES`. Not tried again here: the tokens were paid for."""
 
 
-class NeverReachedError(openai.OpenAIError):
+class NeverReachedError(Exception):
     """Nothing has ever come from this address, and it refuses connections."""
 
 
@@ -54,17 +59,21 @@ def noting(faults: list[EndpointFault]) -> Iterator[None]:
         _calls.reset(token)
 
 
-class TryingClient(openai.DefaultAsyncHttpxClient):
+class TryingClient(httpx2.AsyncClient):
     """One endpoint's connections."""
 
-    def __init__(self, *, timeout_s: float, secret: str = "") -> None:
+    def __init__(self, *, timeout_s: float, secret: str = "", is_encrypted: bool = True) -> None:
         """Prepare; nothing is sent yet.
 
         Args:
+            is_encrypted: false for an address with `http:`. Certificates are then not loaded, which takes twice as long
+                as all else here, and redirections are not followed.
             timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
             secret: never shown in a fault, should the endpoint repeat it.
         """
-        super().__init__(timeout=timeout_of(timeout_s))
+        super().__init__(
+            timeout=timeout_of(timeout_s), limits=_LIMITS, verify=is_encrypted, follow_redirects=is_encrypted
+        )
         self._secret = secret
         self._reached = False
         self._worked = False
@@ -83,7 +92,7 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         try:
             response = await super().send(request, **{**options, "stream": True})
             await _read(response)
-        except (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream) as error:
+        except CONNECTION_FAILURES as error:
             fault = self.note(_fault_of_error(error), started)
             if fault.kind == "unreachable" and not self._reached and self._failing_for_s() >= GIVE_UP_AFTER_S:
                 raise NeverReachedError(fault.detail) from error
@@ -187,7 +196,7 @@ def _fault_of_status(response: httpx2.Response) -> EndpointFault:
     status = response.status_code
     kind = "rate_limited" if status == 429 else "server_error" if status in (408, 409) or status >= 500 else "refused"
     return EndpointFault(
-        kind=kind, status=status, detail=_message(response.text), retry_after_s=_retry_after_s(response.headers)
+        kind=kind, status=status, detail=_message(response.text), retry_after_s=retry_after_s(response.headers)
     )
 
 
@@ -199,13 +208,18 @@ def _message(body: str) -> str:
         return body
 
 
-def _retry_after_s(headers: httpx2.Headers) -> float | None:
-    """Read `Retry-After` in seconds; dates are left to the package."""
+def retry_after_s(headers: httpx2.Headers) -> float | None:
+    """Return for how long the endpoint asks to wait: `Retry-After-Ms`, else `Retry-After` in seconds or as a date."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            wait_s = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return wait_s if math.isfinite(wait_s) else None
     try:
-        wait_s = float(headers.get("retry-after", ""))
-    except ValueError:
+        return parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time()
+    except (ValueError, OverflowError):
         return None
-    return wait_s if math.isfinite(wait_s) else None
 
 
 def _shortened(text: str) -> str:
