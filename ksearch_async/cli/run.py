@@ -6,17 +6,10 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import anyio
 from cyclopts import Parameter
 
-from ksearch_async.cli.dry_run import rehearse
 from ksearch_async.cli.flags import JsonFlag, RunFlags, ViewFlag, named_flags
-from ksearch_async.cli.session import conduct
-from ksearch_async.config import RunConfig, trace_config
-from ksearch_async.launch import open_run
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import run_id_of
-from ksearch_async.workers import find_target, read_task
+from ksearch_async.config import trace_config
 
 NO_FLAGS = RunFlags()
 
@@ -47,23 +40,6 @@ def run_command(
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     resolved = trace_config(task, config_file=config, environment=os.environ, flags=named_flags(flags))
-    run_id = run_id_of(run_name) if run_name is not None else None
-    if target_gpu is not None:
-        _check_device(resolved.config, target_gpu)
-    if dry_run:
-        return rehearse(resolved, run_id=run_id, as_json=as_json)
-    return conduct(open_run(resolved.config, run_id=run_id), view=view, as_json=as_json)
+    from ksearch_async.cli.start import start_run  # noqa: PLC0415 - `ksearch run --help` needs no search
 
-
-def _check_device(config: RunConfig, wanted: str) -> None:
-    """Accept a device whose name has all parts of what is wanted, as `NVIDIA A100-SXM4-80GB` has those of `A100-80GB`.
-
-    Raises:
-        ConfigError: this run would be timed on another.
-    """
-    device = anyio.run(find_target, read_task(config), config.candidate_language).device
-    if not all(part in device.lower() for part in wanted.lower().replace("-", " ").split()):
-        raise refusal(
-            f"--target-gpu {wanted}: this run is for {device}, the device that it is timed on",
-            "leave --target-gpu out, or run on a machine that has it",
-        )
+    return start_run(resolved, run_name=run_name, target_gpu=target_gpu, dry_run=dry_run, view=view, as_json=as_json)
