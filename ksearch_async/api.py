@@ -27,12 +27,12 @@ from ksearch_async.launch import Session, StopSwitch, Tools, lead_session, open_
 from ksearch_async.logs import pass_to_logging
 from ksearch_async.refusals import refusal, suggestion
 from ksearch_async.runs import RunFolder, find_run, open_chronicle
-from ksearch_async.sources import read_source
+from ksearch_async.sources import written_candidate
 from messages.base import Language, Usage
 from messages.codec import Record
 from messages.errors import BoundaryError
 from messages.facts import StoppedBy
-from messages.tasks import Candidate, SourceFile
+from messages.tasks import SourceFile
 
 PathLike: TypeAlias = str | os.PathLike[str]
 OnEvent: TypeAlias = Callable[[Mapping[str, Any]], object]
@@ -141,6 +141,8 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Calls and tokens of the model, over all sessions."""
     best: FoundKernel | None = None
     """The incumbent; null if no candidate was correct and timed."""
+    untimed: tuple[str, ...] = ()
+    """Ids of candidates that are correct and could not be timed here; each lies in `path / "candidates" / id`."""
     best_program: FoundProgram | None = None
     """The incumbent where the task is a plain program."""
 
@@ -290,13 +292,14 @@ def _result(folder: RunFolder, chronicle: Chronicle) -> SearchResult:
         elapsed_s=chronicle.elapsed_s,
         fates={fate: count for fate, count in chronicle.fates.items() if fate != DUPLICATE},
         usage=chronicle.state.usage,
+        untimed=chronicle.untimed(),
         best=_kernel(best, folder) if isinstance(best, Best) else None,
         best_program=_program(best, folder) if isinstance(best, BestScore) else None,
     )
 
 
 def _kernel(best: Best, folder: RunFolder) -> FoundKernel:
-    candidate = _candidate(best.candidate_id, folder)
+    candidate = written_candidate(folder.journal, best.candidate_id)
     return FoundKernel(
         **msgspec.structs.asdict(best),
         language=candidate.language,
@@ -306,12 +309,8 @@ def _kernel(best: Best, folder: RunFolder) -> FoundKernel:
 
 
 def _program(best: BestScore, folder: RunFolder) -> FoundProgram:
-    return FoundProgram(**msgspec.structs.asdict(best), files=_candidate(best.candidate_id, folder).files)
-
-
-def _candidate(candidate_id: str, folder: RunFolder) -> Candidate:
-    """Read what the recorder kept: its manifest says the language."""
-    return read_source(folder.candidates / candidate_id, "cpp")
+    candidate = written_candidate(folder.journal, best.candidate_id)
+    return FoundProgram(**msgspec.structs.asdict(best), files=candidate.files)
 
 
 def _flags(settings: Mapping[str, object]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Candidates from files: a source file, or a folder that the recorder made."""
+"""Candidates from files: a source file, a folder that the recorder made, or a run's journal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from pathlib import Path
 
 import msgspec
 
+from actors.bus.journal import read_journal
 from actors.recorder.folder import Evidence, Manifest
 from evaluators.languages import support_of
 from ksearch_async.refusals import refusal
 from messages.base import Language
+from messages.errors import BusError
+from messages.events import CandidateWritten
 from messages.tasks import Candidate, SourceFile
 
 
@@ -31,6 +34,19 @@ def read_source(path: Path, language: Language) -> Candidate:
         entry_point="" if language == "python" else support_of(language).entry_point,
         files=(SourceFile(path=path.name, text=text),),
     )
+
+
+def written_candidate(journal: Path, candidate_id: str) -> Candidate:
+    """Return a candidate of a run, from the event that brought it.
+
+    Raises:
+        messages.errors.BusError: the journal cannot be read, or holds no such candidate.
+    """
+    for record in read_journal(journal):
+        body = record.body
+        if isinstance(body, CandidateWritten) and body.candidate and body.candidate.candidate_id == candidate_id:
+            return body.candidate
+    raise BusError(f"journal {journal} holds no candidate {candidate_id!r}")
 
 
 def _manifest(folder: Path) -> Manifest:

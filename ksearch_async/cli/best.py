@@ -7,15 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
 from ksearch_async.narrate import best_lines, untimed_lines
 from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
-from messages.errors import BusError
-from messages.events import CandidateWritten
+from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.sources import written_candidate
 
 
 def best_command(
@@ -42,16 +40,7 @@ def best_command(
     if as_json:
         put_json({"run": folder.run_id, "best": best, "untimed": chronicle.untimed()})
     elif source and best is not None:
-        put(_main_text(folder, best.candidate_id).rstrip("\n"))
+        put(written_candidate(folder.journal, best.candidate_id).files[0].text.rstrip("\n"))
     else:
         put("\n".join([*best_lines(best), *untimed_lines(chronicle, str(folder.candidates))]))
     return exits.FOUND if best is not None else exits.NOT_FOUND
-
-
-def _main_text(folder: RunFolder, candidate_id: str) -> str:
-    """Return the main file of a candidate, from the event that brought it."""
-    for record in read_journal(folder.journal):
-        body = record.body
-        if isinstance(body, CandidateWritten) and body.candidate and body.candidate.candidate_id == candidate_id:
-            return body.candidate.files[0].text
-    raise BusError(f"journal {folder.journal} holds no candidate {candidate_id!r}")
