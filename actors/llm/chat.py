@@ -27,6 +27,9 @@ DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
 """Sent to endpoints that ask for none: some insist on one."""
+_ABOUT_THE_QUESTION = frozenset({400, 413, 422})
+_SPARED_REFUSALS = 2
+"""Before anything was answered; what is refused then is likely to be refused always."""
 _SHOWN = 300
 
 
@@ -96,6 +99,8 @@ class ChatModel:
         self._timeout_s = timeout_s
         self._url = (base_url or DEFAULT_BASE_URL).rstrip("/")
         self._retries = max_retries
+        self._has_answered = False
+        self._refusals = 0
         self._http = TryingClient(
             timeout_s=timeout_s, secret=api_key or "", is_encrypted=not self._url.lower().startswith("http:")
         )
@@ -107,10 +112,13 @@ class ChatModel:
     async def complete(self, request: Request) -> Answer:
         """Answer one question.
 
-        The answer tells of all tries under this request id that failed, those of earlier calls included.
+        The answer tells of all tries under this request id that failed, those of earlier calls included. A question
+        that the endpoint refuses (too long, against its rules) has an empty answer that says so, unless the endpoint
+        refuses whatever it is asked.
 
         Raises:
-            ModelError: the endpoint failed; permanent for a refused key or request, an unknown model or address.
+            ModelError: the endpoint failed; permanent for a refused key, an unknown model or address, or if every
+                question is refused.
         """
         faults = self._faults.setdefault(request.request_id, [])
         try:
@@ -118,7 +126,12 @@ class ChatModel:
                 started = anyio.current_time()
                 with noting(faults):
                     body = await self._ask(request, faults)
-                answer = self._answer(request, body, faults, anyio.current_time() - started)
+                latency_s = anyio.current_time() - started
+                if body is None:
+                    answer = self._refusal(faults, latency_s)
+                else:
+                    answer = self._answer(request, body, faults, latency_s)
+                    self._has_answered = True
         except ModelError as error:
             if error.permanent:
                 self._faults.pop(request.request_id, None)
@@ -130,7 +143,8 @@ class ChatModel:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _ask(self, request: Request, faults: list[EndpointFault]) -> bytes:
+    async def _ask(self, request: Request, faults: list[EndpointFault]) -> bytes | None:
+        """Return the body of the endpoint's answer; None if it refuses this question and may answer others."""
         started = anyio.current_time()
         try:
             with anyio.fail_after(self._timeout_s):
@@ -140,6 +154,8 @@ class ChatModel:
             self._http.note(EndpointFault(kind="timed_out", detail=text), started)
             raise self._error(text, faults) from error
         except StatusError as error:
+            if error.status in _ABOUT_THE_QUESTION and self._is_spared():
+                return None
             advice, permanent = self._refused(error, faults)
             raise self._error(advice, faults, permanent=permanent) from error
         except CONNECTION_FAILURES as error:
@@ -149,6 +165,17 @@ class ChatModel:
             raise self._error(text, faults, permanent=True) from error
         except AnswerTooLongError as error:
             raise self._error(f"sent too much, {error}: limit its answers (model.max_tokens)", faults) from error
+
+    def _is_spared(self) -> bool:
+        """Say whether a refusal is taken for the question's fault: always once others were answered, else twice."""
+        self._refusals += 1
+        return self._has_answered or self._refusals <= _SPARED_REFUSALS
+
+    def _refusal(self, faults: list[EndpointFault], latency_s: float) -> Answer:
+        said = f"refused: HTTP {faults[-1].status}: {faults[-1].detail}"
+        return Answer(
+            text="", model=self._model, usage=Usage(), latency_s=latency_s, finish_reason=said, faults=tuple(faults)
+        )
 
     async def _create(self, request: Request) -> bytes:
         sampling = {

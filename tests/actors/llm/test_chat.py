@@ -108,13 +108,37 @@ async def test_passing_failures_are_tried_again(first: Reply) -> None:
 
 @pytest.mark.parametrize(
     ("status", "said"),
-    [(401, "refused the key"), (403, "refused the key"), (404, "the model 'small'"), (400, "refused the request")],
+    [(401, "refused the key"), (403, "refused the key"), (404, "the model 'small'")],
 )
 async def test_what_only_the_user_can_help_is_permanent_and_says_what_to_do(status: int, said: str) -> None:
     error = await failed(failure(status, f"no luck with {KEY}"))
     assert error.permanent
     assert said in str(error)
     assert f"HTTP {status}" in str(error)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_question_that_is_refused_has_an_empty_answer_that_says_so(status: int) -> None:
+    async with endpoint(lambda number: completion("Yes.") if number else failure(status, "too long")) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        refused, answered = await model.complete(QUESTION), await model.complete(QUESTION)
+        await model.aclose()
+    assert (refused.text, refused.usage) == ("", Usage())
+    assert refused.finish_reason == f"refused: HTTP {status}: too long"
+    assert [fault.status for fault in refused.faults] == [status]
+    assert answered.text == "Yes."
+
+
+async def test_an_endpoint_that_refuses_every_question_is_given_up_soon() -> None:
+    async with endpoint(lambda _: failure(400, "no such parameter")) as server:
+        model = ChatModel(model="small", base_url=server.url)
+        for _ in range(2):
+            assert (await model.complete(QUESTION)).text == ""
+        with pytest.raises(ModelError, match="refused the request") as caught:
+            await model.complete(QUESTION)
+        await model.aclose()
+    assert caught.value.permanent
+    assert "no such parameter" in str(caught.value)
 
 
 @pytest.mark.parametrize(
