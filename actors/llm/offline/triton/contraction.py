@@ -15,7 +15,7 @@ from actors.llm.offline.triton.epilogue import LONGEST_ROW, Epilogue
 from actors.llm.offline.triton.expressions import DOUBLE, TYPES, Writer, address
 from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, used
 from actors.llm.offline.triton.names import Names
-from actors.llm.offline.triton.tiles import TileAxes
+from actors.llm.offline.triton.tiles import ACROSS, DOWN, TileAxes
 
 _BLOCK_M = _BLOCK_N = 64
 _BLOCK_K = 32
@@ -81,8 +81,8 @@ class _Tile:
         sides = {"m": plan.block_m or _BLOCK_M, "n": widest}
         wanted = {**sides, "k": min(plan.block_k or _BLOCK_K, _longest_step(sum(sides.values()), plan))}
         roles += ["k" for _ in stage.summed]
-        self._axes = TileAxes(stage.axes, roles, wanted)
-        self._downward = TileAxes(stage.axes, roles, wanted, view="[:, None]")
+        self._axes = TileAxes(stage.axes, roles, wanted, {"k": ACROSS})
+        self._downward = TileAxes(stage.axes, roles, wanted, {"k": DOWN})
 
     def kernel(self) -> Kernel:
         """Return it."""
@@ -92,10 +92,11 @@ class _Tile:
         constants |= {f"BLOCK_{side.upper()}": size for side, size in axes.blocks.items()}
         constants |= {"TILES_M": tiles_m, "TILES_N": tiles_n}
         constants |= {"GROUP": plan.group} if plan.group else {}
-        written = [self._target] if self._epilogue is None else self._epilogue.accesses(self._names)
+        others = [] if self._epilogue is None else self._epilogue.others(self._names)
+        written = self._target if self._epilogue is None else self._names.written(self._epilogue.target)
         return Kernel(
             name=self._name,
-            tensors=used(access.name for access in (self._left, self._right, *written)),
+            tensors=used(access.name for access in (self._left, self._right, *others, written)),
             constants=constants,
             body=(*self._positions(), *self._product(), *self._end()),
             grid=(axes.counts["batch"] * tiles_m * tiles_n,),

@@ -34,18 +34,19 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a tile must hold whole rows."""
         return any(node.op in REDUCTIONS for node in self.nodes)
 
-    def accesses(self, names: Names) -> list[Access]:
-        """Return what is read besides the tile, and what is written."""
+    def others(self, names: Names) -> list[Access]:
+        """Return what is read besides the tile."""
         reads = [node.access for node in self.nodes if node.op == "load" and node.access is not None]
-        return [*(names.read(access) for access in reads if access.name != self.value), names.written(self.target)]
+        return [names.read(access) for access in reads if access.name != self.value]
 
-    def values(self, axes: TileAxes, names: Names, plan: Plan, tile: str = "acc") -> list[str]:
-        """Return the statements that compute every node."""
+    def values(self, axes: TileAxes, names: Names, plan: Plan, wanted: int | None = None) -> list[str]:
+        """Return the statements that compute a node from the tile `acc`; by default the result."""
         writer = Writer(self.nodes, names.tensors, names.real, plan)
+        needed = ancestors(self.nodes, self.output if wanted is None else wanted)
         return [
-            f"v{index} = {self._value(node, writer, axes, names, tile)}"
+            f"v{index} = {self._value(node, writer, axes, names)}"
             for index, node in enumerate(self.nodes)
-            if node.op != "const"
+            if index in needed and node.op != "const"
         ]
 
     def store(self, axes: TileAxes, names: Names, plan: Plan) -> str:
@@ -56,13 +57,13 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
         offset, mask = axes.block(target, *sides)
         return writer.stored(target.name, offset, f"v{self.output}", mask)
 
-    def _value(self, node: Node, writer: Writer, axes: TileAxes, names: Names, tile: str) -> str:
+    def _value(self, node: Node, writer: Writer, axes: TileAxes, names: Names) -> str:
         if node.op in REDUCTIONS:
             return writer.reduced(node.op, f"v{node.args[0]}", axes.bound("n"))
         if node.access is None:
             return writer.operation(node)
         if node.access.name == self.value and node.op == "load":
-            return tile
+            return "acc"
         offset, mask = axes.element(node.access)
         return (
             writer.numbered(offset) if node.op == "index" else writer.loaded(names.read(node.access).name, offset, mask)
@@ -72,26 +73,38 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
 def joined(contraction: Contraction, rows: RowStage, program: Staged) -> tuple[Contraction, Epilogue] | None:
     """Return a contraction and what follows it over the same axes; None if they must be kernels of their own.
 
-    The row stage must be the only one that reads the contraction's result, element for element. Reductions need rows
-    that are exactly the columns of a tile.
+    Reductions need rows that are exactly the columns of a tile.
     """
+    finer = common_axes(contraction.outer, rows.axes)
+    if finer is None or not follows(contraction, rows, program):
+        return None
+    product, epilogue = over(contraction, rows, finer)
+    if epilogue.reduces and not _holds_rows(product, math.prod(rows.columns)):
+        return None
+    return product, epilogue
+
+
+def follows(contraction: Contraction, rows: RowStage, program: Staged) -> bool:
+    """Say whether a row stage is the only one that reads a contraction's result, element for element."""
     value = contraction.target.name
     reads = [access for stage in program.stages for access in stage.reads if access.name == value]
-    finer = common_axes(contraction.outer, rows.axes)
-    dense = row_major(rows.axes)
-    if len(reads) != 1 or reads[0] not in rows.reads or finer is None or not _same(reads[0], dense, rows.axes):
-        return None
-    if not _same(contraction.target, row_major(contraction.outer), contraction.outer):
-        return None
-    product = recut(contraction, finer)
+    return (
+        len(reads) == 1
+        and reads[0] in rows.reads
+        and is_dense(reads[0], rows.axes)
+        and is_dense(contraction.target, contraction.outer)
+    )
+
+
+def over(contraction: Contraction, rows: RowStage, finer: tuple[int, ...]) -> tuple[Contraction, Epilogue]:
+    """Return a contraction and a row stage over axes that are finer than those of both."""
     nodes = tuple(
         node if node.access is None else msgspec.structs.replace(node, access=_cut(node.access, rows.axes, finer))
         for node in rows.nodes
     )
-    epilogue = Epilogue(nodes=nodes, output=rows.output, target=_cut(rows.target, rows.axes, finer), value=value)
-    if epilogue.reduces and not _holds_rows(product, math.prod(rows.columns)):
-        return None
-    return product, epilogue
+    target = _cut(rows.target, rows.axes, finer)
+    epilogue = Epilogue(nodes=nodes, output=rows.output, target=target, value=contraction.target.name)
+    return recut(contraction, finer), epilogue
 
 
 def recut(contraction: Contraction, finer: tuple[int, ...]) -> Contraction:
@@ -115,9 +128,9 @@ def _cut(access: Access, sizes: tuple[int, ...], finer: tuple[int, ...]) -> Acce
     return msgspec.structs.replace(access, strides=cut(sizes, access.strides, finer))
 
 
-def _same(access: Access, dense: Sequence[int], sizes: Sequence[int]) -> bool:
+def is_dense(access: Access, sizes: Sequence[int]) -> bool:
     """Say whether an access goes through a tensor from its first element to its last."""
-    steps = zip(access.strides, dense, sizes, strict=False)
+    steps = zip(access.strides, row_major(sizes), sizes, strict=False)
     return access.offset == 0 and all(stride == wanted for stride, wanted, size in steps if size > 1)
 
 
@@ -133,3 +146,15 @@ def _holds_rows(contraction: Contraction, columns: int) -> bool:
     others = range(axis if inner == columns else axis + 1)
     free = all(contraction.left.strides[at] or not contraction.right.strides[at] for at in others)
     return inner == columns <= LONGEST_ROW and free
+
+
+def ancestors(nodes: Sequence[Node], index: int) -> set[int]:
+    """Return a node and all that it depends on."""
+    found: set[int] = set()
+    waiting = [index]
+    while waiting:
+        at = waiting.pop()
+        if at not in found:
+            found.add(at)
+            waiting.extend(nodes[at].args)
+    return found

@@ -105,7 +105,7 @@ class Writer:
         self._nodes = nodes
         self._tensors = tensors
         self._plan = plan
-        self._arithmetic = Arithmetic(self.real, exact=plan.exact and real != "float64")
+        self.arithmetic = Arithmetic(self.real, exact=plan.exact and real != "float64")
 
     def operation(self, node: Node) -> str:
         """Return an element-wise operation applied to its named operands; constants stand in it as numbers.
@@ -120,7 +120,7 @@ class Writer:
             return self._power(node, operands)
         if node.op not in _OPERATIONS:
             raise NoRuleError(f"the operation `{node.op}` in Triton")
-        return _OPERATIONS[node.op](self._arithmetic, *operands)
+        return _OPERATIONS[node.op](self.arithmetic, *operands)
 
     def _power(self, node: Node, operands: list[str]) -> str:
         """By exponential and logarithm in double precision: a negative base has no power but a whole one."""

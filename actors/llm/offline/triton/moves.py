@@ -8,6 +8,7 @@ from types import MappingProxyType
 from actors.llm.offline.graph import Program
 from actors.llm.offline.moves import Catalogue, Move
 from actors.llm.offline.stages.ir import Contraction, Staged
+from actors.llm.offline.triton.attention import attentions
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "warps": (8, 2, 16, 1),
@@ -121,6 +122,15 @@ _STAGED_MOVES: tuple[Move[Staged], ...] = (
         applies=lambda program: bool(program.row_stages),
     ),
     Move(
+        name="online",
+        title="Let the columns of a softmax pass by",
+        why="Scores and weights need never leave the chip: keep the largest score and the sum so far, and scale what "
+        "was added up when a larger one turns up.",
+        difficulty=4,
+        priority=0.7,
+        applies=lambda program: any(True for _ in attentions(program)),
+    ),
+    Move(
         name="tensor_cores",
         title="Multiply float32 on the tensor cores",
         why="Three products of tf32, of the upper and lower halves of each number, are as exact as one of float32 and "
@@ -184,6 +194,7 @@ STAGED_CATALOGUE = Catalogue(
     at_once=frozenset({"fuse", "tensor_cores", "block_m", "block_n"}),
     keywords=(
         ("fuse", r"fus(?:e|ing)|epilogue|single kernel|one kernel"),
+        ("online", r"online|flash|scores? .*on chip"),
         ("tensor_cores", r"tensor cores?|tf32"),
         ("block_m", r"tile|block_m|rows of a tile"),
         ("block_n", r"block_n|columns of a tile"),

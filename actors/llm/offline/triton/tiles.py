@@ -9,6 +9,8 @@ from actors.llm.offline.graph import Access
 from actors.llm.offline.triton.kernels import next_power_of_two
 from actors.llm.offline.triton.places import Numbering, place
 
+DOWN, ACROSS = "[:, None]", "[None, :]"
+"""How the numbers along a side become the rows or the columns of a block."""
 _LEAST = 16
 """Shortest side of a block that `tl.dot` takes."""
 
@@ -17,7 +19,7 @@ class TileAxes:
     """Axes by their roles, with the variables that number them in the source."""
 
     def __init__(
-        self, sizes: Sequence[int], roles: Sequence[str], blocks: Mapping[str, int], view: str = "[None, :]"
+        self, sizes: Sequence[int], roles: Sequence[str], blocks: Mapping[str, int], views: Mapping[str, str]
     ) -> None:
         """Give every axis its variable.
 
@@ -25,7 +27,7 @@ class TileAxes:
             sizes: of the axes, outermost first.
             roles: of each axis: `batch`, or the name of the block's side that it belongs to.
             blocks: wanted sizes of the block by side; they become powers of two no longer than needed.
-            view: how the numbers along a third side, `k`, are laid out in a block; m and n are down and across.
+            views: by side, how its numbers are laid out in a block, where the variable does not say so itself.
         """
         self._roles = tuple(roles)
         self.numbers = {
@@ -37,7 +39,7 @@ class TileAxes:
             side: max(_LEAST, min(next_power_of_two(wanted), next_power_of_two(self.counts[side])))
             for side, wanted in blocks.items()
         }
-        self._views = {"k": view}
+        self._views = views
         waiting = {role: iter(numbers.axes) for role, numbers in self.numbers.items()}
         self._variables = tuple(f"{next(waiting[role])}{self._views.get(role, '')}" for role in roles)
 

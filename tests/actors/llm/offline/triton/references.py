@@ -48,6 +48,14 @@ PRODUCTS = {
         "        return torch.matmul(torch.softmax(scores, dim=-1), v)",
         "[torch.randn(2, 3, 37, 24), torch.randn(2, 3, 45, 24), torch.randn(2, 3, 45, 24)]",
     ),
+    "attention_with_bias_and_gate": reference(
+        "q, k, v, bias, g):\n"
+        '        scores = torch.einsum("bihd,bjhd->bhij", q, k) * 0.2 + bias\n'
+        '        result = torch.einsum("bhij,bjhd->bihd", torch.softmax(scores, dim=-1), v)\n'
+        "        return torch.sigmoid(g) * result",
+        "[torch.randn(2, 19, 3, 20), torch.randn(2, 70, 3, 20), torch.randn(2, 70, 3, 20), torch.randn(3, 19, 70), "
+        "torch.randn(2, 19, 3, 20)]",
+    ),
     "grouped_decoding": reference(
         "q, k, v, position):\n"
         "        k = k.repeat_interleave(3, dim=1)\n"
