@@ -65,7 +65,7 @@ async def _explain(waiting: anyio.CancelScope) -> None:
     begun = anyio.current_time()
     with waiting:
         await anyio.sleep(_PATIENCE_S)
-        note("checking the reference …")
+        note("checking the reference ...")
         while True:
             await anyio.sleep(_AGAIN_S)
             note(f"still checking the reference: {anyio.current_time() - begun:.0f} s; Ctrl-C gives up")
