@@ -159,7 +159,8 @@ class ChatModel:
             advice, permanent = self._refused(error, faults)
             raise self._error(advice, faults, permanent=permanent) from error
         except CONNECTION_FAILURES as error:
-            raise self._error(f"cannot be reached: {str(error) or type(error).__name__}", faults) from error
+            text = "cannot be reached" if faults[-1].kind == "unreachable" else "broke the connection off"
+            raise self._error(f"{text} ({faults[-1].detail})", faults) from error
         except NeverReachedError as error:
             text = f"cannot be reached ({error}): check the address, and that somebody listens there"
             raise self._error(text, faults, permanent=True) from error
@@ -232,8 +233,8 @@ class ChatModel:
                 advice, permanent = "is over its rate limit or quota: lower the concurrency or check the account", False
             case _:
                 advice, permanent = "failed", False
-        said = faults[-1].detail if faults else error.text
-        return f"{advice} (HTTP {error.status}: {_shortened(said)})", permanent
+        said = _shortened(faults[-1].detail if faults else error.text)
+        return f"{advice} (HTTP {error.status}{f': {said}' if said else ''})", permanent
 
     def _error(self, text: str, faults: list[EndpointFault], *, permanent: bool = False) -> ModelError:
         tries = f"; {len(faults)} tries failed: {fault_words(tuple(faults))}" if len(faults) > 1 else ""

@@ -186,6 +186,8 @@ def _deepest(error: BaseException) -> str:
     """Return what the system said, where an operating system's error is the cause, else what the exception says."""
     said, cause = str(error), error.__cause__ or error.__context__
     while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS: {cause.reason or said}"
         if isinstance(cause, OSError) and cause.errno is not None:
             said = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or said
         cause = cause.__cause__ or cause.__context__

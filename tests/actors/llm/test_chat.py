@@ -146,7 +146,7 @@ async def test_an_endpoint_that_refuses_every_question_is_given_up_soon() -> Non
     [
         (failure(429, "slow down", AT_ONCE), "rate limit"),
         (failure(500, "oops", AT_ONCE), "HTTP 500"),
-        (Reply(drops=True), "cannot be reached"),
+        (Reply(drops=True), "broke the connection off"),
         (Reply(body=b"<html>hello</html>"), "not answer in the format"),
         (Reply(body=b'{"hello": 1}'), "missing required field `choices`"),
         (Reply(body=b'{"choices": []}'), "$.choices"),
