@@ -98,7 +98,7 @@ class Versions:
         if name == ROOT:
             return None
         if not self._by_id:
-            raise refusal(f"run {self._run_id} has no candidate yet")
+            raise refusal("the run has no candidate yet")
         if name == BEST:
             return self._best()
         if re.fullmatch(r"n\d+", name):
@@ -107,22 +107,17 @@ class Versions:
             return self._by_id[self._by_round[int(name)]]
         return self._with_id(name)
 
-    @property
-    def _run_id(self) -> str:
-        started = self.chronicle.started
-        return repr(started.run_id) if started else "?"
-
     def _best(self) -> Version:
         incumbent = self.chronicle.state.incumbent
         if incumbent is None:
-            said = f"run {self._run_id} has no best kernel: no candidate was correct and timed"
+            said = "the run has no best kernel: no candidate was correct and timed"
             raise refusal(said, self._known_rounds())
         return self._by_id[incumbent.candidate_id]
 
     def _of_node(self, name: str) -> Version:
         node = self.chronicle.state.nodes.get(name)
         if node is None:
-            raise refusal(f"run {self._run_id} has no node {name!r}", "ksearch tree draws the nodes")
+            raise refusal(f"the run has no node {name!r}", "ksearch tree draws the nodes")
         incumbent = self.chronicle.state.incumbent
         if incumbent is not None and incumbent.node_id == name:  # attached to its node when its branch ends
             return self._by_id[incumbent.candidate_id]
@@ -137,10 +132,10 @@ class Versions:
         if len(found) > 1:
             raise refusal(f"{len(found)} candidates begin with {name!r}", "give more of its letters")
         if not found and name.isdigit():
-            raise refusal(f"run {self._run_id} has no round {name}", self._known_rounds())
+            raise refusal(f"the run has no round {name}", self._known_rounds())
         if not found:
             raise refusal(
-                f"run {self._run_id} has no version {name!r}",
+                f"the run has no version {name!r}",
                 "name a round (7), a node (n3), a candidate's id, 'best', or 'base' of the other",
             )
         return self._by_id[found[0]]

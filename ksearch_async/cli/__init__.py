@@ -13,6 +13,7 @@ import cyclopts
 from ksearch_async.causes import cause_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note, report_error
+from ksearch_async.refusals import refusal
 from messages.errors import ConfigError, KsearchError
 
 _COMMANDS = {
@@ -30,8 +31,8 @@ _COMMANDS = {
     "resume": """Go on with a run that was stopped or killed.
 
     Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
-    given stay as they were; rounds, model and workers may change, anything else is refused by name. Ends as
-    `ksearch run` does. A run that is over only has its summary printed, unless it is given more rounds.""",
+    given stay as they were; budget, model and workers may change, anything else is refused by name. Ends as
+    `ksearch run` does. A run that is over only has its summary printed, unless its budget is raised.""",
     "ls": "List runs, the one written to last first.",
     "show": "Show a run: state, best kernel, tree, counts by fate.",
     "tree": "Draw a run's tree: each action's best result, state, V, and how its attempts failed.",
@@ -109,10 +110,13 @@ def _code_for(error: BaseException, report: Callable[[BaseException], None]) -> 
     return exits.BAD_INPUT if isinstance(error, ConfigError) else exits.INFRASTRUCTURE
 
 
-def _explained(error: cyclopts.CycloptsError) -> cyclopts.CycloptsError:
-    error.verbose = False
+def _explained(error: cyclopts.CycloptsError) -> BaseException:
     command = " ".join(("ksearch", *(error.command_chain or ())))
-    error.add_note(f"{command} --help lists what is understood")
+    hint = f"{command} --help lists what is understood"
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+        return refusal(f"not expected here: {', '.join(map(repr, error.unused_tokens or ()))}", hint)
+    error.verbose = False
+    error.add_note(hint)
     return error
 
 

@@ -139,10 +139,10 @@ def _sum(costs: Iterable[Cost]) -> Cost:
 
 def _lines(cost: Cost) -> Iterator[str]:
     yield f"run        {cost.run}"
-    yield f"wall-clock {duration(cost.wall_clock_s)} for {cost.rounds} rounds"
+    yield f"rounds     {cost.rounds} in {duration(cost.wall_clock_s)}"
     yield f"builds     {cost.builds}, {duration(cost.build_cpu_s)} of CPU"
-    alone = f"{duration(cost.lease_s)} of it alone on the device"
-    yield f"evaluated  {cost.evaluations} candidates, {duration(cost.evaluation_s)}, {alone}"
+    alone = f"{duration(cost.lease_s)} of that alone on the device"
+    yield f"evaluated  {cost.evaluations} in {duration(cost.evaluation_s)}, {alone}"
     yield ""
     rows = [_cells("planner", cost.planner), _cells("coder", cost.coder), _cells("both", cost.models)]
     yield from table_lines(_COLUMNS, rows, width=terminal_width())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from evaluators.tasks import is_bundled
 from evaluators.tasks.kernelbench import find_problem
 from ksearch_async.cli.original_flags import FLAGS, AtMost, OriginalFlag, Refused, Renamed, TaskPart
 from ksearch_async.refusals import refusal
@@ -19,7 +20,6 @@ DATASET_VARIABLE = "DATASET_ROOT"
 """Where the original's scripts look for a dataset."""
 
 _BY_NAME = {flag.name: flag for flag in FLAGS}
-_WORLD_MODELS = ("evolving", "frozen", "off")
 
 
 class Translation(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,11 +69,16 @@ def _given(flag: OriginalFlag, inline: str | None, waiting: deque[str]) -> str:
         return ""
     if inline is not None:
         return inline
-    if flag.name == "world-model" and (not waiting or waiting[0] not in _WORLD_MODELS):
-        return _WORLD_MODELS[0]  # the original's flag has no value
+    if flag.name == "world-model" and not (waiting and _could_be_a_mode(waiting[0])):
+        return "evolving"  # the original's flag has no value
     if not waiting or waiting[0].startswith("--"):
         raise refusal(f"--{flag.name} needs a value")
     return waiting.popleft()
+
+
+def _could_be_a_mode(word: str) -> bool:
+    """Say so unless it is an option or a task: a misspelt mode is to be refused as one."""
+    return not (word.startswith("-") or word.endswith(".py") or "/" in word or is_bundled(word))
 
 
 def _in_ours(flag: OriginalFlag, given: str) -> tuple[str, str]:

@@ -104,6 +104,8 @@ def test_the_guide_names_only_variables_of_ours_that_exist() -> None:
         (["--world-model"], ["--world-model", "evolving"]),
         (["--world-model", "--wm-stagnation-window", "7"], ["--world-model", "evolving", "--window", "7"]),
         (["--world-model", "relu.py"], ["--world-model", "evolving", "relu.py"]),
+        (["--world-model", "softmax_rows"], ["--world-model", "evolving", "softmax_rows"]),
+        (["--world-model", "frozzen"], ["--world-model", "frozzen"]),
         (["--world-model", "frozen"], ["--world-model", "frozen"]),
         (["--world-model=off"], ["--world-model", "off"]),
     ],
