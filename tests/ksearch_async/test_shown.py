@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ksearch_async.chronicle import Chronicle
+from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main
 from ksearch_async.cli.views import JsonView, PlainView
 from ksearch_async.config import RunConfig
@@ -28,7 +28,7 @@ def folded(records: list[Record]) -> Chronicle:
 
 def test_the_chronicle_knows_the_best_kernel_its_interval_and_how_it_was_found() -> None:
     best = folded(story()).best("/runs/x/best")
-    assert best is not None
+    assert isinstance(best, Best)
     assert (best.candidate_id, best.found_by, best.round) == (KERNEL.candidate_id, ("fuse the passes",), 2)
     assert (best.speedup_vs_reference, best.speedup_interval, best.faster) == (2.0, (1.9, 2.1), True)
     assert (best.latency_us, best.reference_latency_us) == (50.0, 100.0)
