@@ -95,7 +95,7 @@ class _Worker(Generic[C]):
         finally:
             if not is_settled:
                 with anyio.move_on_after(PARTING_S, shield=True):
-                    await delivery.nak(_delay_s(delivery.attempt))
+                    await delivery.nak(delay_s(delivery.attempt))
 
     async def _settle(self, delivery: Delivery) -> None:
         try:
@@ -111,7 +111,7 @@ class _Worker(Generic[C]):
         if isinstance(outcome, BoundaryError):
             if not _is_permanent(outcome) and delivery.attempt < MAX_ATTEMPTS:
                 log.info("job failed", job=command.job_id, attempt=delivery.attempt, error=str(outcome))
-                await delivery.nak(_delay_s(delivery.attempt))
+                await delivery.nak(delay_s(delivery.attempt))
                 return
             log.error("job lost", job=command.job_id, error=str(outcome))
             outcome = JobLost(
@@ -152,6 +152,6 @@ def _is_permanent(error: BoundaryError) -> bool:
     return isinstance(error, ModelError | EvaluatorError) and error.permanent
 
 
-def _delay_s(attempt: int) -> float:
+def delay_s(attempt: int) -> float:
     """Return how long a job rests after its n-th failed attempt: 1 s, then twice as long each time."""
     return min(2.0 ** (attempt - 1), MAX_DELAY_S)

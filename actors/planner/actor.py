@@ -11,7 +11,7 @@ import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from actors.bus.base import Bus, QueueFullError, QueueSpec
-from actors.llm.base import Model, Request
+from actors.llm.base import Answer, Model, Request
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash
@@ -19,6 +19,7 @@ from actors.planner.history import read_history
 from actors.planner.jobs import JobRequest, job_for, queue_of, queues_of
 from actors.planner.prompts import parse_script, plan_request
 from actors.planner.texts import Texts
+from actors.work import MAX_ATTEMPTS, delay_s
 from messages.codec import decode_body, encode
 from messages.errors import ModelError, ProtocolError
 from messages.events import ClockTicked, EditsProposed, Event, JobKind, JobLost
@@ -94,6 +95,7 @@ class _Planner:
         self._last_decision = last_decision
         self._run_id = texts.started.run_id
         self._finished: RunFinished | None = None
+        self._was_answered = False
 
     async def follow(self, *, after: int) -> RunFinished:
         """Handle events until the run is over."""
@@ -175,7 +177,7 @@ class _Planner:
         log.info("planner asked", job=question.request_id)
         result: Event
         try:
-            answer = await self._model.complete(question)
+            answer = await self._ask(question)
         except ModelError as error:
             result = JobLost(
                 job_id=question.request_id,
@@ -198,6 +200,28 @@ class _Planner:
                 faults=answer.faults,
             )
         await self._bus.publish(self._run_id, encode(result), msg_id=f"{question.request_id}.r")
+
+    async def _ask(self, question: Request) -> Answer:
+        """Ask, and ask again under the same id as workers do: an endpoint that is away for minutes costs no question.
+
+        Not before anything was answered: a run that cannot begin shall say so soon.
+
+        Raises:
+            ModelError: the last one.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                answer = await self._model.complete(question)
+            except ModelError as error:
+                if error.permanent or attempt >= MAX_ATTEMPTS or not self._was_answered:
+                    raise
+                log.info("planner's question failed", job=question.request_id, attempt=attempt, error=str(error))
+                await anyio.sleep(delay_s(attempt))
+            else:
+                self._was_answered = True
+                return answer
 
     async def report_dead_letters(self) -> None:
         """Turn jobs that nobody could do into events, so that the search never waits for them."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import pytest
 
 from actors.bus.store import MemoryStore
+from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash
 from messages.codec import encode
-from messages.events import RunResumed
+from messages.errors import ModelError
+from messages.events import EditsProposed, JobLost, RunResumed
 from messages.facts import (
     AttemptFinished,
     BranchStarted,
@@ -24,7 +27,7 @@ from messages.facts import (
     PlanRequested,
 )
 from messages.settings import Budget, SearchSettings
-from tests.actors.planner.rig import Rig, coder_answers, scripted
+from tests.actors.planner.rig import Rig, coder_answers, planner_answers, scripted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -204,3 +207,32 @@ async def test_a_run_cut_off_anywhere_is_resumed_and_pays_for_nothing_twice() ->
 def msg_id_of(body: object) -> str:
     job_id = getattr(body, "job_id", None)
     return f"{job_id}.r" if job_id else "rig.started"
+
+
+async def test_a_planners_question_that_fails_is_asked_again_under_its_id_once_something_was_answered() -> None:
+    answer, asked = planner_answers(news=4), Counter[str]()
+
+    def answers(request: Request) -> str | Exception:
+        asked[request.request_id] += 1
+        is_first = len(asked) == 1
+        return answer(request) if is_first or asked[request.request_id] == 4 else ModelError("overloaded")
+
+    rig = Rig(settings())
+    await rig.search(ScriptedModel(answers), coder_model=scripted()[1], evaluation_s=1.0)
+    assert not [body for _, body in rig.bodies if isinstance(body, JobLost)]
+    first, *later = [asked[body.job_id] for _, body in rig.bodies if isinstance(body, EditsProposed)]
+    assert (first, set(later)) == (1, {4})
+
+
+async def test_a_planners_first_question_that_fails_is_lost_at_once_and_asked_anew() -> None:
+    answer, asked = planner_answers(news=4), Counter[str]()
+
+    def answers(request: Request) -> str | Exception:
+        asked[request.request_id] += 1
+        return answer(request) if len(asked) > 2 else ModelError("overloaded")
+
+    rig = Rig(settings())
+    finished = await rig.search(ScriptedModel(answers), coder_model=scripted()[1], evaluation_s=1.0)
+    assert [body.error for _, body in rig.bodies if isinstance(body, JobLost)] == ["overloaded"] * 2
+    assert set(asked.values()) == {1}
+    assert finished.stopped_by == "rounds"
