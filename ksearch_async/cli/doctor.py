@@ -103,7 +103,7 @@ def _interpreter() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    for name, needed in (("torch", True), ("triton", False), ("apache-tvm-ffi", True), ("openai", True)):
+    for name, needed in (("torch", True), ("triton", False), ("apache-tvm-ffi", True), ("httpx2", True)):
         try:
             yield Finding(name=name, status="ok", detail=version(name))
         except PackageNotFoundError:
