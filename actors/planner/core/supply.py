@@ -159,7 +159,7 @@ def _continue_branches(step: Step) -> None:
             continue
         if (reason := _end_reason(step.state, branch)) is not None:
             _close(step, branch, reason)
-        elif _rounds_left(step.state):
+        elif _may_ask_coder(step.state):
             _request_attempt(step, branch)
 
 
@@ -173,10 +173,21 @@ def _end_reason(state: SearchState, branch: Branch) -> str | None:
     return None
 
 
-def _rounds_left(state: SearchState) -> bool:
+def _may_ask_coder(state: SearchState) -> bool:
     """Say whether one more attempt fits into the budget, if all that are under way turn out to be evaluations."""
+    if not _calls_left(state):
+        return False
     under_way = sum(branch.job_id is not None for branch in state.branches.values())
     return state.rounds + under_way < state.settings.budget.max_rounds
+
+
+def _calls_left(state: SearchState) -> bool:
+    """Say whether one more question fits into the budget: those under way will be paid for, too."""
+    limit = state.settings.budget.max_calls
+    if limit is None:
+        return True
+    under_way = sum(isinstance(job.request, WriteRequested | PlanRequested) for job in state.jobs.values())
+    return state.usage.calls + under_way < limit
 
 
 def _close(step: Step, branch: Branch, reason: str) -> None:
@@ -240,7 +251,7 @@ def _is_near_best(state: SearchState, node: Node) -> bool:
 
 
 def _fill_slots(step: Step) -> None:
-    while len(step.state.branches) < step.state.settings.branches and _rounds_left(step.state):
+    while len(step.state.branches) < step.state.settings.branches and _may_ask_coder(step.state):
         node = select(step.state)
         limit = None
         if node is None:
@@ -276,7 +287,7 @@ def _sampled(state: SearchState) -> Node | None:
 
 def _call_planner(step: Step) -> None:
     state = step.state
-    if state.plan is not None or not _asks_planner(state):
+    if state.plan is not None or not _asks_planner(state) or not _calls_left(state):
         return
     slots, open_nodes = state.settings.branches, len(state.frontier_ids)
     free = slots - len(state.branches)
@@ -312,7 +323,7 @@ def _asks_planner(state: SearchState) -> bool:
 def _vary_for_free_slots(step: Step) -> None:
     """Without a planner's model to ask, give every free slot an action of the machine's."""
     while step.state.settings.world_model != "evolving" and step.state.plan is None and not step.state.frontier_ids:
-        if len(step.state.branches) >= step.state.settings.branches or not _rounds_left(step.state):
+        if len(step.state.branches) >= step.state.settings.branches or not _may_ask_coder(step.state):
             return
         vary(step, most_promising(step.state))
         _fill_slots(step)

@@ -86,6 +86,17 @@ def test_each_budget_ends_the_run_and_says_which(budget: dict[str, float], stopp
     assert world.state.stopped_by == stopped_by
 
 
+def test_no_more_questions_are_asked_than_may_be_paid_for() -> None:
+    settings = SearchSettings(world_model="off", branches=4, budget=Budget(max_rounds=30, max_calls=6))
+    world = World(settings)
+    number = 0
+    while world.requests(WriteRequested):
+        assert world.state.usage.calls + len(world.requests(WriteRequested)) <= 6
+        world.attempt(f"text {number}", measured(1.0 + number))
+        number += 1
+    assert (number, world.state.stopped_by, world.state.finished) == (6, "calls", True)
+
+
 def test_an_empty_frontier_is_first_asked_about_then_varied_then_the_run_is_exhausted() -> None:
     world = search(window=1)
     world.propose(inserts(1))
