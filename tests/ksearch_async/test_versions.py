@@ -6,7 +6,19 @@ import pytest
 
 from ksearch_async.versions import Version, Versions
 from messages.errors import ConfigError
-from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, SLOPPY, sequel, story
+from messages.facts import BranchStarted
+from tests.ksearch_async.stories import (
+    FAST,
+    FASTER_KERNEL,
+    KERNEL,
+    SLOPPY,
+    attempt,
+    decided,
+    inserted,
+    records_of,
+    sequel,
+    story,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +80,20 @@ def test_a_node_without_a_correct_candidate_and_a_run_without_any_are_said_to_be
         Versions(story(None)[:8]).named("best")
     with pytest.raises(ConfigError, match="has no candidate yet"):
         Versions(story(None)[:3]).named("best")
+
+
+def test_a_candidate_that_is_written_again_keeps_its_place_and_base() -> None:
+    told = sequel()
+    again = [
+        decided(
+            inserted("n3", "n2", "the same once more"),
+            BranchStarted(branch_id="b30", node_id="n3", base_id=FASTER_KERNEL.candidate_id),
+        ),
+        *attempt(12, KERNEL, FAST, branch_id="b30", node_id="n3")[:2],
+    ]
+    version = Versions(told + records_of(again, after=len(told))).named("2")
+    assert version is not None
+    assert (version.node_id, version.base_id, version.round) == ("n1", None, 2)
 
 
 def test_two_bases_of_each_other_mean_nothing() -> None:
