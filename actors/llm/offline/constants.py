@@ -204,6 +204,9 @@ def _read_init(init: ast.FunctionDef, given: tuple[Value, ...], named: dict[str,
 
 def _read_assignment(target: ast.expr, value: ast.expr, local: dict[str, Value], constants: Constants) -> None:
     match target, value:
+        case ast.Tuple(elts=targets), ast.Tuple(elts=values) if len(targets) == len(values):
+            for one, item in zip(targets, values, strict=True):
+                _read_assignment(one, item, local, constants)
         case ast.Attribute(value=ast.Name(id="self"), attr=name), ast.Call() as call:
             _keep_module(name, call, local, constants)
         case ast.Attribute(value=ast.Name(id="self"), attr=name), _:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from actors.llm.offline.arithmetic import ARITHMETIC, COMPARISONS, plain_call
 from actors.llm.offline.constants import Constants
 from actors.llm.offline.graph import NoRuleError, TensorInfo
 from actors.llm.offline.modules import MODULES
@@ -20,28 +20,6 @@ from actors.llm.offline.rules import power as traced_power
 from actors.llm.offline.stages.rules import STAGED_RULES
 from actors.llm.offline.tracing import Item, Traced, Tracer, Value
 
-_ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[float, float], float]]] = {
-    ast.Add: ("add", operator.add),
-    ast.Sub: ("sub", operator.sub),
-    ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv),
-    ast.Pow: ("pow", operator.pow),
-    ast.FloorDiv: ("floor_divide", operator.floordiv),
-    ast.Mod: ("remainder", operator.mod),
-    ast.MatMult: ("matmul", operator.mul),
-    ast.BitAnd: ("logical_and", lambda left, right: int(left) & int(right)),
-    ast.BitOr: ("logical_or", lambda left, right: int(left) | int(right)),
-}
-_COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Value, Value], bool]]] = {
-    ast.Gt: ("gt", lambda left, right: _number(left) > _number(right)),
-    ast.GtE: ("ge", lambda left, right: _number(left) >= _number(right)),
-    ast.Lt: ("lt", lambda left, right: _number(left) < _number(right)),
-    ast.LtE: ("le", lambda left, right: _number(left) <= _number(right)),
-    ast.Eq: ("eq", operator.eq),
-    ast.NotEq: ("ne", operator.ne),
-    ast.Is: ("", operator.is_),
-    ast.IsNot: ("", operator.is_not),
-}
 _ALL = {**RULES, **STAGED_RULES}
 _FLOAT32_MAX = 3.4028234663852886e38
 _SEVERAL = frozenset({"mean", "sum", "amax", "amin", "view", "reshape", "permute", "expand", "repeat", "transpose"})
@@ -163,7 +141,7 @@ class Walk:
                 return self._item(self.evaluate(value), index)
             case ast.Call():
                 return self._call(node)
-            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in COMPARISONS:
                 return self._compared(op, self.evaluate(left), self.evaluate(right))
             case ast.IfExp(test=test, body=then, orelse=other):
                 return self.evaluate(then if self._known(test) else other)
@@ -184,7 +162,7 @@ class Walk:
                 raise NoRuleError(f"the operator `{type(op).__name__}` on {value!r}")
 
     def _compared(self, op: ast.cmpop, left: Value, right: Value) -> Value:
-        name, compute = _COMPARISONS[type(op)]
+        name, compute = COMPARISONS[type(op)]
         if isinstance(left, Traced) or isinstance(right, Traced):
             return self._apply(name, [left, right], {}) if name else compute(left, right)
         return compute(left, right)
@@ -206,12 +184,12 @@ class Walk:
             return self._constants.globals[name]
         if name in {"float", "int", "bool"}:
             return name  # a dtype
-        raise NoRuleError(f"the name `{name}`")
+        raise NoRuleError("a method or module that `__init__` does not set" if name == "self" else f"the name `{name}`")
 
     def _arithmetic(self, op: ast.operator, left: Value, right: Value) -> Value:
-        if type(op) not in _ARITHMETIC:
+        if type(op) not in ARITHMETIC:
             raise NoRuleError(f"the operator `{type(op).__name__}`")
-        name, compute = _ARITHMETIC[type(op)]
+        name, compute = ARITHMETIC[type(op)]
         if isinstance(left, int | float) and isinstance(right, int | float):
             return compute(left, right)
         if isinstance(left, tuple) and isinstance(right, tuple) and name == "add":
@@ -305,11 +283,13 @@ class Walk:
             return self._apply_function(self._constants, self._constants.methods[own], args, kwargs, skip=1)
         if name in self._constants.functions:
             return self._apply_function(self._constants, self._constants.functions[name], args, kwargs)
-        plain = _plain_call(name, args)
+        plain = plain_call(name, args)
         if plain is not None:
             return plain
         if isinstance(node.func, ast.Attribute) and _root(node.func) not in self._constants.namespaces:
             return self._method(self.evaluate(node.func.value), node.func.attr, args, kwargs)
+        if name in {"torch.ones", "torch.zeros"} and len(args) > 1:
+            args = [tuple(args)]
         return self._apply(self._constants.full_name(name), args, kwargs)
 
     def _method(self, owner: Value, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -381,27 +361,6 @@ class Walk:
             if f"{full}.{parameter}" in self._tensors:
                 given[parameter] = self._tracer.load(self._tensors[f"{full}.{parameter}"])
         return _ALL[rule].call(kind, self._tracer, args, {**given, **kwargs})
-
-
-def _number(value: Value) -> float:
-    if not isinstance(value, int | float):
-        raise NoRuleError(f"{value!r} in a comparison")
-    return value
-
-
-def _plain_call(name: str, args: list[Value]) -> Value:
-    """Return what a function of Python gives for numbers; None if it is none of those known."""
-    match name, args:
-        case "float", [int() | float() | str() as value]:
-            return float(value)
-        case "int", [int() | float() as value]:
-            return int(value)
-        case "math.sqrt", [int() | float() as value]:
-            return math.sqrt(value)
-        case "len", [tuple() as value]:
-            return len(value)
-        case _:
-            return None
 
 
 def _root(function: ast.expr) -> str:

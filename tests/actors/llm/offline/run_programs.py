@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from actors.llm.offline.cpp.codegen import write_source
+from actors.llm.offline.cpp.codegen import Contract, write_source
 from actors.llm.offline.plan import read_plan
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import read_contract, read_task
@@ -36,8 +36,10 @@ def written(reference: str, plan_words: str) -> tuple[Problem, str]:
     prompt = describe_problem(task, problem, "cpp").prompt
     read = read_task(prompt)
     plan = read_plan(f"// plan: {plan_words}")
+    contract = read_contract(prompt)
     assert plan is not None
-    return problem, write_source(read_program(read.source, read.tensors), plan, read_contract(prompt))
+    assert isinstance(contract, Contract)
+    return problem, write_source(read_program(read.source, read.tensors), plan, contract)
 
 
 def compiled(source: str, folder: Path) -> Path:
