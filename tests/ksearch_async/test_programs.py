@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -84,6 +85,30 @@ async def test_what_was_found_can_be_shown_and_scored_again(tmp_path: Path) -> N
     tree = (await ksearch("tree", cwd=tmp_path)).stdout.decode()
     assert "initial program  [score 0.5]" in tree
     assert "score 0.1" in tree
+
+
+async def test_a_kill_costs_the_questions_under_way_and_each_is_asked_again_under_its_key(tmp_path: Path) -> None:
+    task_in(tmp_path)
+    is_killed = False
+
+    def reply(number: int) -> Reply:
+        if number >= 5 and not is_killed:
+            return Reply(hangs=True)
+        return completion(f"```python\n{PROGRAM.replace('# body', f'return {number / 10}')}```\n")
+
+    async with endpoint(reply) as server:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, tmp_path, server.url, "--max-rounds", str(ROUNDS))
+            with anyio.fail_after(60):
+                while len(server.requests) < 8:  # noqa: ASYNC110 - another process asks
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()  # anyio kills what `run_process` has started
+        is_killed = True
+        done = await ksearch("resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (await shown(tmp_path, "show"))["rounds"] == ROUNDS
+    keys = Counter(line for head in server.heads for line in head.split("\r\n") if line.startswith("Idempotency-Key"))
+    assert sorted(keys.values()) == [1] * (ROUNDS - 3) + [2] * 3
 
 
 async def test_without_a_better_program_the_exit_status_is_1(tmp_path: Path) -> None:
