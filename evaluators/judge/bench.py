@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from evaluators.judge.candidate import Buffers, CandidateFailedError, CandidateSide
 from evaluators.judge.families import DataSet
-from evaluators.judge.launching import open_launcher
+from evaluators.judge.launching import Launcher
 from evaluators.judge.problem import Problem
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.stopwatch import net_ns
@@ -22,6 +22,7 @@ class Bench:
         self,
         problem: Problem,
         support: LanguageSupport,
+        launcher: Launcher,
         limits: Limits,
         *,
         threads: int,
@@ -33,6 +34,7 @@ class Bench:
         Args:
             problem: the task's.
             support: of the candidates' language.
+            launcher: starts their runners.
             limits: what candidates may use.
             threads: how many OpenMP threads they are given: torch's default, as the reference.
             reference_ns: about how long the reference takes.
@@ -43,7 +45,7 @@ class Bench:
         self._limits = limits
         self._reference_s = reference_ns / 1e9
         self._support = support
-        self._launcher = open_launcher(support.runner)
+        self._launcher = launcher
         self._keep = keep | self._launcher.pids
         self.buffers = Buffers(problem.tensors)
 

@@ -13,7 +13,7 @@ from evaluators.judge.baseline import BaselineError, BaselineSide
 from evaluators.judge.bench import Bench
 from evaluators.judge.checking import Checker
 from evaluators.judge.description import describe_problem
-from evaluators.judge.launching import RunnerError
+from evaluators.judge.launching import RunnerError, open_launcher
 from evaluators.judge.problem import Problem, ProblemError
 from evaluators.judge.protocol import (
     Check,
@@ -61,14 +61,15 @@ class ProblemBrokenError(Exception):
 
 
 def _serve_checks(channel: JudgeChannel, opened: Open, threads: int) -> None:
+    support = support_of(opened.language)
+    launcher = open_launcher(support.runner)
     try:
         problem = Problem(opened.task)
         description = describe_problem(opened.task, problem, opened.language)
     except (ProblemError, ConfigError) as error:
         raise ProblemBrokenError(str(error)) from error
-    support = support_of(opened.language)
     reference_ns = _choose_threads(problem)
-    bench = Bench(problem, support, opened.limits, threads=threads, reference_ns=reference_ns)
+    bench = Bench(problem, support, launcher, opened.limits, threads=threads, reference_ns=reference_ns)
     checker = Checker(bench, opened.task, is_slow=bool(support.not_timed))
     channel.send(Opened())
     while (request := channel.receive()) is not None:
@@ -92,8 +93,8 @@ def _serve_timings(channel: JudgeChannel, opened: Open, threads: int) -> None:
         raise ProblemBrokenError(str(error)) from error
     keep = awake.pids | {baseline.pid}
     support = support_of(opened.language)
-    reference_ns = _choose_threads(problem)
-    bench = Bench(problem, support, opened.limits, threads=threads, reference_ns=reference_ns, keep=keep)
+    launcher, reference_ns = open_launcher(support.runner), _choose_threads(problem)
+    bench = Bench(problem, support, launcher, opened.limits, threads=threads, reference_ns=reference_ns, keep=keep)
     timer = Timer(bench, opened.task, baseline, awake)
     channel.send(Opened())
     while (request := channel.receive()) is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import io
 import json
 import os
 import socket
@@ -21,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
@@ -38,10 +40,15 @@ from evaluators.runners.base import (
 )
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 READY = b"ready"
 ORDER_BYTES = 1 << 17
 ORDER_FDS = 4
 _ADOPTION_S = 5.0
+_LAST_WORDS_BYTES = 16 << 10
+"""Of the log, kept for what the candidate raises."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 _DTYPES = {
@@ -113,6 +120,7 @@ def _serve_candidate(spec: dict[str, int], fds: list[int]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
+    sys.stdout = sys.stderr = _Log(spec["file_bytes"] - _LAST_WORDS_BYTES).as_text()
     os.chdir(str(spec["folder"]))
     size_bytes = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * _PAGE_BYTES
     restrict(memory_bytes=size_bytes + spec["memory_bytes"], file_bytes=spec["file_bytes"])
@@ -164,6 +172,27 @@ def _load(spec: Mapping[str, object], tensors: list[torch.Tensor]) -> tuple[int,
         return 0
 
     return LOADED, call
+
+
+class _Log(io.RawIOBase):
+    """Where the candidate prints: at most so many bytes, the rest is dropped without an error."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def as_text(self) -> io.TextIOWrapper:
+        """Return it as a stream for text."""
+        return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        told = bytes(data)
+        with contextlib.suppress(OSError):
+            os.write(1, told[: max(0, self._left)])
+        self._left -= len(told)
+        return len(told)
 
 
 def _print(text: str) -> None:

@@ -155,7 +155,6 @@ async def _run(recording: Recording, folder: Path) -> GuardReport:
         wall_s=_LIMIT_S,
         memory_bytes=_MEMORY_BYTES,
         file_bytes=_FILE_BYTES,
-        idle=True,
         log_path=_LOG,
         scratch=str(folder),
     )

@@ -21,7 +21,7 @@ def main() -> int:
             trees.append(ast.parse(Path(path).read_bytes(), path))
         except SyntaxError as error:
             return _refuse(
-                f"{path}:{error.lineno} in module: {(error.text or '').strip()}", f"SyntaxError: {error.msg}"
+                f"{path}:{error.lineno or 1} in module: {(error.text or '').strip()}", f"SyntaxError: {error.msg}"
             )
         except (ValueError, RecursionError, MemoryError) as error:
             return _refuse(f"{path}: {type(error).__name__}: {error}")
