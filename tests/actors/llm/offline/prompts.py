@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actors.coder.prompts import request_for
 from evaluators.languages import support_of
+from messages.base import Language
 from messages.commands import WriteCandidate
 from messages.tasks import Action, TaskDescription, TensorSpec
 from tests.actors.llm.offline.references import REFERENCES, reference
@@ -17,22 +18,28 @@ TENSORS = (
 CONVOLUTION = reference("x, gate):\n        return F.conv1d(x, gate)", "[]")
 
 
-def description(text: str = REFERENCES["rms_norm_with_gate"], *, name: str = "norm") -> TaskDescription:
-    """Return what models are told of a reference with the tensors above."""
-    rows = "\n".join(f"| `{tensor.name}` | {tensor.role} | {tensor.shape} | {tensor.dtype} |" for tensor in TENSORS)
+def description(
+    text: str = REFERENCES["rms_norm_with_gate"],
+    *,
+    name: str = "norm",
+    language: Language = "cpp",
+    tensors: tuple[TensorSpec, ...] = TENSORS,
+) -> TaskDescription:
+    """Return what models are told of a reference, by default one with the tensors above."""
+    rows = "\n".join(f"| `{tensor.name}` | {tensor.role} | {tensor.shape} | {tensor.dtype} |" for tensor in tensors)
     parts = (
         f"# Task `{name}`",
         f"## Reference\n\n```python\n{text}\n```",
         f"## Tensors\n\n| tensor | role | shape | dtype |\n|---|---|---|---|\n{rows}",
-        f"## Calling contract\n\n{support_of('cpp').describe(TENSORS)}",
+        f"## Calling contract\n\n{support_of(language).describe(tensors)}",
     )
     return TaskDescription(
         task_id="t" * 32,
         name=name,
-        language="cpp",
-        tensors=TENSORS,
+        language=language,
+        tensors=tensors,
         prompt="\n\n".join(parts),
-        entry_point=support_of("cpp").entry_point,
+        entry_point=support_of(language).entry_point,
         bytes_moved=1,
     )
 

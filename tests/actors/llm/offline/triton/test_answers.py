@@ -1,0 +1,124 @@
+"""What coder and planner answer when the task's language is Triton."""
+
+from __future__ import annotations
+
+import pytest
+from rpds import HashTrieMap
+
+from actors.coder.parse import parse_answer
+from actors.llm.offline.coding import code_answer
+from actors.llm.offline.plan import Plan, read_plan
+from actors.llm.offline.planning import plan_answer
+from actors.planner.core.scripts import conflicts
+from actors.planner.core.state import SearchState, root_node
+from actors.planner.prompts import parse_script, plan_request
+from messages.edits import EditScript, Insert
+from messages.facts import PlanRequested
+from messages.tasks import AttemptBrief, Candidate, TaskDescription, TensorSpec
+from tests.actors.llm.offline.prompts import CONVOLUTION, coder_prompt, description, write_job
+from tests.actors.llm.offline.references import reference
+from tests.actors.llm.offline.triton.references import PRODUCTS
+
+ROWS = description(language="triton")
+PRODUCT = description(
+    PRODUCTS["linear_gelu"],
+    language="triton",
+    tensors=(
+        TensorSpec(name="x", role="input", shape=(37, 70), dtype="float32"),
+        TensorSpec(name="linear.weight", role="parameter", shape=(50, 70), dtype="float32"),
+        TensorSpec(name="linear.bias", role="parameter", shape=(50,), dtype="float32"),
+        TensorSpec(name="output", role="output", shape=(37, 50), dtype="float32"),
+    ),
+)
+
+
+def answered(task: TaskDescription, title: str, words: str = "", **changes: object) -> tuple[Candidate | None, str]:
+    job = write_job(title, words, task=task, **{"language": "triton", **changes})
+    return parse_answer(code_answer(coder_prompt(job), seed=0), language="triton", entry_point="ksearch_run")
+
+
+def written(task: TaskDescription, title: str, words: str = "", **changes: object) -> Candidate:
+    candidate, complaint = answered(task, title, words, **changes)
+    assert candidate is not None, complaint
+    return candidate
+
+
+def plan_of(candidate: Candidate) -> Plan:
+    plan = read_plan(candidate.files[0].text)
+    assert plan is not None
+    return plan
+
+
+def planned(task: TaskDescription) -> EditScript:
+    state = SearchState(nodes=HashTrieMap({"n0": root_node()}))
+    request = PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8)
+    script, complaint = parse_script(plan_answer(plan_request(state, request, task).prompt))
+    assert script is not None, complaint
+    assert conflicts(state, script, limit=8) == ()
+    return script
+
+
+@pytest.mark.parametrize(
+    ("task", "entry"),
+    [
+        (ROWS, "def ksearch_run(x, gate, weight, output):"),
+        (PRODUCT, "def ksearch_run(x, linear_weight, linear_bias, output):"),
+    ],
+)
+def test_the_contract_of_the_prompt_is_kept(task: TaskDescription, entry: str) -> None:
+    file = written(task, "Fuse", "Add to the plan: `fuse`.").files[0]
+    assert file.path == "kernel.py"
+    assert entry in file.text.splitlines()
+
+
+def test_an_action_is_added_to_the_plan_of_the_base() -> None:
+    first = written(ROWS, "Fuse", "Add to the plan: `fuse`.")
+    assert plan_of(first) == Plan(fuse=True)
+    second = plan_of(written(ROWS, "Warps", "Add to the plan: `warps`.", base=first, base_outcome="correct"))
+    assert second.fuse
+    assert second.warps
+
+
+@pytest.mark.parametrize(
+    ("task", "words", "field"),
+    [
+        (ROWS, "Do it all in a single kernel.", "fuse"),
+        (ROWS, "A persistent grid of programs.", "persistent"),
+        (PRODUCT, "Use the tensor cores.", "tensor_cores"),
+        (PRODUCT, "Move bias and activation into the epilogue.", "fuse"),
+    ],
+)
+def test_actions_in_other_planners_words_are_understood(task: TaskDescription, words: str, field: str) -> None:
+    assert getattr(plan_of(written(task, "An idea", words)), field) != getattr(Plan(), field)
+
+
+@pytest.mark.parametrize("task", [ROWS, PRODUCT])
+def test_attempts_of_a_branch_are_all_different(task: TaskDescription) -> None:
+    seen = set()
+    for count in range(20):
+        history = tuple(AttemptBrief(number=n + 1, fate="measured", outcome="correct") for n in range(count))
+        seen.add(written(task, "Warps", "Add to the plan: `fuse warps`.", history=history).candidate_id)
+    assert len(seen) == 20
+
+
+def test_what_there_is_no_rule_for_is_named() -> None:
+    task = description(CONVOLUTION, language="triton")
+    candidate, complaint = answered(task, "Fuse")
+    assert candidate is None
+    assert "no rule for" in complaint
+    assert "conv1d" in complaint
+
+
+def test_what_only_triton_has_no_rule_for_is_named() -> None:
+    task = description(reference("x, gate):\n        return x ** gate * self.weight", "[]"), language="triton")
+    assert "a power with a computed exponent in Triton" in answered(task, "Fuse")[1]
+
+
+@pytest.mark.parametrize(
+    ("task", "title"),
+    [(ROWS, "Fuse all operations into one kernel"), (PRODUCT, "Multiply float32 on the tensor cores")],
+)
+def test_the_planner_proposes_what_makes_sense_for_triton(task: TaskDescription, title: str) -> None:
+    titles = [edit.title for edit in planned(task).edits if isinstance(edit, Insert)]
+    assert title in titles
+    assert not any("thread" in title or "libm" in title for title in titles)
