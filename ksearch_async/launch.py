@@ -34,7 +34,7 @@ from ksearch_async.config import RunConfig, changed_keys, load_config, may_chang
 from ksearch_async.models import dialect_of, open_model
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, create_run, new_run_id, open_chronicle
-from ksearch_async.workers import find_target, initial_program, open_workers, read_task
+from ksearch_async.workers import check_model, find_target, initial_program, open_workers, read_task
 from messages.codec import Record, decode_body, encode
 from messages.errors import BusError
 from messages.events import RunResumed, RunStarted, StopRequested
@@ -79,7 +79,7 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
         messages.errors.EvaluatorError: the judge failed on the reference.
     """
     task, language = read_task(config), config.candidate_language
-    dialect_of(config.model, os.environ)
+    check_model(task, dialect_of(config.model, os.environ))
     target = await find_target(task, language)
     folder = create_run(Path(config.runs_dir), run_id or new_run_id(config.task, datetime.now(UTC)))
     config = _anchored(config)
@@ -134,7 +134,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
     started = chronicle.started
     if started is None:
         raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")
-    dialect_of(config.model, os.environ)
+    check_model(started.task, dialect_of(config.model, os.environ))
     _check_same_run(saved, config, started)
     spent = chronicle.finished is not None and chronicle.finished.stopped_by not in _GOES_ON
     if spent and config.search.budget == chronicle.state.settings.budget:

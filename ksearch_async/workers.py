@@ -12,6 +12,7 @@ import msgspec
 
 from evaluators.base import Builder, Evaluator
 from ksearch_async.config import API_KEY_VARIABLES, RunConfig
+from ksearch_async.models import Dialect
 from ksearch_async.refusals import refusal
 from messages.base import Language
 from messages.errors import EvaluatorError
@@ -46,6 +47,16 @@ def read_task(config: RunConfig) -> TaskSpec:
     from evaluators.tasks import load_task  # noqa: PLC0415
 
     return load_task(config.task)
+
+
+def check_model(task: TaskSpec, dialect: Dialect) -> None:
+    """Refuse a model that can do nothing for a task.
+
+    Raises:
+        ConfigError: says what to name instead.
+    """
+    if task.source == "program" and dialect == "offline":
+        raise refusal("the built-in rules write kernels and know nothing of programs", "name a model: --model NAME")
 
 
 def initial_program(task: TaskSpec) -> Candidate | None:

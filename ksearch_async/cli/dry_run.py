@@ -23,7 +23,7 @@ from ksearch_async.models import dialect_of, model_words
 from ksearch_async.narrate import duration
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, check_free
-from ksearch_async.workers import find_target, initial_program, open_workers, read_task
+from ksearch_async.workers import check_model, find_target, initial_program, open_workers, read_task
 from messages.events import RunStarted
 
 _COLUMNS = (Column("setting"), Column("value"), Column("from"))
@@ -63,7 +63,7 @@ async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
     """Run the reference once, as a run does, and yield the event that the run would begin with."""
     config = resolved.config
     task, language = read_task(config), config.candidate_language
-    dialect_of(config.model, os.environ)
+    check_model(task, dialect_of(config.model, os.environ))
     target = await find_target(task, language)
     with tempfile.TemporaryDirectory(prefix="ksearch-dry-run-") as folder:
         async with open_workers(task, language, Path(folder), evaluators=1) as workers:

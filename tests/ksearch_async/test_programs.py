@@ -137,6 +137,14 @@ async def test_a_run_whose_evaluator_has_changed_is_not_resumed(tmp_path: Path) 
     assert b"has changed since" in done.stderr
 
 
+async def test_programs_need_a_model(tmp_path: Path) -> None:
+    task_in(tmp_path)
+    done = await ksearch("run", "initial.py", "--score-with", "evaluator.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert b"hint: name a model: --model NAME" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 async def test_keys_are_kept_from_programs(tmp_path: Path) -> None:
     task_in(tmp_path)
     peek = "import os\nreturn float(any(name.endswith('API_KEY') for name in os.environ)) + ('HOME' in os.environ)"
