@@ -21,7 +21,7 @@ from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 
 _LABEL_WIDTH = 11
-_COPIED = ("run ", "lies in ", "latest ", "check it ", "go on ")
+_COPIED = ("run ", "lies in ", "latest ", "check it ", "compile it ", "go on ")
 """Lines with a path or a command, which a line break would spoil."""
 
 
@@ -110,6 +110,9 @@ class PlainView:
             scorer = self._config.program.evaluator
             task = self._config.task if scorer is None else f"{self._config.task} --score-with {scorer}"
             yield f"check it   ksearch eval {task} {best.path}"
+        elif untimed := chronicle.untimed():
+            latest = shown_path(self._folder.candidates / untimed[-1])
+            yield f"compile it ksearch eval {self._config.task} {latest} --compile-for sm_90"
         elif chronicle.fates["unusable"] and not state.rounds:
             yield f"hint       no answer held a program; {self._advice()}"
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
