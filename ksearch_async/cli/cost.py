@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import median
+from typing import Annotated, TypeAlias
 
 import msgspec
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from actors.bus.journal import read_journal
 from ksearch_async.chronicle import Chronicle
@@ -15,10 +18,13 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.narrate import duration
+from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, runs_dir_or_default
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, EditsProposed
+
+Price: TypeAlias = Annotated[float | None, Parameter(validator=Number(gte=0))]
 
 _COLUMNS = (
     Column("role"),
@@ -29,6 +35,23 @@ _COLUMNS = (
     Column("median call", number=True, rank=2),
     Column("longest", number=True, rank=3),
 )
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars per million tokens."""
+
+    prompt_usd: float
+    cached_usd: float
+    completion_usd: float
+
+    def of(self, usage: Usage) -> float:
+        """Return what the tokens cost."""
+        fresh_tokens = usage.prompt_tokens - usage.cached_tokens
+        return (
+            fresh_tokens * self.prompt_usd
+            + usage.cached_tokens * self.cached_usd
+            + usage.completion_tokens * self.completion_usd
+        ) / 1e6
 
 
 class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,26 +90,46 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
         return self.planner.plus(self.coder)
 
 
-def cost_command(*runs: str, runs_dir: Path | None = None, as_json: JsonFlag = False) -> int:
+def cost_command(
+    *runs: str,
+    prompt_usd: Price = None,
+    cached_usd: Price = None,
+    completion_usd: Price = None,
+    runs_dir: Path | None = None,
+    as_json: JsonFlag = False,
+) -> int:
     """Say what runs have cost: model calls and tokens by role, wall-clock, builds and evaluations.
 
     Args:
         runs: Ids or folders of runs, or `latest`. [default: latest]
+        prompt_usd: Dollars per million prompt tokens. With --completion-usd, calls are said in dollars too.
+        cached_usd: Dollars per million prompt tokens that came from the endpoint's cache. [default: --prompt-usd]
+        completion_usd: Dollars per million completion tokens.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"runs": [{…}, …], "total": {…}}`.
     """
+    prices = _prices(prompt_usd, cached_usd, completion_usd)
     folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs or ("latest",)]
     unique = {folder.path: folder for folder in folders}
     costs = [cost_of(folder.run_id, read_journal(folder.journal)) for folder in unique.values()]
     total = _sum(costs)
     if as_json:
-        put_json({"runs": [_as_object(cost) for cost in costs], "total": _as_object(total)})
+        put_json({"runs": [_as_object(cost, prices) for cost in costs], "total": _as_object(total, prices)})
         return exits.FOUND
     for cost in costs:
-        put("\n".join([*_lines(cost), *([""] if len(costs) > 1 else [])]))
+        put("\n".join([*_lines(cost, prices), *([""] if len(costs) > 1 else [])]))
     if len(costs) > 1:
-        put("\n".join(_lines(total)))
+        put("\n".join(_lines(total, prices)))
     return exits.FOUND
+
+
+def _prices(prompt_usd: float | None, cached_usd: float | None, completion_usd: float | None) -> Prices | None:
+    if prompt_usd is None and cached_usd is None and completion_usd is None:
+        return None
+    if prompt_usd is None or completion_usd is None:
+        raise refusal("prices are given in part", "--prompt-usd and --completion-usd are needed, --cached-usd is not")
+    cached_usd = prompt_usd if cached_usd is None else cached_usd
+    return Prices(prompt_usd=prompt_usd, cached_usd=cached_usd, completion_usd=completion_usd)
 
 
 def cost_of(run_id: str, records: Iterable[Record]) -> Cost:
@@ -137,20 +180,25 @@ def _sum(costs: Iterable[Cost]) -> Cost:
     return total
 
 
-def _lines(cost: Cost) -> Iterator[str]:
+def _lines(cost: Cost, prices: Prices | None) -> Iterator[str]:
     yield f"run        {cost.run}"
     yield f"rounds     {cost.rounds} in {duration(cost.wall_clock_s)}"
     yield f"builds     {cost.builds}, {duration(cost.build_cpu_s)} of CPU"
     alone = f"{duration(cost.lease_s)} of that alone on the device"
     yield f"evaluated  {cost.evaluations} in {duration(cost.evaluation_s)}, {alone}"
     yield ""
-    rows = [_cells("planner", cost.planner), _cells("coder", cost.coder), _cells("both", cost.models)]
-    yield from table_lines(_COLUMNS, rows, width=terminal_width())
+    roles = {"planner": cost.planner, "coder": cost.coder, "both": cost.models}
+    rows = [_cells(role, asked) for role, asked in roles.items()]
+    if prices is None:
+        yield from table_lines(_COLUMNS, rows, width=terminal_width())
+        return
+    priced = [[*row, f"${prices.of(asked.usage):,.4f}"] for row, asked in zip(rows, roles.values(), strict=True)]
+    yield from table_lines((*_COLUMNS, Column("dollars", number=True)), priced, width=terminal_width())
 
 
 def _cells(role: str, cost: RoleCost) -> list[str]:
     usage = cost.usage
-    share = f" ({usage.cached_tokens / usage.prompt_tokens:.0%})" if usage.prompt_tokens else ""
+    share = f" ({100 * usage.cached_tokens / usage.prompt_tokens:.0f} %)" if usage.prompt_tokens else ""
     return [
         role,
         f"{usage.calls:,}",
@@ -162,17 +210,18 @@ def _cells(role: str, cost: RoleCost) -> list[str]:
     ]
 
 
-def _as_object(cost: Cost) -> dict[str, object]:
+def _as_object(cost: Cost, prices: Prices | None) -> dict[str, object]:
     fields: dict[str, object] = msgspec.structs.asdict(cost)
     roles = {"planner": cost.planner, "coder": cost.coder, "models": cost.models}
-    return fields | {role: _role_object(asked) for role, asked in roles.items()}
+    return fields | {role: _role_object(asked, prices) for role, asked in roles.items()}
 
 
-def _role_object(cost: RoleCost) -> dict[str, object]:
+def _role_object(cost: RoleCost, prices: Prices | None) -> dict[str, object]:
     latencies = cost.latencies_s
     usage: dict[str, object] = msgspec.structs.asdict(cost.usage)
     return usage | {
         "latency_s": sum(latencies),
         "median_latency_s": median(latencies) if latencies else None,
         "longest_latency_s": max(latencies, default=None),
+        "cost_usd": prices.of(cost.usage) if prices else None,
     }

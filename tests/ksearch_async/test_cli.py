@@ -119,7 +119,9 @@ def test_a_misspelt_variable_is_refused(folder: Path) -> None:
     assert "did you mean 'KSEARCH_BRANCHES'?" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["run", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["run", "--help"], ["doctor", "--help"], ["tasks"], ["completion", "bash"]]
+)
 def test_help_loads_neither_torch_nor_a_model_client(words: list[str], tmp_path: Path) -> None:
     program = (
         "import sys\n"

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
+from ksearch_async.cli.cost import Prices
 from ksearch_async.runs import RunFolder
+from messages.base import Usage
 from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, RUN_ID, on_disk, sequel, story
 
 
@@ -116,6 +118,18 @@ def test_cost_is_said_by_role_and_added_up_over_runs(tmp_path: Path, capsys: pyt
     assert (told["total"]["models"]["calls"], told["total"]["coder"]["latency_s"]) == (5, 0.5)
     assert main(["cost", "relu-two", "--runs-dir", str(tmp_path)]) == 0
     assert "coder        3" in capsys.readouterr().out
+
+
+def test_cost_is_said_in_dollars_for_who_gives_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    usage = Usage(calls=3, prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=200_000)
+    assert Prices(prompt_usd=2.0, cached_usd=0.5, completion_usd=10.0).of(usage) == pytest.approx(1.2 + 0.2 + 2.0)
+    on_disk(tmp_path, story())
+    words = ["cost", RUN_ID, "--runs-dir", str(tmp_path), "--prompt-usd", "2"]
+    assert main([*words, "--completion-usd", "10"]) == 0
+    assert "DOLLARS" in capsys.readouterr().out
+    assert main(words) == 2
+    assert "--prompt-usd and --completion-usd are needed" in capsys.readouterr().err
+    assert main([*words, "--completion-usd", "-1"]) == 2
 
 
 @pytest.mark.parametrize("command", ["tree", "diff", "cost"])
