@@ -36,4 +36,5 @@ def check_target(own: Target, asked: Target) -> None:
 
 
 def _say(target: Target) -> str:
-    return f"{target.arch} -march={target.march} by {target.toolchain!r}"
+    march = f" -march={target.march}" if target.march else ""
+    return f"{target.arch}{march} by {target.toolchain!r}"

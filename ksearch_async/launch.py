@@ -141,9 +141,10 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
         return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=None)
     target = await find_target(started.task, config.candidate_language)
     if target.fingerprint != started.target.fingerprint:
+        march = f", -march={started.target.march}" if started.target.march else ""
         raise refusal(
-            f"run {folder.run_id!r} is for {started.target.device} ({started.target.toolchain}, "
-            f"-march={started.target.march}), and this machine is another: its measurements cannot be compared",
+            f"run {folder.run_id!r} is for {started.target.device} ({started.target.toolchain}{march}), "
+            "and this machine is another: its measurements cannot be compared",
             "resume it where it was started, or start a new run here",
         )
     opening = RunResumed(run_id=started.run_id, budget=config.search.budget)
