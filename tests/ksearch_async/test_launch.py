@@ -16,7 +16,6 @@ from actors.bus.journal import JournalStore, read_journal
 from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async import launch
 from ksearch_async.causes import single_error
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.signals import heed_signals
@@ -159,7 +158,7 @@ async def goes_on_to_its_end(session: Session) -> None:
 
 @pytest.fixture(autouse=True)
 def this_machine_is_the_storys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "probe_target", lambda _: TARGET)
+    monkeypatch.setattr("evaluators.target.probe_target", lambda _: TARGET)
 
 
 async def test_a_run_that_is_over_is_not_opened_again_unless_it_gets_more_rounds(tmp_path: Path) -> None:
@@ -241,7 +240,7 @@ async def test_another_machine_may_not_go_on_with_a_run(tmp_path: Path, monkeypa
     with anyio.fail_after(20):
         await led(session)
     other = msgspec.structs.replace(TARGET, march="znver4")
-    monkeypatch.setattr(launch, "probe_target", lambda _: other)
+    monkeypatch.setattr("evaluators.target.probe_target", lambda _: other)
     search = msgspec.structs.replace(SETTINGS, budget=Budget(max_rounds=9))
     with pytest.raises(ConfigError, match="this machine is another"):
         await check_reopening(session.folder, msgspec.structs.replace(session.config, search=search))
