@@ -57,16 +57,25 @@ _COMMANDS = {
 }
 """What `--help` says of each. It stands here so that the list of commands can be shown without loading any."""
 
+_GROUPS = {
+    cyclopts.Group("Search", sort_key=1): ("run", "resume", "eval"),
+    cyclopts.Group("Look back", sort_key=2): ("ls", "show", "tree", "best", "diff", "cost"),
+    cyclopts.Group("Set up", sort_key=3): ("tasks", "doctor", "offline-model", "completion"),
+}
+"""Under which heading it lists them."""
+
 app = cyclopts.App(
     name="ksearch",
     help="Find a fast, correct kernel for a reference program.",
     version_flags=(),
+    group_commands=cyclopts.Group("Options", sort_key=4),
     result_action="return_value",
 )
 for _name, _help in _COMMANDS.items():
+    _group = next((group for group, names in _GROUPS.items() if _name in names), None)
     _word = _name.strip("-").replace("-", "_")
     _entry = "tasks_app" if _word == "tasks" else f"{_word}_command"
-    app.command(f"ksearch_async.cli.{_word}:{_entry}", name=_name, help=cleandoc(_help))
+    app.command(f"ksearch_async.cli.{_word}:{_entry}", name=_name, help=cleandoc(_help), group=_group)
 
 
 def main(tokens: Sequence[str] | None = None) -> int:

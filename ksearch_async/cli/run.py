@@ -22,7 +22,7 @@ def run_command(
     flags: RunFlags = NO_FLAGS,
     run_name: str | None = None,
     target_gpu: Annotated[str | None, Parameter(show=False)] = None,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:

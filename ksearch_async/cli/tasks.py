@@ -23,7 +23,7 @@ from ksearch_async.logs import configure_logs
 from ksearch_async.problems import ProblemFacts, facts_of
 from messages.tasks import TaskDescription, TaskSpec, TensorSpec
 
-tasks_app = cyclopts.App(name="tasks", result_action="return_value")
+tasks_app = cyclopts.App(name="tasks", group_commands=cyclopts.Group("Commands"), result_action="return_value")
 
 _COLUMNS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1))
 _SHAPES_OF: Final = "cpp"
@@ -56,7 +56,7 @@ def show_task_command(
     task: str,
     /,
     *,
-    tensors: Annotated[bool, Parameter(negative="")] = False,
+    tensors: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Show what a problem asks for: its text, its inputs, how to search on it.
