@@ -104,7 +104,8 @@ def test_every_setting_has_a_flag_and_a_variable_that_reach_it() -> None:
     values: dict[str, tuple[str, object]] = {
         "language": ("cpp", "cpp"), "runs-dir": ("x", "x"), "sync": ("never", "never"), "model": ("m", "m"),
         "base-url": ("http://h", "http://h"), "model-kind": ("chat", "chat"), "max-seconds": ("2.5", 2.5),
-        "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5), "world-model": ("off", "off"), "score-with": ("e.py", "e.py"), "eval-timeout": ("2.5", 2.5), "eval-memory": ("2.5", 2.5),
+        "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5), "world-model": ("off", "off"),
+        "score-with": ("e.py", "e.py"), "eval-timeout": ("2.5", 2.5), "eval-memory": ("2.5", 2.5),
         "temperature": ("0.5", 0.5), "mistakes": ("0.5", 0.5), "reasoning-effort": ("low", "low"),
         "effort": ("standard", "standard"),
     }  # fmt: skip
