@@ -91,7 +91,8 @@ def _best(moment: Moment) -> Text:
     wanted = moment.state.settings.budget.target_speedup
     goal = f" of {wanted:g}x wanted" if wanted is not None else ""
     if best is None:
-        return _labelled("best", ("none yet", "dim"), goal)
+        untimed = len(moment.progress.chronicle.untimed())
+        return _labelled("best", (f"{untimed} correct, not timed" if untimed else "none yet", "dim"), goal)
     style = "bold green" if best.faster else "bold"
     if isinstance(best, BestScore):
         initial = "" if best.initial_score is None else f", the initial program {score_text(best.initial_score)}"
