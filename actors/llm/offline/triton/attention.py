@@ -9,6 +9,7 @@ import msgspec
 
 from actors.llm.offline.graph import REDUCTIONS, Access, Node
 from actors.llm.offline.stages.ir import Contraction, RowStage, Staged
+from actors.llm.offline.stages.masks import Bound, bound_of
 from actors.llm.offline.triton.axes import common_axes, cut
 from actors.llm.offline.triton.epilogue import Epilogue, ancestors, follows, is_dense, over
 from actors.llm.offline.triton.work import row_major
@@ -38,6 +39,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True):
     """What makes scores of products, and the softmax."""
     score: int
     """The node whose softmax is taken."""
+    bound: Bound | None
+    """Columns that a mask leaves out."""
     places: tuple[int, int, int]
     """Of the three stages in the program."""
 
@@ -113,6 +116,7 @@ def _matched(
         target=along(result.target),
         epilogue=epilogue,
         score=score,
+        bound=bound_of(rows),
         places=places,
     )
     return found if _fits(found) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -39,10 +39,12 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
         reads = [node.access for node in self.nodes if node.op == "load" and node.access is not None]
         return [names.read(access) for access in reads if access.name != self.value]
 
-    def values(self, axes: TileAxes, names: Names, plan: Plan, wanted: int | None = None) -> list[str]:
-        """Return the statements that compute a node from the tile `acc`; by default the result."""
+    def values(
+        self, axes: TileAxes, names: Names, plan: Plan, wanted: int | None = None, known: Collection[int] = ()
+    ) -> list[str]:
+        """Return the statements that compute a node from the tile `acc` and `known` ones; by default the result."""
         writer = Writer(self.nodes, names.tensors, names.real, plan)
-        needed = ancestors(self.nodes, self.output if wanted is None else wanted)
+        needed = ancestors(self.nodes, self.output if wanted is None else wanted).difference(known)
         return [
             f"v{index} = {self._value(node, writer, axes, names)}"
             for index, node in enumerate(self.nodes)

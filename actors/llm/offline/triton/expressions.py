@@ -154,7 +154,9 @@ class Writer:
     def numbered(self, place: str) -> str:
         """Return a position as a number of the compute type."""
         number = place or "0"
-        return f"tl.full((1, 1), {number}, {self.real})" if number.isdecimal() else f"({number}).to({self.real})"
+        if number.isdecimal():
+            return f"tl.full((1, 1), {number}, {self.real})"
+        return f"{number if number.isidentifier() else f'({number})'}.to({self.real})"
 
     def start(self, op: str) -> str:
         """Return what a reduction starts from, a value for every place of the block."""

@@ -9,6 +9,9 @@ import msgspec
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.triton.expressions import pointer
 
+_PER_LINE = 4
+"""Arguments of a definition."""
+
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """A `@triton.jit` function."""
@@ -28,7 +31,9 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True):
         """Return the function."""
         arguments = [pointer(tensor) for tensor in self.tensors]
         arguments += [f"{name}: tl.constexpr" for name in self.constants]
-        return "\n".join(["@triton.jit", f"def {self.name}({', '.join(arguments)}):", *indented(self.body)])
+        lines = [f"{', '.join(arguments[at : at + _PER_LINE])}," for at in range(0, len(arguments), _PER_LINE)]
+        head = [f"def {self.name}(", *indented(lines), "):"]
+        return "\n".join(["@triton.jit", *head, *indented(self.body)])
 
     def launch(self) -> str:
         """Return the statement that starts it on the tensors."""

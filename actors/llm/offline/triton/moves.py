@@ -96,9 +96,9 @@ _MOVES: tuple[Move[Program], ...] = (
 )
 
 STAGED_PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
-    "block_m": (128, 32, 64, 16),
-    "block_n": (128, 32, 256, 64),
-    "block_k": (64, 16, 128, 32),
+    "block_m": (128, 32),
+    "block_n": (128, 32, 256),
+    "block_k": (64, 16, 128),
     "warps": (8, 4, 2),
     "stages": (3, 4, 2),
     "group": (8, 4, 16),
@@ -129,6 +129,15 @@ _STAGED_MOVES: tuple[Move[Staged], ...] = (
         difficulty=4,
         priority=0.7,
         applies=lambda program: any(True for _ in attentions(program)),
+    ),
+    Move(
+        name="skip",
+        title="Leave out the columns that a mask leaves out",
+        why="Their weights are 0: keys and values beyond a query's position need not be read.",
+        difficulty=3,
+        priority=0.6,
+        needs=("online",),
+        applies=lambda program: any(found.bound for found in attentions(program)),
     ),
     Move(
         name="tensor_cores",
@@ -195,6 +204,7 @@ STAGED_CATALOGUE = Catalogue(
     keywords=(
         ("fuse", r"fus(?:e|ing)|epilogue|single kernel|one kernel"),
         ("online", r"online|flash|scores? .*on chip"),
+        ("skip", r"skip|leave out|beyond .*position"),
         ("tensor_cores", r"tensor cores?|tf32"),
         ("block_m", r"tile|block_m|rows of a tile"),
         ("block_n", r"block_n|columns of a tile"),

@@ -13,6 +13,7 @@ from actors.llm.offline.graph import Access
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.triton.attention import Attention
 from actors.llm.offline.triton.contraction import Operands
+from actors.llm.offline.triton.epilogue import ancestors
 from actors.llm.offline.triton.expressions import Writer, address
 from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, used
 from actors.llm.offline.triton.names import Names
@@ -45,6 +46,8 @@ class _Online:
         blocks = {"m": plan.block_m or _BLOCK_M, "n": plan.block_n or _BLOCK_N}
         within = (*attention.axes, *attention.within), [*attention.roles, *("d" for _ in attention.within)]
         beside = (*attention.axes, *attention.beside), [*attention.roles, *("e" for _ in attention.beside)]
+        self._bound = attention.bound if plan.skip else None
+        self._known = ancestors(attention.epilogue.nodes, self._bound.place) if self._bound else set()
         self._scores = TileAxes(*within, {**blocks, "d": _WHOLE}, {"n": ACROSS, "d": ACROSS})
         self._keys = TileAxes(*within, {**blocks, "d": _WHOLE}, {"n": ACROSS, "d": DOWN})
         self._results = TileAxes(*beside, {**blocks, "e": _WHOLE}, {"n": DOWN, "e": ACROSS})
@@ -102,7 +105,7 @@ class _Online:
             *self._scores.split("n"),
             f"key = {scoring.widened(self._loaded(self._key, self._keys, 'd', 'n'), 1)}",
             f"acc = {scoring.dot('query', 'key', zeros)}{narrowed}",
-            *attention.epilogue.values(self._scores, self._names, self._plan, attention.score),
+            *attention.epilogue.values(self._scores, self._names, self._plan, attention.score, self._known),
             f'scores = tl.where({bound}, {score}, float("-inf"))' if bound else f"scores = {score}",
             "higher = tl.maximum(top, tl.max(scores, axis=1, keep_dims=True))",
             # A row of which nothing was seen yet but -inf: -inf less -inf is no number.
@@ -114,7 +117,19 @@ class _Online:
             f"result = {weighting.dot(weighting.widened('weights', 0), 'value', 'result * kept')}",
             "top = higher",
         ]
-        return ["for start in range(0, N, BLOCK_N):", *indented(lines)]
+        return [*self._stop(), f"for start in range(0, {'stop' if self._bound else 'N'}, BLOCK_N):", *indented(lines)]
+
+    def _stop(self) -> list[str]:
+        """Return the statements that say before which column the last row of the tile ends, if a mask says so."""
+        if self._bound is None:
+            return []
+        place, epilogue = self._bound.place, self._attention.epilogue
+        spread = f"tl.floor(v{place}) + tl.full((BLOCK_M, 1), {float(self._bound.more)}, {self._scoring.real})"
+        return [
+            *epilogue.values(self._scores, self._names, self._plan, place),
+            f"stop = tl.max(tl.max({spread}, axis=1), axis=0)",
+            "stop = tl.minimum(stop, N).to(tl.int32)",
+        ]
 
     def _end(self) -> str:
         real = self._scoring.real

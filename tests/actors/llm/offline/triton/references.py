@@ -56,6 +56,13 @@ PRODUCTS = {
         "[torch.randn(2, 19, 3, 20), torch.randn(2, 70, 3, 20), torch.randn(2, 70, 3, 20), torch.randn(3, 19, 70), "
         "torch.randn(2, 19, 3, 20)]",
     ),
+    "causal_attention": reference(
+        "q, k, v):\n"
+        "        scores = torch.matmul(q, k.transpose(-1, -2)) * 0.2\n"
+        "        future = torch.arange(150)[None, :] > torch.arange(150)[:, None]\n"
+        '        return torch.matmul(torch.softmax(scores.masked_fill(future, float("-inf")), dim=-1), v)',
+        "[torch.randn(3, 150, 20), torch.randn(3, 150, 20), torch.randn(3, 150, 20)]",
+    ),
     "grouped_decoding": reference(
         "q, k, v, position):\n"
         "        k = k.repeat_interleave(3, dim=1)\n"
@@ -92,7 +99,7 @@ ROW_PLANS = {
 }
 PRODUCT_PLANS = {
     "plain": "",
-    "fused": "fuse online",
+    "fused": "fuse online skip",
     "small_tiles": "fuse block_m=16 block_n=16 block_k=16 group=2 tensor_cores",
     "wide": "wide exact online fuse",
 }
