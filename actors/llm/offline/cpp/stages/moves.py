@@ -41,7 +41,7 @@ def _is_fusible(program: Staged) -> bool:
 _MOVES: tuple[Move[Staged], ...] = (
     Move(
         name="threads",
-        title="Share blocks of rows among threads",
+        title="Share rows among threads",
         why="Rows of every stage are independent: give each OpenMP thread its share of them.",
         difficulty=1,
         priority=0.7,
@@ -49,7 +49,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="vectorise",
-        title="Vectorise contractions and rows",
+        title="Vectorise all loops",
         why="Keep a vector of results, or of terms of the sum, in a register; write loops over rows for SIMD lanes and "
         "inline exponentials and the like as polynomials.",
         difficulty=3,
@@ -58,7 +58,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="fuse",
-        title="Run stages together, block of rows by block of rows",
+        title="Fuse stages, block by block",
         why="What one stage hands to the next in the same row stays in a small buffer next to the core: norms before a "
         "product, epilogues behind it, scores between softmax and weighted sum.",
         difficulty=3,
@@ -67,7 +67,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="tile",
-        title="Give contractions a register tile of several rows",
+        title="Register tile of several rows",
         why="A single accumulator waits for its own last addition, and each operand is used once per load; a tile of "
         "rows has independent sums and uses what it loads several times.",
         difficulty=2,
@@ -77,7 +77,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="lanes",
-        title="Give contractions a register tile of several vectors",
+        title="Register tile of several vectors",
         why="Several vectors of columns per row of a tile use each value of the other operand several times.",
         difficulty=2,
         priority=0.45,
@@ -105,7 +105,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="keep",
-        title="Keep costly values of a row in a buffer",
+        title="Keep costly values of a row",
         why="A later loop over the row needs what an earlier one computed at some cost.",
         difficulty=2,
         priority=0.35,
@@ -122,7 +122,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="rows",
-        title="Change the number of rows per block",
+        title="Other number of rows per block",
         why="Small blocks keep buffers in the first-level cache; large ones use each loaded operand more often.",
         difficulty=1,
         priority=0.3,
@@ -131,7 +131,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="dynamic",
-        title="Hand out blocks as threads become free",
+        title="Hand blocks to free threads",
         why="Blocks of different length, or threads that meet other work, leave a thread waiting at the end.",
         difficulty=1,
         priority=0.3,
@@ -140,7 +140,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="accumulators",
-        title="Split reductions over several accumulators",
+        title="Split reductions over accumulators",
         why="A single accumulator waits for its own last addition; several over parts of the row do not.",
         difficulty=2,
         priority=0.2,
@@ -149,7 +149,7 @@ _MOVES: tuple[Move[Staged], ...] = (
     ),
     Move(
         name="unroll",
-        title="Work on several parts of a row in turns",
+        title="Interleave parts of a row",
         why="Independent chains of operations hide the latency of divisions and polynomials.",
         difficulty=2,
         priority=0.2,
