@@ -9,8 +9,8 @@ it has no rule for it says.
     program.py             the reference, read with `ast` by walk.py (statements), constants.py (what `__init__` sets),
                            rules.py and stages/rules.py (torch's operations), into one of two kinds of programs:
       graph.py             `Program`: element-wise operations and reductions over rows and columns; tracing.py makes it
-      stages/ir.py         `Staged`: contractions and row stages over strided tensors; stages/tracing.py makes tensors of
-                           it, stages/lowering.py stages, stages/groups.py what can run block of rows by block of rows
+      stages/ir.py         `Staged`: contractions and row stages over strided tensors; stages/tracing.py makes tensors
+                           of it, stages/lowering.py stages, stages/groups.py what can run block by block
     plan.py, moves.py      transformations and their parameters; a language has a catalogue per kind of program
     cpp/, triton/          those catalogues, and the writers of sources; languages.py chooses
     coding.py, planning.py the answers of the two roles; planning revises V from the measured results it is shown
