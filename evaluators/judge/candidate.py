@@ -169,13 +169,16 @@ class CandidateSide:
             self._stage = "call"
         return answer
 
+    def call_limit_s(self, later_s: float) -> float:
+        """Return how long the next call may take, given what a later one may: the first may take longer."""
+        return later_s if self._calls else max(later_s, self._limits.first_call_s)
+
     def call(self, *, limit_s: float) -> Answer:
-        """Call the candidate once; the first call may take longer.
+        """Call the candidate once.
 
         Raises:
             CandidateFailedError: see `ask`.
         """
-        limit_s = limit_s if self._calls else max(limit_s, self._limits.first_call_s)
         return self.ask(CALL, limit_s=limit_s)
 
     def _at_stage(self, failure: _Failure) -> _Failure:

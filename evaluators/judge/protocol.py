@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The rest is dropped."""
 
 
-INTERPRETED_LIMITS = Limits(load_s=20.0, first_call_s=60.0, call_s=60.0, evaluation_s=150.0)
+INTERPRETED_LIMITS = Limits(load_s=20.0, first_call_s=60.0, call_s=60.0, evaluation_s=180.0)
 """For candidates that an interpreter runs: a call may take a thousand times as long as on its device."""
 
 Work: TypeAlias = Literal["check", "time"]
