@@ -57,10 +57,15 @@ MISDEEDS = {
     "exit": ("import os\nos._exit(3)", Crashed, "exit code 3"),
     "sys.exit": ("import sys\nsys.exit(4)", Crashed, "SystemExit: 4"),
     "raise": ("raise RuntimeError('boom')", Crashed, "RuntimeError: boom"),
-    "memory": ("x = bytearray(64 << 30)", Crashed, "MemoryError (more than 4 GiB)"),
+    "memory": ("x = bytearray(2 << 30)", Crashed, "MemoryError (more than 1 GiB)"),
     "print": ("print('x' * 10_000_000)\nimport os\nos._exit(0)", Crashed, "exit code 0"),
     "syntax": ("return )", DidNotBuild, "SyntaxError"),
-    "daemon": ("import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(3600)", Scored, ""),
+    "daemon": (
+        "import os, time\npid = os.fork()\nif pid == 0:\n    os.setsid()\n    time.sleep(3600)\n"
+        "with open('daemon', 'w') as file: file.write(str(pid))",
+        Scored,
+        "",
+    ),
     "silence": ("import os\nos.close(1)\nos.close(2)", Scored, ""),
 }
 
@@ -68,7 +73,7 @@ MISDEEDS = {
 async def test_every_misdeed_is_a_verdict_and_leaves_nothing_behind(
     evaluator: ProgramEvaluator, tmp_path: Path
 ) -> None:
-    task = task_in(tmp_path, timeout_s=LIMIT_S)
+    task = task_in(tmp_path, timeout_s=LIMIT_S, memory_gib=1.0)
     found: dict[str, Verdict] = {}
 
     async def try_out(name: str, body: str) -> None:
@@ -83,6 +88,7 @@ async def test_every_misdeed_is_a_verdict_and_leaves_nothing_behind(
     for name, (_, _, words) in MISDEEDS.items():
         assert words in getattr(found[name], "reason", ""), name
     assert len(descendants()) == 1, "the zygote, and nothing else"
+    assert not psutil.pid_exists(int((tmp_path / "daemon").read_text()))
 
 
 async def test_a_traceback_names_the_program_and_no_folder_of_this_host(
