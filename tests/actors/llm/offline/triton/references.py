@@ -71,7 +71,7 @@ PRODUCTS = {
         "        future = torch.arange(k.shape[2], device=k.device) > position[:, None, None]\n"
         '        weights = scores.masked_fill(future, float("-inf")).softmax(dim=-1)\n'
         '        return torch.einsum("bhn,bhnd->bhd", weights, v)',
-        "[torch.randn(2, 6, 24), torch.randn(2, 2, 75, 24), torch.randn(2, 2, 75, 24), torch.randint(0, 75, (2,))]",
+        "[torch.randn(2, 6, 24), torch.randn(2, 2, 75, 24), torch.randn(2, 2, 75, 24), torch.tensor([64, 17])]",
     ),
     "triangle": reference(
         "z, mask):\n"
