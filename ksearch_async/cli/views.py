@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from textwrap import wrap
 from typing import Protocol
 
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
+from evaluators.tasks import is_bundled
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_width
 from ksearch_async.config import RunConfig
@@ -108,15 +110,19 @@ class PlainView:
         yield from untimed_lines(chronicle, shown_path(self._folder.candidates))
         if best is not None:
             scorer = self._config.program.evaluator
-            task = self._config.task if scorer is None else f"{self._config.task} --score-with {scorer}"
-            yield f"check it   ksearch eval {task} {best.path}"
+            scoring = "" if scorer is None else f" --score-with {shown_path(Path(scorer))}"
+            yield f"check it   ksearch eval {self._task()}{scoring} {best.path}"
         elif untimed := chronicle.untimed():
             latest = shown_path(self._folder.candidates / untimed[-1])
-            yield f"compile it ksearch eval {self._config.task} {latest} --compile-for sm_90"
+            yield f"compile it ksearch eval {self._task()} {latest} --compile-for sm_90"
         elif chronicle.fates["unusable"] and not state.rounds:
             yield f"hint       no answer held a program; {self._advice()}"
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
             yield f"go on      ksearch resume {shown_path(self._folder.path)}"
+
+    def _task(self) -> str:
+        """Return the task as a person types it."""
+        return self._config.task if is_bundled(self._config.task) else shown_path(Path(self._config.task))
 
     def _advice(self) -> str:
         model = self._config.model
