@@ -67,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Triton: rows of tiles that are taken together, so that they share columns in the cache; 0: one."""
     tensor_cores: bool = False
     """Triton: a product of float32 is made of three products of tf32."""
+    together: bool = False
+    """Triton: products that share an operand, and what follows them, are one kernel."""
     online: bool = False
     """Triton: a softmax between two products is computed while its columns pass by."""
 
