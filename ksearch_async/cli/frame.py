@@ -108,12 +108,16 @@ def _best(moment: Moment) -> Text:
 
 def _curve(moment: Moment) -> Text:
     values = moment.progress.chronicle.curve
-    first = next((value for value in values if value > 0), None)
+    first = next((value for value in values if value), None)
     if first is None:
         return _labelled("curve", ("nothing measured yet", "dim"))
-    scored = moment.state.scored
-    low, high = (f"{score_text(value) if scored else f'{value:.2f}x'}" for value in (first, values[-1]))
-    low, high = f"{low} ", f" {high}"
+    if moment.state.scored:
+        lifted = [value - first + abs(first) if value else 0.0 for value in values]  # scores may be negative
+        return _drawn(moment, f"{score_text(first)} ", f" {score_text(values[-1])}", lifted)
+    return _drawn(moment, f"{first:.2f}x ", f" {values[-1]:.2f}x", values)
+
+
+def _drawn(moment: Moment, low: str, high: str, values: Sequence[float]) -> Text:
     width = min(_BAR_WIDTH, moment.width - _LABEL_WIDTH - len(low) - len(high))
     return _labelled("curve", (low, "dim"), (sparkline(values, max(1, width)), "green"), high)
 
