@@ -17,15 +17,17 @@ import msgspec
 from actors.planner.core.state import Node, Score, SearchState, number_of
 from actors.planner.core.tree import ancestors, frontier
 from ksearch_async.chronicle import Chronicle
-from ksearch_async.narrate import Narrator
+from ksearch_async.narrate import Narrator, fault_line
 from messages.base import ROOT
 from messages.codec import Record
+from messages.events import CandidateWritten, EditsProposed
 from messages.facts import (
     AttemptFinished,
     BuildRequested,
     EditsRefused,
     EvaluationRequested,
     Fact,
+    InitialScored,
     LossNoted,
     PlanAbandoned,
     PlanRequested,
@@ -62,7 +64,10 @@ class Progress:
         self._rounds_at: deque[datetime] = deque(maxlen=_PACE_ROUNDS)
 
     def tell(self, record: Record) -> Iterator[str]:
-        """Fold a record and yield the lines of note in it: a new best, refused edits, faults, what ends the run."""
+        """Fold a record and yield the lines of note in it: a new best, refused edits, losses, what ends the run.
+
+        Failed tries of a call are of note when their kind is new.
+        """
         at = datetime.fromisoformat(record.at)
         self._began_at = self._began_at or at
         known = set(self.chronicle.faults)
@@ -70,8 +75,8 @@ class Progress:
             self._take(fact, at)
             if self._is_of_note(fact):
                 yield self._narrator.line(fact)
-        for words in self.chronicle.faults.keys() - known:
-            yield self._narrator.fitted(f"endpoint: a call failed and is tried again: {words}")
+        if isinstance(record.body, CandidateWritten | EditsProposed) and self.chronicle.faults.keys() - known:
+            yield self._narrator.fitted(fault_line(record.body))
 
     def _take(self, fact: Fact, at: datetime) -> None:
         if isinstance(fact, WriteRequested | BuildRequested | EvaluationRequested | PlanRequested):
@@ -82,7 +87,7 @@ class Progress:
     def _is_of_note(self, fact: Fact) -> bool:
         if isinstance(fact, AttemptFinished):
             return bool(fact.round) and self._narrator.is_best(fact)
-        return isinstance(fact, EditsRefused | PlanAbandoned | LossNoted | RunStopping)
+        return isinstance(fact, InitialScored | EditsRefused | PlanAbandoned | LossNoted | RunStopping)
 
     def in_flight(self, now: datetime) -> dict[str, list[Work]]:
         """Return what is being done now, by node; the planner's call stands under the root."""

@@ -75,7 +75,7 @@ def test_a_failed_try_of_a_call_is_of_note_the_first_time() -> None:
     again = msgspec.structs.replace(records[9], body=msgspec.structs.replace(records[9].body, faults=(fault,)))
     faulty = [*records[:4], msgspec.structs.replace(records[4], body=answer), *records[5:9], again]
     progress, lines = followed(faulty)
-    assert lines == ["endpoint: a call failed and is tried again: rate_limited (HTTP 429)"]
+    assert lines == ["endpoint: w3 answered after failed tries: 2 rate_limited (HTTP 429)"]
     assert progress.chronicle.faults.total() == 3
 
 
