@@ -7,6 +7,7 @@ tile. A row stage that follows may be carried out on the tile before it is store
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from actors.llm.offline.graph import Access
 from actors.llm.offline.plan import Plan
@@ -56,30 +57,45 @@ class Operands:
 
 
 def contraction_kernel(
-    stage: Contraction, plan: Plan, names: Names, name: str, epilogue: Epilogue | None = None
+    stages: Sequence[Contraction], plan: Plan, names: Names, name: str, epilogue: Epilogue | None = None
 ) -> Kernel:
-    """Return the kernel of a contraction, with what is to be done on the tile before it is stored."""
-    return _Tile(stage, plan, names, name, epilogue).kernel()
+    """Return the kernel of a contraction, with what is to be done on the tile before it is stored.
+
+    Args:
+        stages: the contraction; where there is an epilogue, also others of which only the right operands differ.
+        plan: how it is written.
+        names: of the tensors.
+        name: of the kernel.
+        epilogue: what is stored instead of the contraction's result.
+    """
+    return _Tile(stages, plan, names, name, epilogue).kernel()
 
 
 class _Tile:
     """One kernel under construction."""
 
-    def __init__(self, stage: Contraction, plan: Plan, names: Names, name: str, epilogue: Epilogue | None) -> None:
+    def __init__(
+        self, stages: Sequence[Contraction], plan: Plan, names: Names, name: str, epilogue: Epilogue | None
+    ) -> None:
+        stage = stages[0]
         self._plan = plan
         self._names = names
         self._name = name
         self._epilogue = epilogue
-        self._left, self._right = names.read(stage.left), names.read(stage.right)
+        self._left = names.read(stage.left)
+        self._rights = [names.read(each.right) for each in stages]
         self._target = names.written(stage.target)
         tensors = names.tensors
-        self._operands = Operands((tensors[self._left.name].dtype, tensors[self._right.name].dtype), names.real, plan)
+        left = tensors[self._left.name].dtype
+        self._operands = [Operands((left, tensors[right.name].dtype), names.real, plan) for right in self._rights]
+        self._accumulators = ["acc", *(f"acc_{number}" for number in range(1, len(stages)))]
         self._large = any(math.prod(tensor.shape) >= 1 << 31 for tensor in tensors.values())
         roles = outer_roles(stage)
         whole_rows = epilogue is not None and epilogue.reduces
         widest = LONGEST_ROW if whole_rows else plan.block_n or _BLOCK_N
         sides = {"m": plan.block_m or _BLOCK_M, "n": widest}
-        wanted = {**sides, "k": min(plan.block_k or _BLOCK_K, _longest_step(sum(sides.values()), plan))}
+        longest = _longest_step(sides["m"] + sides["n"] * len(stages), plan)
+        wanted = {**sides, "k": min(plan.block_k or _BLOCK_K, longest)}
         roles += ["k" for _ in stage.summed]
         self._axes = TileAxes(stage.axes, roles, wanted, {"k": ACROSS})
         self._downward = TileAxes(stage.axes, roles, wanted, {"k": DOWN})
@@ -96,7 +112,7 @@ class _Tile:
         written = self._target if self._epilogue is None else self._names.written(self._epilogue.target)
         return Kernel(
             name=self._name,
-            tensors=used(access.name for access in (self._left, self._right, *others, written)),
+            tensors=used(access.name for access in (self._left, *self._rights, *others, written)),
             constants=constants,
             body=(*self._positions(), *self._product(), *self._end()),
             grid=(axes.counts["batch"] * tiles_m * tiles_n,),
@@ -127,29 +143,33 @@ class _Tile:
 
     def _product(self) -> list[str]:
         """Return the loop over blocks of what is summed."""
+        starts, rounds = [], []
+        for acc, right, operands in zip(self._accumulators, self._rights, self._operands, strict=True):
+            starts.append(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), {operands.accumulator})")
+            rounds.append(f"right = {self._operand(right, operands, 1)}")
+            rounds.append(f"{acc} = {operands.dot(operands.widened('left', 0), 'right', acc)}")
         loop = [
             "k = start + tl.arange(0, BLOCK_K)",
             *self._axes.split("k"),
-            f"left = {self._operand(self._left, 0)}",
-            f"right = {self._operand(self._right, 1)}",
-            f"acc = {self._operands.dot('left', 'right', 'acc')}",
+            f"left = {self._operand(self._left, None, 0)}",
+            *rounds,
         ]
-        return [
-            f"acc = tl.zeros((BLOCK_M, BLOCK_N), {self._operands.accumulator})",
-            "for start in range(0, K, BLOCK_K):",
-            *indented(loop),
-        ]
+        return [*starts, "for start in range(0, K, BLOCK_K):", *indented(loop)]
 
-    def _operand(self, access: Access, which: int) -> str:
+    def _operand(self, access: Access, operands: Operands | None, which: int) -> str:
         """Return a block of an operand, zero outside of the tensor."""
         offset, mask = self._axes.block(access, "m", "k") if which == 0 else self._downward.block(access, "k", "n")
         guard = f", mask={mask}, other=0.0" if mask else ""
-        return self._operands.widened(f"tl.load({address(access.name, offset)}{guard})", which)
+        block = f"tl.load({address(access.name, offset)}{guard})"
+        return block if operands is None else operands.widened(block, which)
 
     def _end(self) -> list[str]:
         """Return the statements that store the tile."""
-        real = self._operands.real
-        lines = [f"acc = acc.to({real})"] if self._operands.accumulator != real else []
+        lines = [
+            f"{acc} = {acc}.to({operands.real})"
+            for acc, operands in zip(self._accumulators, self._operands, strict=True)
+            if operands.accumulator != operands.real
+        ]
         if self._epilogue is not None:
             lines += self._epilogue.values(self._axes, self._names, self._plan)
             return [*lines, self._epilogue.store(self._axes, self._names, self._plan)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -26,8 +26,8 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     output: int
     target: Access
-    value: str
-    """The contraction's result: the tile."""
+    tiles: Mapping[str, str]
+    """Results of contractions, and the variables that hold their tiles."""
 
     @property
     def reduces(self) -> bool:
@@ -37,12 +37,12 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
     def others(self, names: Names) -> list[Access]:
         """Return what is read besides the tile."""
         reads = [node.access for node in self.nodes if node.op == "load" and node.access is not None]
-        return [names.read(access) for access in reads if access.name != self.value]
+        return [names.read(access) for access in reads if access.name not in self.tiles]
 
     def values(
         self, axes: TileAxes, names: Names, plan: Plan, wanted: int | None = None, known: Collection[int] = ()
     ) -> list[str]:
-        """Return the statements that compute a node from the tile `acc` and `known` ones; by default the result."""
+        """Return the statements that compute a node from the tiles and `known` nodes; by default the result."""
         writer = Writer(self.nodes, names.tensors, names.real, plan)
         needed = ancestors(self.nodes, self.output if wanted is None else wanted).difference(known)
         return [
@@ -64,8 +64,8 @@ class Epilogue(msgspec.Struct, frozen=True, kw_only=True):
             return writer.reduced(node.op, f"v{node.args[0]}", axes.bound("n"))
         if node.access is None:
             return writer.operation(node)
-        if node.access.name == self.value and node.op == "load":
-            return "acc"
+        if node.op == "load" and node.access.name in self.tiles:
+            return self.tiles[node.access.name]
         offset, mask = axes.element(node.access)
         return (
             writer.numbered(offset) if node.op == "index" else writer.loaded(names.read(node.access).name, offset, mask)
@@ -105,8 +105,17 @@ def over(contraction: Contraction, rows: RowStage, finer: tuple[int, ...]) -> tu
         for node in rows.nodes
     )
     target = _cut(rows.target, rows.axes, finer)
-    epilogue = Epilogue(nodes=nodes, output=rows.output, target=target, value=contraction.target.name)
+    epilogue = Epilogue(nodes=nodes, output=rows.output, target=target, tiles={contraction.target.name: "acc"})
     return recut(contraction, finer), epilogue
+
+
+def with_others(
+    product: Contraction, others: Sequence[Contraction], epilogue: Epilogue
+) -> tuple[tuple[Contraction, ...], Epilogue]:
+    """Return a contraction and others that go with it, over the same axes, and what follows all of them."""
+    names = {other.target.name: f"acc_{number}" for number, other in enumerate(others, start=1)}
+    cut_alike = (recut(other, product.outer) for other in others)
+    return (product, *cut_alike), msgspec.structs.replace(epilogue, tiles={**epilogue.tiles, **names})
 
 
 def recut(contraction: Contraction, finer: tuple[int, ...]) -> Contraction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -9,6 +10,8 @@ from actors.llm.offline.graph import Program
 from actors.llm.offline.moves import Catalogue, Move
 from actors.llm.offline.stages.ir import Contraction, Staged
 from actors.llm.offline.triton.attention import attentions
+from actors.llm.offline.triton.epilogue import follows
+from actors.llm.offline.triton.staged import siblings
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "warps": (8, 2, 16, 1),
@@ -107,6 +110,12 @@ _MANY_ROWS = 1024
 """Outermost size from which the order of the tiles can matter: both operands of fewer stay in the cache anyway."""
 
 
+def _has_siblings(program: Staged) -> bool:
+    products = dict(enumerate(program.contractions))
+    stages = itertools.product(program.contractions, program.row_stages)
+    return any(follows(stage, rows, program) and siblings(stage, rows, program, products) for stage, rows in stages)
+
+
 def _operand_dtypes(program: Staged, stage: Contraction) -> set[str]:
     return {program.sources[access.name].dtype for access in stage.reads}
 
@@ -138,6 +147,16 @@ _STAGED_MOVES: tuple[Move[Staged], ...] = (
         priority=0.6,
         needs=("online",),
         applies=lambda program: any(found.bound for found in attentions(program)),
+    ),
+    Move(
+        name="together",
+        title="Compute products that share an operand together",
+        why="Gate and value are products of the same rows with two matrices: read the rows once, and combine the "
+        "results where they are.",
+        difficulty=3,
+        priority=0.45,
+        needs=("fuse",),
+        applies=_has_siblings,
     ),
     Move(
         name="tensor_cores",
@@ -205,6 +224,7 @@ STAGED_CATALOGUE = Catalogue(
         ("fuse", r"fus(?:e|ing)|epilogue|single kernel|one kernel"),
         ("online", r"online|flash|scores? .*on chip"),
         ("skip", r"skip|leave out|beyond .*position"),
+        ("together", r"share an operand|same rows|gate and value"),
         ("tensor_cores", r"tensor cores?|tf32"),
         ("block_m", r"tile|block_m|rows of a tile"),
         ("block_n", r"block_n|columns of a tile"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+
+import msgspec
 
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import Contraction, RowStage, Stage, Staged
 from actors.llm.offline.triton.attention import attentions
 from actors.llm.offline.triton.contraction import contraction_kernel
-from actors.llm.offline.triton.epilogue import Epilogue, joined
+from actors.llm.offline.triton.epilogue import Epilogue, follows, joined, with_others
 from actors.llm.offline.triton.kernels import Kernel
 from actors.llm.offline.triton.names import Names
 from actors.llm.offline.triton.online import attention_kernel
@@ -16,7 +18,14 @@ from actors.llm.offline.triton.rows import row_kernel
 from actors.llm.offline.triton.unfused import operation_kernels
 from actors.llm.offline.triton.work import work_of_stage
 
-Pairs: TypeAlias = dict[int, tuple[int, Contraction, Epilogue]]
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """A row stage that the tiles of contractions take in."""
+
+    places: tuple[int, ...]
+    """Of the contractions in the program."""
+    products: tuple[Contraction, ...]
+    epilogue: Epilogue
 
 
 def staged_kernels(program: Staged, plan: Plan, names: Names) -> list[Kernel]:
@@ -27,41 +36,60 @@ def staged_kernels(program: Staged, plan: Plan, names: Names) -> list[Kernel]:
     """
     online = {found.places: found for found in attentions(program)} if plan.online else {}
     taken = {place for places in online for place in places}
-    pairs = _pairs(program, taken) if plan.fuse else {}
+    together = _joined(program, plan, taken) if plan.fuse else {}
+    taken |= {place for found in together.values() for place in found.places}
     kernels: list[Kernel] = []
     for number, stage in enumerate(program.stages):
         for places, attention in online.items():
             if number == places[-1]:
                 kernels.append(attention_kernel(attention, plan, names, f"attention_{number}"))
         if number not in taken:
-            kernels += _stage_kernels(number, stage, pairs, plan, names)
+            kernels += _stage_kernels(number, stage, together.get(number), plan, names)
     return kernels
 
 
-def _stage_kernels(number: int, stage: Stage, pairs: Pairs, plan: Plan, names: Names) -> list[Kernel]:
-    """Return the kernels of one stage, and of the contraction that it is joined with."""
+def _stage_kernels(number: int, stage: Stage, found: Joined | None, plan: Plan, names: Names) -> list[Kernel]:
+    """Return the kernels of one stage, and of the contractions that it is joined with."""
     if isinstance(stage, Contraction):
-        joined_later = any(number == first for first, _, _ in pairs.values())
-        return [] if joined_later else [contraction_kernel(stage, plan, names, f"product_{number}")]
-    if number in pairs:
-        _, product, epilogue = pairs[number]
-        return [contraction_kernel(product, plan, names, f"product_{number}", epilogue)]
+        return [contraction_kernel((stage,), plan, names, f"product_{number}")]
+    if found is not None:
+        return [contraction_kernel(found.products, plan, names, f"product_{number}", found.epilogue)]
     work = work_of_stage(stage, names)
     if plan.fuse:
         return [row_kernel(work, plan, names, f"rows_{number}")]
     return operation_kernels(work, plan, names, f"s{number}_")
 
 
-def _pairs(program: Staged, taken: set[int]) -> Pairs:
-    """Return, by their places, the row stages that a contraction's tiles can take in, with the contraction's place."""
-    found: Pairs = {}
+def _joined(program: Staged, plan: Plan, taken: set[int]) -> dict[int, Joined]:
+    """Return, by their places, the row stages that the tiles of contractions before them can take in."""
+    found: dict[int, Joined] = {}
     for number, rows in enumerate(program.stages):
         if not isinstance(rows, RowStage) or number in taken:
             continue
-        for first in reversed([first for first in range(number) if first not in taken]):
-            stage = program.stages[first]
-            pair = joined(stage, rows, program) if isinstance(stage, Contraction) else None
+        before = {
+            place: stage
+            for place, stage in enumerate(program.stages[:number])
+            if place not in taken and isinstance(stage, Contraction)
+        }
+        for first, stage in reversed(before.items()):
+            pair = joined(stage, rows, program)
             if pair is not None:
-                found[number] = (first, *pair)
+                others = siblings(stage, rows, program, before) if plan.together else {}
+                products, epilogue = with_others(pair[0], tuple(others.values()), pair[1])
+                found[number] = Joined(places=(first, *others), products=products, epilogue=epilogue)
                 break
     return found
+
+
+def siblings(
+    stage: Contraction, rows: RowStage, program: Staged, candidates: Mapping[int, Contraction]
+) -> dict[int, Contraction]:
+    """Return other contractions that a row stage needs, of which only the right operands differ, by their places."""
+    return {
+        place: other
+        for place, other in candidates.items()
+        if other is not stage
+        and (other.outer, other.summed, other.left) == (stage.outer, stage.summed, stage.left)
+        and other.right.strides == stage.right.strides
+        and follows(other, rows, program)
+    }

@@ -27,6 +27,7 @@ COMPILED: list[Case] = [
     ("long_rows", ROWS["long_rows"], "fuse columns=1024 stages=3 persistent=132 stream"),
     ("linear_gelu", PRODUCTS["linear_gelu"], "fuse tensor_cores block_m=128 block_n=64 warps=8 stages=4 group=8"),
     ("linear_bfloat16", PRODUCTS["linear_bfloat16"], "fuse warps=2"),
+    ("triangle", PRODUCTS["triangle"], "fuse together"),
     ("grouped_decoding", PRODUCTS["grouped_decoding"], "fuse online skip"),
 ]
 
