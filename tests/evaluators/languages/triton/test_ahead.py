@@ -9,7 +9,7 @@ import pytest
 from evaluators.languages.triton.ahead import AheadReport, compile_ahead
 from messages.errors import ConfigError
 from messages.tasks import TensorSpec
-from tests.evaluators.languages.triton.words import RIGHT, before, inside, triton
+from tests.evaluators.languages.triton.words import RIGHT, after, before, inside, triton
 from tests.evaluators.words import COLUMNS, ROWS
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +34,9 @@ async def compiled(text: str, arch: str = "sm_90") -> AheadReport:
     return await compile_ahead(triton(text), TENSORS, arch=arch)
 
 
-async def test_a_right_kernel_compiles_and_its_needs_are_told() -> None:
-    report = await compiled(RIGHT)
+async def test_a_right_kernel_compiles_and_its_needs_are_told_once() -> None:
+    again = "scale_rows[(rows,)](x, weight, y, columns, BLOCK=256)"
+    report = await compiled(after(again))
     assert report.compiles
     assert report.reason == ""
     (kernel,) = report.kernels
