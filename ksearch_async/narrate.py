@@ -185,13 +185,22 @@ def best_lines(best: Best | BestScore | None) -> list[str]:
     ]
 
 
-def untimed_lines(chronicle: Chronicle, candidates: str) -> list[str]:
-    """Say how many candidates are correct and were not timed, why, and where the latest lies; nothing without any.
+def result_lines(chronicle: Chronicle, best: str, candidates: str) -> list[str]:
+    """Say what the best candidate is worth and where it lies, or what was found instead.
 
     Args:
         chronicle: the run's.
+        best: the folder of the best candidate, as it is shown.
         candidates: the folder of all candidates, as it is shown.
     """
+    found, untimed = chronicle.best(best), _untimed_lines(chronicle, candidates)
+    if found is None and untimed:
+        return ["best       none: nothing was timed", *untimed]
+    return [*best_lines(found), *untimed]
+
+
+def _untimed_lines(chronicle: Chronicle, candidates: str) -> list[str]:
+    """Say how many candidates are correct and were not timed, why, and where the latest lies; nothing without any."""
     untimed = chronicle.untimed()
     if not untimed:
         return []

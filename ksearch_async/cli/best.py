@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
-from ksearch_async.narrate import best_lines, untimed_lines
+from ksearch_async.narrate import result_lines
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
 from ksearch_async.sources import written_candidate
@@ -42,5 +42,5 @@ def best_command(
     elif source and best is not None:
         put(written_candidate(folder.journal, best.candidate_id).files[0].text.rstrip("\n"))
     else:
-        put("\n".join([*best_lines(best), *untimed_lines(chronicle, str(folder.candidates))]))
+        put("\n".join(result_lines(chronicle, str(folder.best), str(folder.candidates))))
     return exits.FOUND if best is not None else exits.NOT_FOUND

@@ -10,7 +10,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json, terminal_width
 from ksearch_async.drawing import tree_lines
-from ksearch_async.narrate import best_lines, duration, fates_line, faults_line, state_line, untimed_lines
+from ksearch_async.narrate import duration, fates_line, faults_line, result_lines, state_line
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
 
 
@@ -48,8 +48,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens"
     if chronicle.faults:
         yield f"endpoint   failed tries: {faults_line(chronicle)}"
-    yield from best_lines(chronicle.best(str(folder.best)))
-    yield from untimed_lines(chronicle, str(folder.candidates))
+    yield from result_lines(chronicle, str(folder.best), str(folder.candidates))
     if state.nodes:
         yield ""
         yield from tree_lines(state, width=terminal_width())

@@ -17,7 +17,7 @@ from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_w
 from ksearch_async.config import RunConfig
 from ksearch_async.events import events_of
 from ksearch_async.models import dialect_of
-from ksearch_async.narrate import Narrator, best_lines, duration, fates_line, faults_line, state_line, untimed_lines
+from ksearch_async.narrate import Narrator, duration, fates_line, faults_line, result_lines, state_line
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
@@ -106,8 +106,7 @@ class PlainView:
         if chronicle.faults:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"
         best = chronicle.best(shown_path(self._folder.best))
-        yield from best_lines(best)
-        yield from untimed_lines(chronicle, shown_path(self._folder.candidates))
+        yield from result_lines(chronicle, shown_path(self._folder.best), shown_path(self._folder.candidates))
         if best is not None:
             scorer = self._config.program.evaluator
             scoring = "" if scorer is None else f" --score-with {shown_path(Path(scorer))}"

@@ -114,7 +114,7 @@ def attempt(
         round=round_number,
     )
     end: list[Fact] = [finished]
-    if measured is not None:
+    if measured is not None and measured.timed:
         end.append(
             IncumbentChanged(
                 candidate_id=candidate_id,
@@ -158,6 +158,15 @@ def sequel() -> list[Record]:
     ]
     told = story(None)
     return told + records_of(bodies, after=len(told))
+
+
+def untimed_story() -> list[Record]:
+    """Return a run in which both candidates are correct and none can be timed."""
+    verdict = Measured(timed=False, notes=("not timed: an interpreter tells nothing about speed",))
+    told = [record.body for record in story(None)]
+    attempts = [*attempt(3, SLOPPY, verdict), *attempt(6, KERNEL, verdict)]
+    end = RunFinished(stopped_by="rounds", rounds=2, best_id=None, credit=None, speedup=None)
+    return records_of([*told[: len(told) - len(attempts)], *attempts, decided(RunStopping(stopped_by="rounds"), end)])
 
 
 def records_of(bodies: Iterable[Body], *, after: int = 0) -> list[Record]:

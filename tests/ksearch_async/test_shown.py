@@ -16,7 +16,7 @@ from ksearch_async.narrate import Narrator, duration, shortened
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
 from messages.facts import EditsApplied
-from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, story
+from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, story, untimed_story
 
 
 def folded(records: list[Record]) -> Chronicle:
@@ -150,6 +150,19 @@ def test_best_ends_with_1_when_nothing_was_measured(tmp_path: Path, capsys: pyte
     on_disk(tmp_path, story()[:5])
     assert main(["best", RUN_ID, "--runs-dir", str(tmp_path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out) == {"run": RUN_ID, "best": None, "untimed": []}
+
+
+def test_a_run_in_which_nothing_was_timed_names_its_correct_kernels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_disk(tmp_path, untimed_story())
+    assert main(["best", RUN_ID, "--runs-dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "best       none: nothing was timed"
+    assert said[1] == "correct    2 candidates are correct, not timed: an interpreter tells nothing about speed"
+    assert said[2].endswith(f"/candidates/{KERNEL.candidate_id}")
+    assert main(["show", RUN_ID, "--runs-dir", str(tmp_path), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["untimed"]) == 2
 
 
 def test_texts_are_shortened_at_their_end_and_put_on_one_line() -> None:
