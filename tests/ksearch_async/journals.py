@@ -45,8 +45,13 @@ async def real_journal(folder: Path) -> list[Record]:
 
 def _answered(request: Request) -> str:
     if request.role == "planner":
-        action = {"op": "insert", "parent": "n0", "description": "", "difficulty": 1, "priority": 0.5}
-        return json.dumps({"edits": [{**action, "title": f"{request.request_id} 列 {number}"} for number in range(3)]})
+        action = {"op": "insert", "description": "", "difficulty": 1, "priority": 0.5}
+        titles = [f"{request.request_id} 列 {number}" for number in range(4)]
+        edits = [  # each hangs below the one before it
+            {**action, "title": title, "key": f"k{number}", "parent": f"k{number - 1}" if number else "n0"}
+            for number, title in enumerate(titles)
+        ]
+        return json.dumps({"edits": edits})
     return f'```cpp\nextern "C" int ksearch_run() {{ return 0; }} // {request.request_id}\n```'
 
 

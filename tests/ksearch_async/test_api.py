@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ from tests.ksearch_async.stories import RUN_ID, story
 from tests.ksearch_async.stories import SETTINGS as SETTINGS_OF_STORY
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "python-api.md"
+
+
+@pytest.fixture(autouse=True)
+def structlog_as_it_comes() -> Iterator[None]:
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
 
 
 def on_disk(folder: Path, stopped_by: Any = "rounds") -> Path:
@@ -82,22 +90,19 @@ async def test_a_run_that_is_over_is_returned_as_it_is(tmp_path: Path) -> None:
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
     result = await ksearch_async.resume(folder)
     assert (result.stopped_by, result.rounds) == ("rounds", 2)
+    assert structlog.is_configured()  # by then our lines go to logging, see below
 
 
 def test_our_log_lines_go_to_logging_unless_structlog_was_configured(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    structlog.reset_defaults()
-    try:
-        pass_to_logging()
-        structlog.get_logger("actors.test").warning("actor crashed", actor="recorder")
-        assert [(record.name, record.message) for record in caplog.records] == [("actors.test", "actor crashed")]
-        assert capsys.readouterr().out == ""
-        structlog.configure(logger_factory=structlog.ReturnLoggerFactory(), processors=[lambda *_: "theirs"])
-        pass_to_logging()
-        assert structlog.get_logger().warning("x") == "theirs"
-    finally:
-        structlog.reset_defaults()
+    pass_to_logging()
+    structlog.get_logger("actors.test").warning("actor crashed", actor="recorder")
+    assert [(record.name, record.message) for record in caplog.records] == [("actors.test", "actor crashed")]
+    assert capsys.readouterr().out == ""
+    structlog.configure(logger_factory=structlog.ReturnLoggerFactory(), processors=[lambda *_: "theirs"])
+    pass_to_logging()
+    assert structlog.get_logger().warning("x") == "theirs"
 
 
 SEARCH = """

@@ -15,11 +15,11 @@ from ksearch_async.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT, Usage
 from messages.codec import Record
 from messages.edits import Refusal
-from messages.events import CandidateWritten
-from messages.facts import EditsRefused, LossNoted
+from messages.events import CandidateWritten, ClockTicked
+from messages.facts import BranchStarted, EditsRefused, LossNoted
 from messages.faults import EndpointFault
 from tests.ksearch_async.journals import BRANCHES, ROUNDS, real_journal
-from tests.ksearch_async.stories import RUN_ID, decided, story
+from tests.ksearch_async.stories import RUN_ID, decided, inserted, story
 
 START = datetime(2026, 11, 20, 14, 23, tzinfo=UTC)
 """Records of the story follow each other by a second."""
@@ -49,7 +49,9 @@ def test_what_an_earlier_session_asked_for_counts_from_the_start_of_this_one() -
     for record in story()[:4]:
         chronicle.fold(record)
     progress = Progress(chronicle, Narrator(chronicle))
-    list(progress.tell(msgspec.structs.replace(story()[4], at=after(60).isoformat())))
+    for seconds in (60, 61):
+        tick = ClockTicked(elapsed_s=seconds)
+        list(progress.tell(msgspec.structs.replace(story()[4], at=after(seconds).isoformat(), body=tick)))
     assert progress.in_flight(after(62)) == {"n1": [Work("writing", 2.0)]}
 
 
@@ -104,6 +106,16 @@ async def test_a_real_run_is_followed_to_its_end(tmp_path: Path) -> None:
         assert_nodes_fit(progress)
     assert len(chronicle.curve) == ROUNDS
     assert chronicle.curve == sorted(chronicle.curve)
+
+
+def test_a_node_that_does_not_fit_with_its_parents_leaves_the_rows_to_others() -> None:
+    deep = [inserted(f"n{number}", f"n{number - 1}", f"step {number}") for number in range(2, 6)]
+    at_work = BranchStarted(branch_id="b9", node_id="n5", base_id=None)
+    grown = msgspec.structs.replace(story()[2], body=decided(*deep, inserted("n6", "n0", "aside"), at_work))
+    progress, _ = followed([*story()[:3], grown])
+    state = progress.chronicle.state
+    assert [node.node_id for node in chosen_nodes(state, 3)] == ["n1", "n2", "n6"]
+    assert [node.node_id for node in chosen_nodes(state, 5)] == ["n1", "n2", "n3", "n4", "n5"]
 
 
 def assert_nodes_fit(progress: Progress) -> None:

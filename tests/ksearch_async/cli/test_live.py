@@ -97,6 +97,7 @@ def test_a_frame_that_did_not_change_is_not_written(screen: Screen) -> None:
 
 def test_lines_scroll_above_the_frame_and_stay_when_it_goes(screen: Screen) -> None:
     canvas = Canvas(screen.stream)
+    canvas.write(canvas.draw([], frame("a frame that is rather wide", "of two")))
     canvas.write(canvas.draw(["first"], frame("frame", "of two")))
     canvas.write(
         canvas.draw(["second is rather longer than the terminal has columns, so that it wraps"], frame("frame"))
@@ -122,6 +123,27 @@ def test_a_terminal_that_was_made_wider_or_lower_gets_its_next_frame(screen: Scr
     screen.resize(100, ROWS)
     canvas.write(canvas.draw([], frame("wider " * 15, "second")))
     assert screen.lines() == [("wider " * 15).rstrip(), "second"]
+
+
+def test_a_terminal_that_was_made_narrower_has_broken_the_lines_of_the_last_frame(screen: Screen) -> None:
+    canvas = Canvas(screen.stream)
+    canvas.write(canvas.draw([], frame("x" * 50, "second")))
+    screen.resize(20, ROWS)
+    assert "\r\x1b[3A" in canvas.draw([], frame("fits", "second"))  # 50 columns take three rows of 20 now
+
+
+@pytest.mark.anyio
+async def test_a_line_that_was_told_just_before_the_end_is_shown(screen: Screen, tmp_path: Path) -> None:
+    view = LiveView(
+        PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline"), screen.stream
+    )
+    for record in story(None):
+        view.tell(record)
+    view.note("told at the last moment")
+    async with anyio.create_task_group() as beside:
+        await beside.start(view.show)
+        beside.cancel_scope.cancel()
+    assert "told at the last moment" in screen.lines()
 
 
 @pytest.mark.anyio
