@@ -94,7 +94,7 @@ class _Tile:
         whole_rows = epilogue is not None and epilogue.reduces
         widest = LONGEST_ROW if whole_rows else plan.block_n or _BLOCK_N
         sides = {"m": plan.block_m or _BLOCK_M, "n": widest}
-        longest = _longest_step(sides["m"] + sides["n"] * len(stages), plan)
+        longest = longest_step(sides["m"] + sides["n"] * len(stages), plan)
         wanted = {**sides, "k": min(plan.block_k or _BLOCK_K, longest)}
         roles += ["k" for _ in stage.summed]
         self._axes = TileAxes(stage.axes, roles, wanted, {"k": ACROSS})
@@ -185,7 +185,12 @@ def outer_roles(stage: Contraction) -> list[str]:
     return [roles.get((bool(left), bool(right)), "batch") for left, right in pairs]
 
 
-def _longest_step(sides: int, plan: Plan) -> int:
-    """Return the longest block of what is summed for which the operands of all stages fit into shared memory."""
+def longest_step(sides: int, plan: Plan) -> int:
+    """Return the longest step along what is summed for which shared memory holds the operands of all stages.
+
+    Args:
+        sides: elements of all operands per element of the step.
+        plan: how many stages there are, and how wide an element is.
+    """
     size_bytes = 8 if plan.wide else 4
     return max(16, 1 << (_SHARED_BYTES // (sides * size_bytes * (plan.stages or _STAGES))).bit_length() - 1)

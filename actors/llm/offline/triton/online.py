@@ -12,10 +12,10 @@ import math
 from actors.llm.offline.graph import Access
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.triton.attention import Attention
-from actors.llm.offline.triton.contraction import Operands
+from actors.llm.offline.triton.contraction import Operands, longest_step
 from actors.llm.offline.triton.epilogue import ancestors
 from actors.llm.offline.triton.expressions import Writer, address
-from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, used
+from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, next_power_of_two, used
 from actors.llm.offline.triton.names import Names
 from actors.llm.offline.triton.tiles import ACROSS, DOWN, TileAxes
 
@@ -43,7 +43,9 @@ class _Online:
         dtypes = [names.tensors[access.name].dtype for access in (self._query, self._key, self._value)]
         self._scoring = Operands((dtypes[0], dtypes[1]), names.real, plan)
         self._weighting = Operands((names.real, dtypes[2]), names.real, plan)
-        blocks = {"m": plan.block_m or _BLOCK_M, "n": plan.block_n or _BLOCK_N}
+        vectors = sum(next_power_of_two(math.prod(sizes)) for sizes in (attention.within, attention.beside))
+        passing = min(plan.block_n or _BLOCK_N, longest_step(vectors, plan))
+        blocks = {"m": plan.block_m or _BLOCK_M, "n": passing}
         within = (*attention.axes, *attention.within), [*attention.roles, *("d" for _ in attention.within)]
         beside = (*attention.axes, *attention.beside), [*attention.roles, *("e" for _ in attention.beside)]
         self._bound = attention.bound if plan.skip else None
