@@ -10,7 +10,7 @@ import msgspec
 from rich.text import Text
 
 from actors.planner.core.state import Node, NodeState, Score, SearchState
-from ksearch_async.chronicle import Best, BestScore
+from ksearch_async.chronicle import BestScore
 from ksearch_async.narrate import STOP_WORDS, duration, fates_line, rough_duration
 from ksearch_async.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT
@@ -89,28 +89,25 @@ def _rounds(moment: Moment) -> Text:
 def _best(moment: Moment) -> Text:
     best = moment.progress.chronicle.best("")
     wanted = moment.state.settings.budget.target_speedup
-    goal = f" of {wanted:g}x wanted" if wanted is not None else ""
+    goal = f" of {wanted:g}{'' if moment.state.scored else 'x'} wanted" if wanted is not None else ""
     if best is None:
         untimed = len(moment.progress.chronicle.untimed())
         return _labelled("best", (f"{untimed} correct, not timed" if untimed else "none yet", "dim"), goal)
     style = "bold green" if best.faster else "bold"
+    place = (f"  round {best.round}, {best.node_id}", "dim")
     if isinstance(best, BestScore):
         initial = "" if best.initial_score is None else f", the initial program {score_text(best.initial_score)}"
-        place = (f"  round {best.round}, {best.node_id}", "dim")
-        return _labelled("best", (f"score {score_text(best.score)}", style), initial, place)
-    if not isinstance(best, Best):
-        return _labelled("best", (f"score {best.score:.6g}", "bold green" if best.faster else "bold"), goal)
+        return _labelled("best", (f"score {score_text(best.score)}", style), goal, initial, place)
     low, high = best.speedup_interval
     rest = f" the reference [{low:.2f}, {high:.2f}]{goal}, {best.latency_us:.1f} us"
-    where = f"  round {best.round}, {best.node_id}"
-    return _labelled("best", (f"{best.speedup_vs_reference:.2f}x", style), rest, (where, "dim"))
+    return _labelled("best", (f"{best.speedup_vs_reference:.2f}x", style), rest, place)
 
 
 def _curve(moment: Moment) -> Text:
     values = moment.progress.chronicle.curve
     first = next((value for value in values if value), None)
     if first is None:
-        return _labelled("curve", ("nothing measured yet", "dim"))
+        return _labelled("curve", ("nothing to draw yet", "dim"))
     if moment.state.scored:
         lifted = [value - first + abs(first) if value else 0.0 for value in values]  # scores may be negative
         return _drawn(moment, f"{score_text(first)} ", f" {score_text(values[-1])}", lifted)
@@ -239,7 +236,7 @@ def _result(score: Score | None) -> Text:
     if score is None:
         return Text("")
     if score.speedup is None:
-        return Text("correct, not timed" if score.credit is None else f"score {score.credit:.4g}")
+        return Text("correct" if score.credit is None else score_text(score.credit))
     return Text(f"{score.speedup:.2f}x", "green" if (score.credit or 0.0) > 1.0 else "")
 
 
