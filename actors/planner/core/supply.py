@@ -37,7 +37,9 @@ from messages.facts import (
     EvaluationRequested,
     InitialRequested,
     NodeSpent,
+    PlanAbandoned,
     PlanRequested,
+    QuestionDropped,
     RunFinished,
     RunStopping,
     StoppedBy,
@@ -101,12 +103,24 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
             step.take(replace(request, job_id=step.job_id("p"), refusals=refusals or request.refusals, tries=tries))
 
 
+def drop_unpaid(step: Step) -> None:
+    """Of the questions that a stop has lost, keep only as many as the budget of calls pays for once more."""
+    limit = step.state.settings.budget.max_calls
+    for request in reversed(step.state.questions):
+        if limit is None or step.state.calls + len(step.state.questions) <= limit:
+            return
+        if isinstance(request, PlanRequested):
+            step.take(PlanAbandoned(job_id=request.job_id, reason="the budget of calls is spent"))
+        else:
+            step.take(QuestionDropped(job_id=request.job_id))
+
+
 def _check_budget(step: Step) -> None:
     state, budget = step.state, step.state.settings.budget
     limits: tuple[tuple[StoppedBy, float, float | None], ...] = (
         ("rounds", state.rounds, budget.max_rounds),
         ("target", state.incumbent.credit if state.incumbent else 0.0, budget.target_speedup),
-        ("calls", state.usage.calls, budget.max_calls),
+        ("calls", state.calls, budget.max_calls),
         ("tokens", state.usage.tokens, budget.max_tokens),
         ("wall_clock", state.elapsed_s, budget.wall_clock_s),
         ("exhausted", state.idle_attempts, state.settings.max_idle_attempts),
@@ -168,9 +182,18 @@ def _end_reason(state: SearchState, branch: Branch) -> str | None:
         return "extra sample drawn"
     if branch.stale >= state.settings.stagnation_window:
         return f"{branch.stale} attempts without improvement"
+    if _has_no_more(branch):
+        return "the coder has no further program"
     if state.node(branch.node_id).prune_reason and branch.attempts:
         return "its node was pruned"
     return None
+
+
+def _has_no_more(branch: Branch) -> bool:
+    """Say whether the coder, with a correct candidate in hand, gave no program twice, and both times for one reason."""
+    last = branch.attempts[-2:]
+    same = len({(attempt.fate, attempt.outcome) for attempt in last}) == 1
+    return branch.best is not None and len(last) == 2 and same and last[0].fate == "unusable"
 
 
 def _may_ask_coder(state: SearchState) -> bool:
@@ -186,8 +209,7 @@ def _calls_left(state: SearchState) -> bool:
     limit = state.settings.budget.max_calls
     if limit is None:
         return True
-    under_way = sum(isinstance(job.request, WriteRequested | PlanRequested) for job in state.jobs.values())
-    return state.usage.calls + under_way < limit
+    return state.calls + len(state.questions) < limit
 
 
 def _close(step: Step, branch: Branch, reason: str) -> None:
