@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 
 import msgspec
@@ -22,6 +22,11 @@ from actors.llm.offline.stages.ir import AnyProgram
 
 _NAMED = re.compile(r"Add to the plan: `([^`]*)`")
 _TUNING = re.compile(r"\bvary\b|\btune\b", re.IGNORECASE)
+_ALONG = 2
+"""Attempts of an action that also change one, and then two, numbers of what was there before."""
+_SAFEGUARDS = 2
+"""Attempts that only treat numbers with more care after a wrong result."""
+_PLAIN = Plan()
 
 
 def code_answer(prompt: str, *, seed: int) -> str:
@@ -72,7 +77,7 @@ class _Coder:
         said = _NAMED.search(asked.description)
         if said is not None:
             return catalogue.with_needs(name for name in said[1].split() if name in catalogue.by_name)
-        if _TUNING.search(asked.title):
+        if self._is_tuning:
             return frozenset()
         text = f"{asked.title}\n{asked.description}".lower()
         return catalogue.with_needs(
@@ -84,34 +89,29 @@ class _Coder:
         safe = _safeguards(self._asked)
         seen = {self._base if self._asked.base else None, read_plan(self._asked.latest)}
         fresh = (msgspec.structs.replace(plan, **safe) for plan in self._variants())
-        remaining = itertools.islice((plan for plan in fresh if plan not in seen), self._asked.attempts, None)
+        tried = max(0, self._asked.attempts - _SAFEGUARDS) if safe else self._asked.attempts
+        remaining = itertools.islice((plan for plan in fresh if plan not in seen), tried, None)
         return next(remaining, None)
 
     def _variants(self) -> Iterator[Plan]:
-        """Yield plans without repetition, tier by tier.
+        """Yield plans without repetition, tier by tier: the own parameters, one other number along with them, two.
 
-        The action's own parameters; one other number along with them, or the action carried further by one more
-        transformation; two other numbers.
+        An action does what it says: it adds its own transformations and no others. Numbers of transformations that the
+        plan has already are varied with it a few times; a variation of numbers is free to try all of them.
         """
-        plan = self._catalogue.applied(self._base, self._names, {})
-        others = self._other_parameters(plan)
-        tiers: tuple[Callable[[], list[Plan]], ...] = (
-            lambda: self._numbered(others, 0),
-            lambda: [*self._numbered(others, 1), *self._further(plan)],
-            lambda: self._numbered(others, 2),
-        )
+        others = self._other_parameters(self._catalogue.applied(self._base, self._names, {}))
         yielded: set[Plan] = set()
-        for tier in tiers:
-            for variant in sorted(tier(), key=lambda variant: _rank(self._key, variant)):
-                if variant not in yielded:
+        for extra in range(3):
+            fresh = 0
+            for variant in sorted(self._numbered(others, extra), key=lambda variant: _rank(self._key, variant)):
+                if variant not in yielded and (self._is_tuning or not extra or fresh < _ALONG):
+                    fresh += 1
                     yielded.add(variant)
                     yield variant
 
-    def _further(self, plan: Plan) -> list[Plan]:
-        """Return the plan with one more transformation each."""
-        missing = [move.name for move in self._known if not getattr(plan, move.name)]
-        added = (self._catalogue.with_needs([name]) - self._names for name in missing)
-        return [self._catalogue.applied(plan, names, {}) for names in added]
+    @property
+    def _is_tuning(self) -> bool:
+        return _TUNING.search(self._asked.title) is not None
 
     def _numbered(self, others: list[str], extra: int) -> list[Plan]:
         """Return plans with all values of the own numbers and of `extra` others."""
@@ -125,12 +125,15 @@ class _Coder:
         ]
 
     def _other_parameters(self, plan: Plan) -> list[str]:
-        """Return numbers of the plan that mean something for it, besides the action's own."""
+        """Return numbers that mean something for the plan, besides the action's own; new ones only for a variation."""
         known = {move.name: move for move in self._known}
         return [
             name
             for name in self._catalogue.parameters
-            if name in known and name not in self._own and all(getattr(plan, need) for need in known[name].needs)
+            if name in known
+            and name not in self._own
+            and (getattr(plan, name) != getattr(_PLAIN, name) or self._is_tuning)
+            and all(getattr(plan, need) for need in known[name].needs)
         ]
 
 

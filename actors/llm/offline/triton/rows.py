@@ -132,6 +132,12 @@ class _RowKernel:
     def _place(self, access: Access) -> str:
         return place(access, [*self._row.axes, *self._column.axes])
 
+    def _spread(self, access: Access) -> str:
+        """Return the offset of what is stored: a block, also where there is a single element."""
+        offset = self._place(access)
+        alone = not (self._work.on_rows(access) or self._work.on_columns(access))
+        return " + ".join(filter(None, ["row * 0", offset])) if alone else offset
+
     def _mask(self, access: Access) -> str:
         by_row = self._row_mask if self._work.on_rows(access) else ""
         by_column = self._column_mask if self._work.on_columns(access) else ""
@@ -161,7 +167,7 @@ class _RowKernel:
         full = [store for store in self._work.stores if self._work.on_columns(store.access)]
         stored = {
             store: self._writer.stored(
-                store.access.name, self._place(store.access), f"v{store.node}", self._mask(store.access)
+                store.access.name, self._spread(store.access), f"v{store.node}", self._mask(store.access)
             )
             for store in self._work.stores
         }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from actors.coder.parse import parse_answer
@@ -69,10 +70,18 @@ def test_attempts_of_a_branch_are_all_different() -> None:
     seen = {base.candidate_id}
     for count in range(1, 60):
         job = write_job(
-            "Split sums", "Add to the plan: `accumulators`.", mode="improve", base=base, history=history(count)
+            "Tune the parameters, round 1", "Add to the plan: ``.", mode="improve", base=base, history=history(count)
         )
         seen.add(written(job).candidate_id)
     assert len(seen) == 60
+
+
+def test_an_action_adds_its_own_transformations_and_no_others() -> None:
+    base = written(write_job("Fuse", "Add to the plan: `fuse threads rows`."))
+    for count in range(5):
+        job = write_job("Split sums", "Add to the plan: `accumulators`.", base=base, history=history(count))
+        plan = plan_of(written(job))
+        assert msgspec.structs.replace(plan, accumulators=1, rows=0) == Plan(fuse=True, threads=True)
 
 
 def test_draws_and_seeds_try_parameters_in_other_orders() -> None:

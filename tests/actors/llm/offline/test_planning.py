@@ -84,6 +84,13 @@ def test_new_actions_hang_under_closed_nodes_and_repeat_no_combination() -> None
     assert not any(edit.parent == "n3" for edit in inserts)
 
 
+def test_what_helped_apart_is_brought_together() -> None:
+    state = search(node("n1", FUSE, best=2.0), node("n2", THREADS, best=1.6), node("n3", LANES, best=3.0))
+    inserts = [edit for edit in revised(state, wanted=8).edits if isinstance(edit, Insert)]
+    best = max(inserts, key=lambda edit: edit.priority)
+    assert (best.parent, best.title) == ("n3", f"{FUSE} + {THREADS}")
+
+
 def test_what_failed_twice_is_pruned() -> None:
     state = search(node("n1", LANES, tries=2, failures=2, rounds=9), node("n2", FUSE, best=2.0))
     assert [edit.node for edit in revised(state).edits if isinstance(edit, Prune)] == ["n1"]
