@@ -17,6 +17,11 @@ ROWS = {
     "one_long_row": reference("x, w):\n        return torch.tanh(x) * (w + 1.0)",
                               "[torch.randn(5, 9000), torch.randn(9000)]"),
     "powers": reference("x):\n        return 2.0 ** x + (x * x + 0.1) ** 0.3 + x ** 9", "[torch.randn(7, 33)]"),
+    "choices": reference(
+        "x, y):\n        return torch.where((x > 0.5) & (y <= 0.25), x, torch.where(x != y, y, -x)).sum(dim=(1, 2))",
+        "[torch.randn(7, 5, 6), torch.randn(7, 5, 6)]",
+    ),
+    "single_result": reference("x):\n        return (x * x).mean()", "[torch.randn(37, 130)]"),
     "rows_of_rows": reference(
         "x, s):\n        s = torch.sqrt(s.abs() + 1.0)\n        return (x * s).sum(-1, keepdim=True) / s + s",
         "[torch.randn(21, 45), torch.randn(21, 1)]",
@@ -33,6 +38,17 @@ PRODUCTS = {
     ),
     "product_float64": reference(
         "x, y):\n        return x @ y", "[torch.randn(19, 30).double(), torch.randn(30, 23).double()]"
+    ),
+    "sums_of_batched_products": reference(
+        "a, b):\n        return torch.bmm(a, b).relu().sum(dim=-1)", "[torch.randn(3, 40, 37), torch.randn(3, 37, 45)]"
+    ),
+    "matrix_and_vector": reference("a, x):\n        return a @ x", "[torch.randn(37, 130), torch.randn(130)]"),
+    "self_attention": reference(
+        "x):\n"
+        "        scores = self.q(x) @ self.k(x).transpose(-1, -2)\n"
+        "        return torch.softmax(scores, dim=-1) @ self.v(x)",
+        "[torch.randn(2, 21, 37)]",
+        init=_lines("self.q = nn.Linear(37, 16)", "self.k = nn.Linear(37, 16)", "self.v = nn.Linear(37, 16)"),
     ),
     "norm_of_linear": reference(
         "x):\n        return F.layer_norm(self.linear(x), (50,))", "[torch.randn(37, 70)]",
