@@ -34,6 +34,8 @@ class SearchReopened(Message, frozen=True, kw_only=True, tag="search.reopened.v1
     """The run goes on after a stop, with this budget."""
 
     budget: Budget
+    lost_calls: int = 0
+    """Questions that were under way when the run stopped: they count as paid for, and most of them are asked again."""
 
 
 class NodeInserted(Message, frozen=True, kw_only=True, tag="node.inserted.v1"):
@@ -111,6 +113,12 @@ class PlanAbandoned(Message, frozen=True, kw_only=True, tag="plan.abandoned.v1")
 
     job_id: str
     reason: str
+
+
+class QuestionDropped(Message, frozen=True, kw_only=True, tag="question.dropped.v1"):
+    """A coder's question is not asked again after a stop: the budget of calls is spent on what was lost."""
+
+    job_id: str
 
 
 class BranchStarted(Message, frozen=True, kw_only=True, tag="branch.started.v1"):
@@ -279,6 +287,7 @@ Fact: TypeAlias = (
     | CandidateAwaited
     | BranchClosed
     | IncumbentChanged
+    | QuestionDropped
     | SpendRecorded
     | TimeNoted
     | LossNoted

@@ -26,7 +26,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Evaluations; a candidate that does not build counts as one."""
     wall_clock_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
     max_calls: Positive | None = None
-    """Answers of models, planner and coders together."""
+    """Questions to models, planner and coders together: answered ones, and those under way when a run was stopped."""
     max_tokens: Positive | None = None
     target_speedup: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Stop once the incumbent's credit reaches it."""

@@ -46,6 +46,7 @@ from messages.facts import (
     NodeUpdated,
     PlanAbandoned,
     PlanRequested,
+    QuestionDropped,
     RunFinished,
     RunStopping,
     SearchOpened,
@@ -179,7 +180,7 @@ EDITS = (
 SCRIPT = EditScript(summary="Bound by memory.", open_questions=("Cache size?",), edits=EDITS)
 FACTS = (
     SearchOpened(run_id="r1", task_id="7a", target=TARGET, settings=SETTINGS, seed=7, initial_id="c0"),
-    SearchReopened(budget=Budget(max_rounds=20)),
+    SearchReopened(budget=Budget(max_rounds=20), lost_calls=3),
     INSERTED,
     UPDATED,
     PRUNED,
@@ -224,6 +225,7 @@ FACTS = (
     CandidateAwaited(branch_id="b2", candidate_id="c1"),
     BranchClosed(branch_id="b1", node_id="n1", reason="stagnation", best_id="c1"),
     IncumbentChanged(candidate_id="c1", node_id="n1", round=4, credit=1.5, speedup=1.6, latency_us=12.5),
+    QuestionDropped(job_id="j1"),
     SpendRecorded(role="coder", usage=USAGE),
     TimeNoted(elapsed_s=12.5),
     LossNoted(job_id="j3", error="device lost", permanent=True),

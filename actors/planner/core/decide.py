@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from actors.planner.core.scripts import WHOLE, changes, conflicts, without_refused
 from actors.planner.core.state import Branch, Known, Requested, SearchState, active, number_of
 from actors.planner.core.step import Step
-from actors.planner.core.supply import begin, resend, stop
+from actors.planner.core.supply import begin, drop_unpaid, resend, stop
 from messages.edits import EditScript, Refusal
 from messages.errors import ProtocolError
 from messages.events import (
@@ -101,7 +101,9 @@ def _started(step: Step, event: RunStarted) -> None:
 
 @_reacts_to(RunResumed)
 def _resumed(step: Step, event: RunResumed) -> None:
-    step.take(SearchReopened(budget=event.budget or step.state.settings.budget))
+    lost = step.state.questions
+    step.take(SearchReopened(budget=event.budget or step.state.settings.budget, lost_calls=len(lost)))
+    drop_unpaid(step)
 
 
 @_reacts_to(StopRequested)

@@ -24,6 +24,7 @@ from actors.planner.core.state import (
     put_node,
     root_node,
 )
+from actors.planner.core.tree import settled
 from messages.base import ROOT
 from messages.facts import (
     AttemptFinished,
@@ -45,6 +46,7 @@ from messages.facts import (
     NodeUpdated,
     PlanAbandoned,
     PlanRequested,
+    QuestionDropped,
     RunFinished,
     RunStopping,
     SearchOpened,
@@ -101,6 +103,7 @@ def _reopened(state: SearchState, fact: SearchReopened) -> SearchState:
         losses=0,
         idle_attempts=0,
         dry=False,
+        lost_calls=state.lost_calls + fact.lost_calls,
     )
 
 
@@ -269,7 +272,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
         failures=node.failures + (branch.best is None and not branch.extra),
     )
     if node.in_flight == 0:
-        node = _settled(node, state.settings.max_tries)
+        node = settled(node, state.settings.max_tries)
     state = put_node(drop(drop(state, "branches", branch.branch_id), "jobs", branch.job_id or ""), node)
     state = replace(state, dry=state.dry and branch.extra)
     if state.settings.world_model != "evolving":
@@ -315,12 +318,12 @@ def _time_noted(state: SearchState, fact: TimeNoted) -> SearchState:
 
 @_folds_in(LossNoted)
 def _loss_noted(state: SearchState, fact: LossNoted) -> SearchState:
-    job = state.jobs.get(fact.job_id)
-    state = replace(drop(state, "jobs", fact.job_id), losses=state.losses + 1)
-    if job is None or isinstance(job.request, PlanRequested | InitialRequested):
-        return state
-    branch = state.branches[job.request.branch_id]
-    return put(state, "branches", branch.branch_id, replace(branch, job_id=None, candidate_id=None))
+    return replace(_without_job(state, fact.job_id), losses=state.losses + 1)
+
+
+@_folds_in(QuestionDropped)
+def _question_dropped(state: SearchState, fact: QuestionDropped) -> SearchState:
+    return _without_job(state, fact.job_id)
 
 
 @_folds_in(RunStopping)
@@ -361,18 +364,6 @@ def _remember(state: SearchState, fact: AttemptFinished) -> SearchState:
     return put(state, "known", fact.candidate_id, known)
 
 
-def _settled(node: Node, max_tries: int) -> Node:
-    """Return a node whose last branch has ended, in the state that follows."""
-    if node.best is not None:
-        return replace(node, state="closed", spent=node.spent or bool(node.prune_reason))
-    if node.prune_reason:
-        return replace(node, state="pruned")
-    if node.failures >= max_tries:
-        reason = f"{node.failures} branches ended without a correct candidate"
-        return replace(node, state="pruned", given_up=True, prune_reason=reason)
-    return replace(node, state="open")
-
-
 @_folds_in(InitialRequested)
 def _issue(state: SearchState, request: Requested) -> SearchState:
     job = Job(request=request, withheld=state.pausing)
@@ -386,6 +377,16 @@ def _advance_branch(state: SearchState, fact: BuildRequested | EvaluationRequest
     state = drop(state, "jobs", branch.job_id or "")
     branch = replace(branch, job_id=fact.job_id, candidate_id=fact.candidate_id, awaiting=False)
     return _issue(put(state, "branches", fact.branch_id, branch), fact)
+
+
+def _without_job(state: SearchState, job_id: str) -> SearchState:
+    """Drop a job, and free the branch that waits for it."""
+    job = state.jobs.get(job_id)
+    state = drop(state, "jobs", job_id)
+    if job is None or isinstance(job.request, PlanRequested | InitialRequested):
+        return state
+    branch = state.branches[job.request.branch_id]
+    return put(state, "branches", branch.branch_id, replace(branch, job_id=None, candidate_id=None))
 
 
 def _conclude_plan(state: SearchState, job_id: str) -> SearchState:

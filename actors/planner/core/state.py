@@ -227,6 +227,8 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     issued: int = 0
     """Jobs and branches so far; makes ids."""
     facts: int = 0
+    lost_calls: int = 0
+    """Questions that were under way when the run was stopped or killed."""
     usage_planner: Usage = Usage()
     usage_coder: Usage = Usage()
     elapsed_s: float = 0.0
@@ -265,6 +267,18 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(job.request, PlanRequested):
                 return job.request
         return None
+
+    @property
+    def questions(self) -> list[WriteRequested | PlanRequested]:
+        """Questions to models that are under way, oldest first; not those that are withheld."""
+        asked = [job.request for job in self.jobs.values() if not job.withheld]
+        found = [request for request in asked if isinstance(request, WriteRequested | PlanRequested)]
+        return sorted(found, key=lambda request: number_of(request.job_id))
+
+    @property
+    def calls(self) -> int:
+        """Questions that are paid for, as far as anybody knows."""
+        return self.usage.calls + self.lost_calls
 
     @property
     def usage(self) -> Usage:

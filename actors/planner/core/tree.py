@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from actors.planner.core.state import Node, SearchState, number_of
 from messages.base import ROOT
 
@@ -45,3 +47,15 @@ def path_titles(state: SearchState, node_id: str) -> tuple[str, ...]:
     node = state.node(node_id)
     above = [ancestor.title for ancestor in ancestors(state, node) if ancestor.node_id != ROOT]
     return (*reversed(above), node.title)
+
+
+def settled(node: Node, max_tries: int) -> Node:
+    """Return a node whose last branch has ended, in the state that follows."""
+    if node.best is not None:
+        return replace(node, state="closed", spent=node.spent or bool(node.prune_reason))
+    if node.prune_reason:
+        return replace(node, state="pruned")
+    if node.failures >= max_tries:
+        reason = f"{node.failures} branches ended without a correct candidate"
+        return replace(node, state="pruned", given_up=True, prune_reason=reason)
+    return replace(node, state="open")

@@ -11,6 +11,7 @@ from messages.facts import (
     EvaluationRequested,
     NodeSpent,
     PlanRequested,
+    QuestionDropped,
     RunFinished,
     WriteRequested,
 )
@@ -21,10 +22,12 @@ from tests.actors.planner.core.world import (
     built,
     candidate,
     evaluated,
+    facts_of,
     inserts,
     measured,
     only_branch,
     search,
+    writes,
     written,
 )
 
@@ -95,6 +98,36 @@ def test_no_more_questions_are_asked_than_may_be_paid_for() -> None:
         world.attempt(f"text {number}", measured(1.0 + number))
         number += 1
     assert (number, world.state.stopped_by, world.state.finished) == (6, "calls", True)
+
+
+def killed_and_resumed(max_calls: int | None) -> World:
+    """Three answers, then a kill with four questions under way."""
+    settings = SearchSettings(world_model="off", branches=4, budget=Budget(max_rounds=30, max_calls=max_calls))
+    world = World(settings)
+    for number in range(3):
+        world.attempt(f"text {number}", measured(1.0 + number))
+    assert len(world.requests(WriteRequested)) == 4
+    world.give(RunResumed(run_id=world.state.run_id))
+    return world
+
+
+def test_questions_that_a_kill_has_lost_count_as_paid_for() -> None:
+    world = killed_and_resumed(10)
+    assert world.state.lost_calls == 4
+    asked = 3 + 4 + len(world.requests(WriteRequested))
+    number = 0
+    while world.requests(WriteRequested):
+        world.attempt(f"later text {number}", WRONG)
+        number += 1
+    assert (asked, number, world.state.stopped_by) == (10, 3, "calls")
+    assert world.state.finished
+
+
+def test_without_a_budget_of_calls_every_lost_question_is_asked_again_under_its_id() -> None:
+    world = killed_and_resumed(None)
+    assert not facts_of(world, QuestionDropped)
+    assert len(world.requests(WriteRequested)) == 4
+    assert len(writes(world)) == 7
 
 
 def test_an_empty_frontier_is_first_asked_about_then_varied_then_the_run_is_exhausted() -> None:
