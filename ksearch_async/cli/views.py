@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Protocol
@@ -23,8 +24,6 @@ from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 
 _LABEL_WIDTH = 11
-_COPIED = ("run ", "lies in ", "latest ", "check it ", "compile it ", "go on ")
-"""Lines with a path or a command, which a line break would spoil."""
 
 
 class View(Protocol):
@@ -131,20 +130,17 @@ class PlainView:
 
 
 def wrapped_lines(lines: Iterable[str]) -> list[str]:
-    """Fit lines with a label to the terminal, except those that are copied from it."""
+    """Fit lines with a label to the terminal, except paths and commands: a line break would spoil them."""
     columns = terminal_width()
     if columns is None:
         return list(lines)
-    indent = " " * _LABEL_WIDTH
-    return [
-        part
-        for line in lines
-        for part in (
-            [line]
-            if line.startswith(_COPIED)
-            else wrap(line, max(columns, 2 * _LABEL_WIDTH), subsequent_indent=indent, break_on_hyphens=False)
-        )
-    ]
+    fit = partial(wrap, width=max(columns, 2 * _LABEL_WIDTH), subsequent_indent=" " * _LABEL_WIDTH)
+    return [part for line in lines for part in ([line] if _is_copied(line) else fit(line, break_on_hyphens=False))]
+
+
+def _is_copied(line: str) -> bool:
+    words = line[_LABEL_WIDTH:].split()
+    return len(words) == 1 or words[:1] == ["ksearch"]
 
 
 class JsonView:

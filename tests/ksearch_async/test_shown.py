@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ksearch_async.chronicle import Best, Chronicle
-from ksearch_async.cli import main
+from ksearch_async.cli import main, views
 from ksearch_async.cli.views import JsonView, PlainView
 from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator, duration, shortened
@@ -81,6 +81,22 @@ def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
     ):
         assert said in shown
     assert "ksearch resume" not in shown
+
+
+def test_on_a_terminal_the_summary_is_wrapped_under_its_labels_but_for_what_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(views, "terminal_width", lambda: 40)
+    lines = [
+        "run        relu-20261120-142301: ended: its rounds are used up",
+        "lies in    /a/path/that/is/longer/than/the/terminal/has/columns",
+        "check it   ksearch eval relu /a/path/that/is/longer/than/that",
+    ]
+    assert views.wrapped_lines(lines) == [
+        "run        relu-20261120-142301: ended:",
+        "           its rounds are used up",
+        *lines[1:],
+    ]
 
 
 def test_a_run_that_was_killed_is_said_to_be_resumable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
