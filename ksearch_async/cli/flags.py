@@ -34,7 +34,7 @@ class SessionFlags:
     max_seconds: Annotated[float | None, LIMITS] = None
     """Stop after this wall-clock time."""
     max_calls: Annotated[int | None, LIMITS] = None
-    """Stop after this many answers of the model."""
+    """Ask the model at most so often."""
     max_tokens: Annotated[int | None, LIMITS] = None
     """Stop after this many tokens, prompts included."""
     target_speedup: Annotated[float | None, LIMITS] = None
