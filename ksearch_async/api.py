@@ -314,14 +314,12 @@ def _program(best: BestScore, folder: RunFolder) -> FoundProgram:
 
 
 def _flags(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return flag → value, as `resolve_config` takes them."""
-    known = {setting.flag.replace("-", "_"): setting.flag for setting in SETTINGS}
+    """Return keyword and `=` → value, as `resolve_config` takes them."""
+    known = sorted(setting.keyword for setting in SETTINGS)
     for name in settings:
         if name not in known:
-            raise refusal(
-                f"unknown setting {name!r}", suggestion(name, known, f"known are: {', '.join(sorted(known))}")
-            )
-    return {known[name]: value for name, value in settings.items()}
+            raise refusal(f"unknown setting {name!r}", suggestion(name, known, f"known are: {', '.join(known)}"))
+    return {f"{name}=": value for name, value in settings.items()}
 
 
 def _in_event_loop() -> bool:

@@ -140,6 +140,11 @@ class Setting(msgspec.Struct, frozen=True):
         """The environment variable's name."""
         return "KSEARCH_" + self.flag.upper().replace("-", "_")
 
+    @property
+    def keyword(self) -> str:
+        """The keyword's name in the Python interface."""
+        return self.flag.replace("-", "_")
+
 
 SETTINGS = (
     Setting("effort", "effort"),
@@ -211,7 +216,7 @@ def resolve_config(
         task: The task as named on the command line.
         config_file: TOML, with the tables of `RunConfig`.
         environment: `KSEARCH_…` variables are read, others ignored.
-        flags: Flag (see `SETTINGS`) → value; null means not given.
+        flags: Flag (see `SETTINGS`), or keyword and `=`, → value; null means not given.
         saved: What a run was started with, when it is resumed.
 
     Raises:
@@ -350,12 +355,11 @@ def _read_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def _read_flags(flags: Mapping[str, object]) -> Layer:
-    known = {setting.flag: setting for setting in SETTINGS}
-    return {
-        known[flag].path: Given(_checked(value, known[flag].path, f"--{flag}", strict=True), f"--{flag}")
-        for flag, value in flags.items()
-        if value is not None
-    }
+    """Take flags, and keywords of the Python interface: each is told of as it was written."""
+    paths = {setting.flag: (setting.path, f"--{setting.flag}") for setting in SETTINGS}
+    paths |= {f"{setting.keyword}=": (setting.path, setting.keyword) for setting in SETTINGS}
+    given = [(*paths[name], value) for name, value in flags.items() if value is not None]
+    return {path: Given(_checked(value, path, where, strict=True), where) for path, where, value in given}
 
 
 def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
