@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
+from urllib.request import getproxies
 
 import anyio
 import httpx2
@@ -32,6 +34,13 @@ CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStre
 """What a try without an answer raises."""
 _LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
 """How many calls there are at once is the caller's business."""
+_KEEP_ALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
+)
+"""An answer may take ten minutes, in which nothing is said: what lies between forgets connections that are silent."""
 _TROUBLE_S: Final = 10.0
 """An endpoint that answered before and fails for this long is worth a notice."""
 _SHOWN: Final = 200
@@ -72,7 +81,11 @@ class TryingClient(httpx2.AsyncClient):
             secret: never shown in a fault, should the endpoint repeat it.
         """
         super().__init__(
-            timeout=timeout_of(timeout_s), limits=_LIMITS, verify=is_encrypted, follow_redirects=is_encrypted
+            timeout=timeout_of(timeout_s),
+            limits=_LIMITS,
+            verify=is_encrypted,
+            follow_redirects=is_encrypted,
+            transport=_transport(verify=is_encrypted),
         )
         self._secret = secret
         self._reached = False
@@ -133,6 +146,13 @@ class TryingClient(httpx2.AsyncClient):
 
     def _failing_for_s(self) -> float:
         return 0.0 if self._failing_since is None else anyio.current_time() - self._failing_since
+
+
+def _transport(*, verify: bool) -> httpx2.AsyncHTTPTransport | None:
+    """Return connections that are kept alive; None, which means httpx2's own, where the environment names a proxy."""
+    if getproxies():
+        return None
+    return httpx2.AsyncHTTPTransport(verify=verify, limits=_LIMITS, socket_options=_KEEP_ALIVE)
 
 
 def timeout_of(timeout_s: float) -> httpx2.Timeout:
