@@ -49,7 +49,9 @@ static inline __attribute__((always_inline)) void store(T* to, lanes<N> value, i
             return;
         }
     }
-    for (int lane = 0; lane < N && lane < valid; ++lane) to[lane] = narrow<T>(value[lane]);
+    for (int lane = 0; lane < N; ++lane) {
+        if (lane < valid) to[lane] = narrow<T>(value[lane]);
+    }
 }
 
 template <int N> static inline __attribute__((always_inline)) real total(lanes<N> value) {
