@@ -226,7 +226,7 @@ class _Planner:
         """Return how near a parent is to the best result so far: what builds on a slow program rarely wins."""
         parent = self._nodes.get(parent_id)
         reached = parent.best if parent is not None and parent.best else 1.0
-        return 0.1 + 0.9 * min(1.0, reached / self._best)
+        return 0.2 + 0.8 * min(1.0, reached / self._best)
 
     def _summary(self) -> str:
         learnt = "; ".join(
