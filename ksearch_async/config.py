@@ -66,7 +66,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     name: str | None = None
     """The endpoint's name of the model."""
     base_url: str | None = None
-    """Address of the endpoint; null means OpenAI's."""
+    """Address of the endpoint; null means the openai package's default."""
     concurrency: Positive = 8
     """Calls in flight at once, planner and coders together."""
     timeout_s: Seconds = 600.0

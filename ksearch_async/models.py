@@ -62,7 +62,7 @@ def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
     if dialect_of(settings, environment) == "offline":
         spoiled = f", {settings.mistakes:.0%} of answers spoiled on purpose" if settings.mistakes else ""
         return f"offline: built-in rules, not a language model{spoiled}"
-    return f"{settings.name} at {settings.base_url or 'the endpoint of OpenAI'}"
+    return f"{settings.name} at {settings.base_url or 'the default endpoint of the openai package'}"
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ def _made(settings: ModelSettings, environment: Mapping[str, str], seed: int) ->
         from actors.llm.offline import OfflineModel  # noqa: PLC0415 - each dialect is loaded only where it is used
 
         return OfflineModel(seed=seed, mistakes=settings.mistakes)
-    from actors.llm.chat import ChatModel, Sampling  # noqa: PLC0415 - a tenth of a second that the rules need not
+    from actors.llm.chat import ChatModel, Sampling  # noqa: PLC0415 - openai takes a third of a second to import
 
     return ChatModel(
         model=settings.name or "",

@@ -1,9 +1,9 @@
 """The dialect `chat`: chat completions of any OpenAI-compatible endpoint.
 
-`retries` asks again after time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`; `tries` notes each try
-that fails. What is left is turned into `ModelError` here, once: permanent where only the user can help.
+Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own; `tries`
+notes each try that fails. What is left is turned into `ModelError` here, once: permanent where only the user can help.
 
-Answers are not streamed: one counts as a whole or not at all, and a try that breaks off is repeated.
+Answers are not streamed: one counts as a whole or not at all, and a try that breaks off is the package's to repeat.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Annotated
 
 import anyio
 import msgspec
+import openai
+from openai.types.chat import ChatCompletionMessageParam
 
 from actors.llm.base import Answer, ReasoningEffort, Request
-from actors.llm.retries import StatusError, post
 from actors.llm.tokens import estimated_usage
-from actors.llm.tries import CONNECTION_FAILURES, AnswerTooLongError, NeverReachedError, TryingClient, noting
+from actors.llm.tries import AnswerTooLongError, NeverReachedError, TryingClient, noting, timeout_of
 from messages.base import Usage
 from messages.errors import ModelError
 from messages.faults import EndpointFault, fault_words
 
 DEFAULT_TIMEOUT_S = 600.0
-DEFAULT_BASE_URL = "https://api.openai.com/v1"
 _NO_KEY = "none"
-"""Sent to endpoints that ask for none: some insist on one."""
+"""Sent to endpoints that ask for none: the package insists on one."""
 _ABOUT_THE_QUESTION = frozenset({400, 413, 422})
 _SPARED_REFUSALS = 2
 """Before anything was answered; what is refused then is likely to be refused always."""
@@ -88,21 +88,26 @@ class ChatModel:
 
         Args:
             model: its name as the endpoint knows it.
-            base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: OpenAI's.
+            base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: the openai package's default.
             api_key: sent as bearer token; None for endpoints without keys.
             timeout_s: of one call with all its retries.
-            max_retries: how often a question is tried again.
+            max_retries: how often the package tries again.
             concurrency: calls in flight at once; more wait, which is not part of the time-out.
             sampling: temperature and the like.
         """
         self._model = model
         self._timeout_s = timeout_s
-        self._url = (base_url or DEFAULT_BASE_URL).rstrip("/")
-        self._retries = max_retries
         self._has_answered = False
         self._refusals = 0
-        self._http = TryingClient(
-            timeout_s=timeout_s, secret=api_key or "", is_encrypted=not self._url.lower().startswith("http:")
+        is_encrypted = not (base_url or "").lower().startswith("http:")
+        self._http = TryingClient(timeout_s=timeout_s, secret=api_key or "", is_encrypted=is_encrypted)
+        self._client = openai.AsyncOpenAI(
+            api_key=api_key or _NO_KEY,
+            base_url=base_url,
+            timeout=timeout_of(timeout_s),
+            max_retries=max_retries,
+            http_client=self._http,
+            default_headers={"Accept-Encoding": "identity"},  # bounds count what is sent, not what it unpacks to
         )
         self._key = api_key or ""
         self._faults: dict[str, list[EndpointFault]] = {}
@@ -141,7 +146,7 @@ class ChatModel:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._client.close()
 
     async def _ask(self, request: Request, faults: list[EndpointFault]) -> bytes | None:
         """Return the body of the endpoint's answer; None if it refuses this question and may answer others."""
@@ -153,12 +158,12 @@ class ChatModel:
             text = f"did not answer within {self._timeout_s:g} s"
             self._http.note(EndpointFault(kind="timed_out", detail=text), started)
             raise self._error(text, faults) from error
-        except StatusError as error:
-            if error.status in _ABOUT_THE_QUESTION and self._is_spared():
+        except openai.APIStatusError as error:
+            if error.status_code in _ABOUT_THE_QUESTION and self._is_spared():
                 return None
             advice, permanent = self._refused(error, faults)
             raise self._error(advice, faults, permanent=permanent) from error
-        except CONNECTION_FAILURES as error:
+        except openai.APIConnectionError as error:
             text = "cannot be reached" if faults[-1].kind == "unreachable" else "broke the connection off"
             raise self._error(f"{text} ({faults[-1].detail})", faults) from error
         except NeverReachedError as error:
@@ -166,6 +171,8 @@ class ChatModel:
             raise self._error(text, faults, permanent=True) from error
         except AnswerTooLongError as error:
             raise self._error(f"sent too much, {error}: limit its answers (model.max_tokens)", faults) from error
+        except openai.OpenAIError as error:
+            raise self._error(f"failed: {error}", faults) from error
 
     def _is_spared(self) -> bool:
         """Say whether a refusal is taken for the question's fault: always once others were answered, else twice."""
@@ -179,25 +186,20 @@ class ChatModel:
         )
 
     async def _create(self, request: Request) -> bytes:
-        sampling = {
-            "temperature": self._sampling.temperature,
-            "max_completion_tokens": self._sampling.max_tokens,
-            "reasoning_effort": self._sampling.reasoning_effort,
-        }
-        body: dict[str, object] = {
-            "model": self._model,
-            "messages": [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.prompt},
-            ],
-            **{name: value for name, value in sampling.items() if value is not None},
-        }
-        headers = {
-            "Authorization": f"Bearer {self._key or _NO_KEY}",
-            "Accept-Encoding": "identity",  # bounds count what is sent, not what it unpacks to
-            **_identity(request),
-        }
-        return await post(self._http, f"{self._url}/chat/completions", body, headers=headers, retries=self._retries)
+        messages: list[ChatCompletionMessageParam] = [
+            {"role": "system", "content": request.system},
+            {"role": "user", "content": request.prompt},
+        ]
+        sampling = self._sampling
+        response = await self._client.chat.completions.with_raw_response.create(
+            model=self._model,
+            messages=messages,
+            temperature=openai.omit if sampling.temperature is None else sampling.temperature,
+            max_completion_tokens=openai.omit if sampling.max_tokens is None else sampling.max_tokens,
+            reasoning_effort=openai.omit if sampling.reasoning_effort is None else sampling.reasoning_effort,
+            extra_headers=_identity(request),
+        )
+        return response.content
 
     def _answer(self, request: Request, body: bytes, faults: list[EndpointFault], latency_s: float) -> Answer:
         """Return the first choice."""
@@ -220,9 +222,9 @@ class ChatModel:
             faults=tuple(faults),
         )
 
-    def _refused(self, error: StatusError, faults: list[EndpointFault]) -> tuple[str, bool]:
+    def _refused(self, error: openai.APIStatusError, faults: list[EndpointFault]) -> tuple[str, bool]:
         """Say what a status means and what to do about it, and whether only the user can."""
-        match error.status:
+        match error.status_code:
             case 401 | 403:
                 advice, permanent = "refused the key: check the API key in the environment", True
             case 404:
@@ -233,12 +235,12 @@ class ChatModel:
                 advice, permanent = "is over its rate limit or quota: lower the concurrency or check the account", False
             case _:
                 advice, permanent = "failed", False
-        said = _shortened(faults[-1].detail if faults else error.text)
-        return f"{advice} (HTTP {error.status}{f': {said}' if said else ''})", permanent
+        said = _shortened(faults[-1].detail if faults else error.message)
+        return f"{advice} (HTTP {error.status_code}{f': {said}' if said else ''})", permanent
 
     def _error(self, text: str, faults: list[EndpointFault], *, permanent: bool = False) -> ModelError:
         tries = f"; {len(faults)} tries failed: {fault_words(tuple(faults))}" if len(faults) > 1 else ""
-        said = f"model {self._model!r} at {self._url}/: the endpoint {text}{tries}"
+        said = f"model {self._model!r} at {self._client.base_url}: the endpoint {text}{tries}"
         said = said.replace(self._key, "***") if self._key else said
         return ModelError(said, permanent=permanent, faults=tuple(faults))
 

@@ -1,4 +1,4 @@
-"""One try of a question: an HTTP client that notes each try that fails; `retries` decides what is tried again.
+"""The HTTP client below the openai package. The package decides what is tried again; this notes each try that fails.
 
 Besides, it bounds what an answer may weigh, and gives up soon on an address from which nothing has ever come.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,10 +15,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.request import getproxies
 
 import anyio
 import httpx2
+import openai
 import structlog
 
 from messages.faults import EndpointFault
@@ -28,19 +27,10 @@ MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GIVE_UP_AFTER_S: Final = 2.5
-"""An address that refuses for this long and never answered is wrong, or nobody is there. The pauses of 0.5, 1
+"""An address that refuses for this long and never answered is wrong, or nobody is there. The package's pauses of 0.5, 1
 and 2 s, shortened by up to a quarter, make this the fourth try."""
-CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
+_CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
 """What a try without an answer raises."""
-_LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
-"""How many calls there are at once is the caller's business."""
-_KEEP_ALIVE: Final = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 60),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 5),
-)
-"""An answer may take ten minutes, in which nothing is said: what lies between forgets connections that are silent."""
 _TROUBLE_S: Final = 10.0
 """An endpoint that answered before and fails for this long is worth a notice."""
 _SHOWN: Final = 200
@@ -50,11 +40,11 @@ _calls: ContextVar[list[EndpointFault]] = ContextVar("failed tries of the call i
 log = structlog.get_logger(__name__)
 
 
-class AnswerTooLongError(Exception):
+class AnswerTooLongError(openai.OpenAIError):
     """The body went on beyond `MAX_BODY_BYTES`. Not tried again here: the tokens were paid for."""
 
 
-class NeverReachedError(Exception):
+class NeverReachedError(openai.OpenAIError):
     """Nothing has ever come from this address, and it refuses connections."""
 
 
@@ -68,7 +58,7 @@ def noting(faults: list[EndpointFault]) -> Iterator[None]:
         _calls.reset(token)
 
 
-class TryingClient(httpx2.AsyncClient):
+class TryingClient(openai.DefaultAsyncHttpxClient):
     """One endpoint's connections."""
 
     def __init__(self, *, timeout_s: float, secret: str = "", is_encrypted: bool = True) -> None:
@@ -80,13 +70,7 @@ class TryingClient(httpx2.AsyncClient):
             timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
             secret: never shown in a fault, should the endpoint repeat it.
         """
-        super().__init__(
-            timeout=timeout_of(timeout_s),
-            limits=_LIMITS,
-            verify=is_encrypted,
-            follow_redirects=is_encrypted,
-            transport=_transport(verify=is_encrypted),
-        )
+        super().__init__(timeout=timeout_of(timeout_s), verify=is_encrypted, follow_redirects=is_encrypted)
         self._secret = secret
         self._reached = False
         self._worked = False
@@ -105,7 +89,7 @@ class TryingClient(httpx2.AsyncClient):
         try:
             response = await super().send(request, **{**options, "stream": True})
             await _read(response)
-        except CONNECTION_FAILURES as error:
+        except _CONNECTION_FAILURES as error:
             fault = self.note(_fault_of_error(error), started)
             if fault.kind == "unreachable" and not self._reached and self._failing_for_s() >= GIVE_UP_AFTER_S:
                 raise NeverReachedError(fault.detail) from error
@@ -146,13 +130,6 @@ class TryingClient(httpx2.AsyncClient):
 
     def _failing_for_s(self) -> float:
         return 0.0 if self._failing_since is None else anyio.current_time() - self._failing_since
-
-
-def _transport(*, verify: bool) -> httpx2.AsyncHTTPTransport | None:
-    """Return connections that are kept alive; None, which means httpx2's own, where the environment names a proxy."""
-    if getproxies():
-        return None
-    return httpx2.AsyncHTTPTransport(verify=verify, limits=_LIMITS, socket_options=_KEEP_ALIVE)
 
 
 def timeout_of(timeout_s: float) -> httpx2.Timeout:

@@ -103,7 +103,7 @@ def _interpreter() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    for name, needed in (("torch", True), ("triton", False), ("apache-tvm-ffi", True), ("httpx2", True)):
+    for name, needed in (("torch", True), ("triton", False), ("apache-tvm-ffi", True), ("openai", True)):
         try:
             yield Finding(name=name, status="ok", detail=version(name))
         except PackageNotFoundError:
@@ -116,11 +116,11 @@ def _model(address: str | None) -> Finding:
     if address is None:
         rules = "without --model the built-in rules plan and write; they are not a language model"
         return Finding(name="model", status="note", detail=f"{key}; {rules}")
-    import httpx2  # noqa: PLC0415 - only where an endpoint is asked about
+    import httpx  # noqa: PLC0415 - only where an endpoint is asked about
 
     try:
-        status_code = httpx2.get(f"{address.rstrip('/')}/models", timeout=_PROBE_TIMEOUT_S).status_code
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        status_code = httpx.get(f"{address.rstrip('/')}/models", timeout=_PROBE_TIMEOUT_S).status_code
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Finding(name="model", status="missing", detail=f"{address} cannot be reached: {error}")
     return Finding(name="model", status="ok", detail=f"{address} answers (HTTP {status_code}); {key}")
 

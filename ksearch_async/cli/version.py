@@ -9,7 +9,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
 
-_PACKAGES = ("torch", "triton", "httpx2", "msgspec", "nats-py")
+_PACKAGES = ("torch", "triton", "openai", "msgspec", "nats-py")
 
 
 def version_command(*, as_json: JsonFlag = False) -> int:

@@ -127,7 +127,7 @@ def test_help_loads_neither_torch_nor_a_model_client(words: list[str], tmp_path:
         "import sys\n"
         "from ksearch_async.cli import main\n"
         f"code = main({words!r})\n"
-        "heavy = {'torch', 'triton', 'openai', 'httpx2', 'starlette', 'uvicorn'} & set(sys.modules)\n"
+        "heavy = {'torch', 'triton', 'openai', 'httpx', 'httpx2', 'starlette', 'uvicorn'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {heavy}' if heavy else code)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

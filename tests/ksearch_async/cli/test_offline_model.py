@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
+import httpx
 import pytest
 
 from tests.ksearch_async.test_cli import ksearch
@@ -41,8 +41,8 @@ def first_line(process: subprocess.Popen[str]) -> str:
 def test_it_says_where_it_listens_answers_and_tells_what_it_was_asked_when_it_ends(tmp_path: Path) -> None:
     with served("--mistakes", "1", "--mistake-kinds", "empty", "prose", cwd=tmp_path) as process:
         base_url = first_line(process).removeprefix("listening on ")
-        answer = httpx2.post(f"{base_url}/chat/completions", json=QUESTION, headers={"X-Client-Request-Id": "r1-w1"})
-        stats = httpx2.get(f"{base_url.removesuffix('/v1')}/stats").json()
+        answer = httpx.post(f"{base_url}/chat/completions", json=QUESTION, headers={"X-Client-Request-Id": "r1-w1"})
+        stats = httpx.get(f"{base_url.removesuffix('/v1')}/stats").json()
         process.send_signal(signal.SIGTERM)
         out, said = process.communicate(timeout=20)
     assert process.returncode == 0
@@ -57,7 +57,7 @@ def test_it_says_where_it_listens_answers_and_tells_what_it_was_asked_when_it_en
 def test_json_is_one_object_at_the_start_and_one_at_the_end(tmp_path: Path) -> None:
     with served("--json", "--server-error", "1", cwd=tmp_path) as process:
         started = json.loads(first_line(process))
-        answer = httpx2.post(f"{started['base_url']}/chat/completions", json=QUESTION)
+        answer = httpx.post(f"{started['base_url']}/chat/completions", json=QUESTION)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=20)
     assert started["model"] == "offline-rules"
@@ -69,8 +69,8 @@ def test_json_is_one_object_at_the_start_and_one_at_the_end(tmp_path: Path) -> N
 def test_requests_that_hang_do_not_keep_it_from_ending(tmp_path: Path) -> None:
     with served("--hang", "1", cwd=tmp_path) as process:
         base_url = first_line(process).removeprefix("listening on ")
-        with pytest.raises(httpx2.ReadTimeout):
-            httpx2.post(f"{base_url}/chat/completions", json=QUESTION, timeout=0.2)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{base_url}/chat/completions", json=QUESTION, timeout=0.2)
         address = base_url.removeprefix("http://").removesuffix("/v1").split(":")
         with socket.create_connection((address[0], int(address[1]))) as waiting:
             body = json.dumps(QUESTION)

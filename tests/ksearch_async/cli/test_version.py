@@ -16,6 +16,6 @@ def test_versions_of_ours_python_and_the_packages_that_matter(capsys: pytest.Cap
     told = json.loads(capsys.readouterr().out)
     assert told["ksearch-async"] == version("ksearch-async")
     assert told["python"] == platform.python_version()
-    assert {"torch", "triton", "httpx2", "msgspec", "nats-py", "platform"} <= set(told)
+    assert {"torch", "triton", "openai", "msgspec", "nats-py", "platform"} <= set(told)
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["ksearch-async", version("ksearch-async")]

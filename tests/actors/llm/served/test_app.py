@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import anyio
-import httpx2
+import httpx
 import openai
 import pytest
 
@@ -114,7 +114,7 @@ async def test_a_wrong_key_and_an_unknown_model_are_refused(model: str, key: str
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"model": "offline-rules"}', b'{"model": 3, "messages": []}', b"[]"])
 async def test_what_is_no_request_is_refused_with_the_reason(body: bytes) -> None:
-    async with serving() as (_, base_url), httpx2.AsyncClient() as client:
+    async with serving() as (_, base_url), httpx.AsyncClient() as client:
         response = await client.post(f"{base_url}/chat/completions", content=body)
     assert response.status_code == 400
     assert "cannot be read" in response.json()["error"]["message"]
@@ -200,7 +200,7 @@ async def test_every_fault_is_one_that_the_gateway_knows(rates: FaultRates, kind
 
 @pytest.mark.parametrize("rates", [FaultRates(cut=1.0), FaultRates(endless=1.0)], ids=["cut", "endless"])
 async def test_streams_break_off_and_go_on_for_ever_too(rates: FaultRates) -> None:
-    async with serving(Conduct(faults=rates)) as (_, base_url), httpx2.AsyncClient() as client:
+    async with serving(Conduct(faults=rates)) as (_, base_url), httpx.AsyncClient() as client:
         asked = {"model": NAME, "stream": True, "messages": [{"role": "user", "content": CODER.prompt}]}
         received = b""
 
@@ -213,7 +213,7 @@ async def test_streams_break_off_and_go_on_for_ever_too(rates: FaultRates) -> No
                         return
 
         if rates.cut:
-            with pytest.raises(httpx2.RemoteProtocolError):
+            with pytest.raises(httpx.RemoteProtocolError):
                 await receive()
         else:
             await receive()
