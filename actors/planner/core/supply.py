@@ -180,6 +180,8 @@ def _continue_branches(step: Step) -> None:
 def _end_reason(state: SearchState, branch: Branch) -> str | None:
     if branch.attempt_limit is not None and len(branch.attempts) >= branch.attempt_limit:
         return "extra sample drawn"
+    if branch.best is not None and branch.best.credit is None:
+        return "correct, and nothing tells how fast"
     if branch.stale >= state.settings.stagnation_window:
         return f"{branch.stale} attempts without improvement"
     if _has_no_more(branch):

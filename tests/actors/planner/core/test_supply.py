@@ -16,6 +16,7 @@ from messages.facts import (
     WriteRequested,
 )
 from messages.settings import Budget, SearchSettings
+from messages.verdicts import Measured
 from tests.actors.planner.core.world import (
     WRONG,
     World,
@@ -262,6 +263,17 @@ def test_several_branches_spread_over_the_tree() -> None:
     )
     world.propose(script)
     assert {branch.node_id for branch in world.state.branches.values()} == {"n1", "n2"}
+
+
+def test_a_branch_ends_with_its_first_correct_candidate_where_nothing_is_timed() -> None:
+    world = search(window=5)
+    world.propose(inserts(2))
+    world.attempt("a", WRONG)
+    assert only_branch(world).node_id == "n1"
+    world.attempt("b", Measured(timed=False))
+    assert world.state.node("n1").state == "closed"
+    assert only_branch(world).node_id == "n2"
+    assert world.state.incumbent is None
 
 
 def test_resuming_with_more_rounds_goes_on_where_the_budget_ended() -> None:
