@@ -52,6 +52,8 @@ _OPERATIONS = {
     "silu": "{0} / (one + EXP(-{0}))",
     "gelu_erf": "half * {0} * ERFC({0} * minus_root_half)",
 }
+_LANE_OPERATIONS = {"gelu_erf": "half * {0} * (one + ERF({0} * -minus_root_half))"}
+"""Cheaper where loops are vectorised; as accurate as torch's own, which has 1 + erf as well."""
 _ELEMENTARY = ("EXPM1", "EXP", "LOG1P", "LOG", "TANH", "ERFC", "ERF")
 _IDENTITIES = {"sum": "0", "max": "-INFINITY", "min": "INFINITY"}
 
@@ -69,6 +71,8 @@ class Writer:
 
     def operation(self, node: Node, operands: list[str]) -> str:
         """Return an element-wise operation applied to named values."""
+        if self._lanes and node.op in _LANE_OPERATIONS:
+            return self._elementary(_LANE_OPERATIONS[node.op].format(*operands))
         return self._elementary(_OPERATIONS[node.op].format(*operands))
 
     def constant(self, node: Node) -> str:

