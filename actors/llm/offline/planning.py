@@ -34,6 +34,10 @@ _JOINED = 0.9
 _HELPFUL = 0.07
 """Least gain, as log2 of a speedup, of what counts as helpful: more than timings scatter."""
 _MIN_CHANGE = 0.05
+_STRONG = 4
+"""Actions, at most, that are inserted because they promise more than anything open."""
+_NEAR = 0.5
+"""Part of the best speedup that a closed node must reach to be built on for its own sake."""
 _HOPELESS_TRIES = 2
 
 
@@ -102,17 +106,22 @@ class _Planner:
         ]
 
     def _inserts(self) -> list[Insert]:
-        """Return new actions, best first: one for each node that was asked about, then as many as wanted."""
+        """Return new actions: what promises more than anything open, one per good node asked about, what is wanted.
+
+        A node far behind the best is left without a child: what builds on a slow program rarely wins.
+        """
         ranked = sorted(self._proposals(), key=lambda insert: -insert.priority)
+        open_values = [self._value(line) for line in self._asked.tree if line.state == "open"]
+        strong = [insert for insert in ranked if insert.priority > max(open_values, default=0.0)][:_STRONG]
         first: dict[str, Insert] = {}
         for insert in ranked:
-            if insert.parent in self._asked.childless:
+            if insert.parent in self._asked.childless and self._reached(insert.parent) >= _NEAR * self._best:
                 first.setdefault(insert.parent, insert)
-        chosen = list(first.values())
-        chosen += [insert for insert in ranked if insert not in chosen]
-        unique = {frozenset(self._combined(insert)): insert for insert in reversed(chosen)}
-        kept = [insert for insert in chosen if unique[frozenset(self._combined(insert))] is insert]
-        return kept[: min(self._asked.limit, max(self._asked.wanted, len(first)))]
+        chosen: list[Insert] = []
+        for insert in [*strong, *first.values(), *ranked]:
+            if all(self._combined(insert) != self._combined(other) for other in chosen):
+                chosen.append(insert)
+        return chosen[: min(self._asked.limit, max(self._asked.wanted, len({*strong, *first.values()})))]
 
     def _proposals(self) -> Iterator[Insert]:
         """Yield what could still be tried: a transformation that is missing under a closed node, and tuning."""
@@ -224,9 +233,12 @@ class _Planner:
 
     def _quality(self, parent_id: str) -> float:
         """Return how near a parent is to the best result so far: what builds on a slow program rarely wins."""
+        return 0.2 + 0.8 * min(1.0, self._reached(parent_id) / self._best)
+
+    def _reached(self, parent_id: str) -> float:
+        """Return a node's best speedup; 1 for the root, which has none."""
         parent = self._nodes.get(parent_id)
-        reached = parent.best if parent is not None and parent.best else 1.0
-        return 0.2 + 0.8 * min(1.0, reached / self._best)
+        return parent.best if parent is not None and parent.best else 1.0
 
     def _summary(self) -> str:
         learnt = "; ".join(
