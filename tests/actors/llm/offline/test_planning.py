@@ -11,10 +11,11 @@ from actors.planner.core.state import Node, Score, SearchState, root_node
 from actors.planner.prompts import parse_script, plan_request
 from messages.edits import EditScript, Insert, Prune, Refusal, Update
 from messages.facts import EditsApplied, EditsRefused, NodeInserted, PlanRequested
-from messages.settings import Budget, SearchSettings
+from messages.settings import Budget, SearchSettings, WorldModel
 from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild, Interval, Measured, Verdict
 from tests.actors.llm.offline.prompts import CONVOLUTION, description
+from tests.actors.llm.offline.references import reference
 from tests.actors.planner.rig import Rig
 from tests.contracts.models import ModelContract
 
@@ -157,3 +158,25 @@ async def test_a_whole_search_with_the_rules_uses_its_rounds_and_stacks_transfor
     assert not [fact for fact in facts if isinstance(fact, EditsRefused)]
     inserted = [c for f in facts if isinstance(f, EditsApplied) for c in f.changes if isinstance(c, NodeInserted)]
     assert any(change.parent_id != "n0" for change in inserted)
+
+
+@pytest.mark.anyio
+@pytest.mark.virtual_time
+async def test_a_tree_that_is_revised_reaches_more_than_one_that_is_made_once() -> None:
+    reached: dict[WorldModel, float] = {"evolving": 0.0, "frozen": 0.0}
+    for mode in reached:
+        for seed in range(5):
+            settings = SearchSettings(world_model=mode, budget=Budget(max_rounds=40))
+            rig = Rig(settings, description=description(), run_id=f"r{seed}")
+            finished = await rig.search(OfflineModel(seed=seed, latency_s=0.5), judge=landscape, evaluation_s=0.3)
+            reached[mode] += finished.speedup or 0.0
+    assert reached["evolving"] > reached["frozen"]
+
+
+def test_a_program_of_several_stages_gets_actions_of_its_own() -> None:
+    product = reference("x, gate):\n        return (x @ gate.t()) @ gate * self.weight", "[]")
+    script = answered(search(), PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8), text=product)
+    assert "3 stages (a contraction of 37x37 over 131" in script.summary
+    titles = {edit.title for edit in script.edits if isinstance(edit, Insert)}
+    assert "Fuse stages, block by block" in titles
+    assert conflicts(search(), script, limit=8) == ()
