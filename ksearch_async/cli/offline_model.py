@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ def offline_model_command(
     listener = _listener(port)
     mistakes = Mistakes(answers.mistakes, seed=answers.seed, kinds=answers.mistake_kinds)
     model = OfflineModel(seed=answers.seed, latency_s=answers.latency, mistakes=mistakes)
+    gc.enable()  # `main` disabled it for the start; a server may run for days
     report = anyio.run(_serve, model, _conduct(api_key, concurrency_limit, answers, failing), listener, as_json)
     if as_json:
         put_json(report)

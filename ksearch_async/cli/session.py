@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -45,6 +46,8 @@ async def _conduct(opening: Opening, kind: ViewKind | Literal["json"]) -> int:
         view = _view(session, kind)
         if session.opening is not None:
             configure_logs(session.folder.log, say=view.note)
+            gc.freeze()
+            gc.enable()  # `main` disabled it for the start; a search may go on for days
             await _lead(session, tools, view)
         view.finish()
         return _exit_code(session)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -18,6 +20,7 @@ from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.causes import single_error
 from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli.session import conduct
 from ksearch_async.cli.signals import heed_signals
 from ksearch_async.config import RunConfig, load_config, save_config
 from ksearch_async.launch import Session, StopSwitch, Tools, check_reopening, lead_session
@@ -141,6 +144,27 @@ async def test_a_second_ctrl_c_stops_now_and_the_run_goes_on_when_it_is_resumed(
     assert session.chronicle.finished is None
     assert notes[-1] == "stopping now"
     await goes_on_to_its_end(session)
+
+
+def test_garbage_is_looked_for_while_a_search_goes_on(tmp_path: Path) -> None:
+    session, found = new_session(tmp_path), set[bool]()
+
+    def noting(request: Request) -> str:
+        found.add(gc.isenabled())
+        return answered(request)
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[tuple[Session, Tools]]:
+        evaluator = SimulatedEvaluator(lambda _: FAST)
+        yield session, Tools(model=ScriptedModel(noting), builder=SimulatedBuilder(), evaluator=evaluator)
+
+    gc.disable()  # as `main` does for the start
+    try:
+        conduct(opening(), view="plain", as_json=False)
+    finally:
+        gc.unfreeze()
+        gc.enable()
+    assert found == {True}
 
 
 async def goes_on_to_its_end(session: Session) -> None:
