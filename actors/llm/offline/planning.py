@@ -36,6 +36,10 @@ _HELPFUL = 0.07
 _MIN_CHANGE = 0.05
 _STRONG = 4
 """Actions, at most, that are inserted because they promise more than anything open."""
+_PLAIN = 0.8
+"""The plain program's speedup, as part of the least that an action under the root reached."""
+_DOUBT = 0.5
+"""Weight of what is thought of a transformation beforehand, next to 1 for a measurement on the best program."""
 _NEAR = 0.5
 """Part of the best speedup that a closed node must reach to be built on for its own sake."""
 _HOPELESS_TRIES = 2
@@ -66,8 +70,9 @@ class _Planner:
         self._by_name = self._catalogue.by_name
         self._known = known_moves(asked.contract.language, program)
         self._nodes = {line.node_id: line for line in asked.tree}
-        self._gains = self._measured_gains()
         self._best = max((line.best for line in asked.tree if line.best), default=1.0)
+        self._evidence: dict[str, float] = {}
+        self._gains = self._measured_gains()
 
     def script(self) -> EditScript:
         """Return the answer."""
@@ -131,7 +136,7 @@ class _Planner:
             have = self._path(parent_id)
             for move in self._known:
                 missing = self._catalogue.with_needs([move.name]) - have
-                if move.name not in have and frozenset(have | missing) not in taken:
+                if move.name not in have and not self._is_nearer(parent_id, have | missing, taken):
                     moves = sorted((self._by_name[name] for name in missing), key=lambda move: -move.priority)
                     yield self._insert(parent_id, moves, self._promise(parent_id, moves))
             joined = self._helpful(have)
@@ -141,6 +146,15 @@ class _Planner:
             titles = {line.title for line in self._asked.tree if line.parent_id == parent_id}
             if parent_id != ROOT and number <= _TUNE_ROUNDS and f"{_TUNE}{number}" not in titles:
                 yield self._tuning(parent_id, number, 0.25 * self._quality(parent_id))
+
+    def _is_nearer(self, parent_id: str, wanted: frozenset[str], taken: set[frozenset[str]]) -> bool:
+        """Say whether a combination is there already, or can be had with a smaller step from a better node."""
+        have, reached = self._path(parent_id), self._reached(parent_id)
+        return wanted in taken or any(
+            have < self._path(line.node_id) < wanted and (line.best or 0.0) >= reached
+            for line in self._asked.tree
+            if line.state == "closed"
+        )
 
     def _helpful(self, have: frozenset[str]) -> list[AnyMove]:
         """Return what helped elsewhere and is missing here, the largest gain first, as much as a title can name."""
@@ -206,16 +220,22 @@ class _Planner:
         return self._path(insert.parent) | self._own(line)
 
     def _measured_gains(self) -> dict[str, float]:
-        """Return, per transformation, the mean of log2(speedup over the parent) of the nodes that add it."""
-        found: dict[str, list[float]] = defaultdict(list)
+        """Return, per transformation, the mean of log2(speedup over the parent) of the nodes that add it.
+
+        What was measured on a program far slower than the best says little about a fast one, and counts as little.
+        """
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for line in self._asked.tree:
             own = self._own(line)
-            parent = self._nodes.get(line.parent_id)
-            base = parent.best if parent is not None else 1.0
-            if line.best and base and own:
+            base = self._reached(line.parent_id)
+            if line.best and own:
+                weight = min(1.0, max(line.best, base) / self._best)
                 for name in own:
-                    found[name].append(math.log2(line.best / base) / len(own))
-        return {name: sum(gains) / len(gains) for name, gains in found.items()}
+                    found[name].append((math.log2(line.best / base) / len(own), weight))
+        self._evidence = {name: sum(weight for _, weight in gains) for name, gains in found.items()}
+        return {
+            name: sum(gain * weight for gain, weight in gains) / self._evidence[name] for name, gains in found.items()
+        }
 
     def _value(self, line: TreeLine) -> float:
         """Return V of an open node: what its transformations promise under its parent, halved per failed branch."""
@@ -225,20 +245,28 @@ class _Planner:
     def _promise(self, parent_id: str, moves: Sequence[AnyMove]) -> float:
         if not moves:
             return 0.0
-        chances = [
-            min(0.95, max(0.05, 0.35 + 0.3 * self._gains[move.name])) if move.name in self._gains else move.priority
-            for move in moves
-        ]
-        return min(0.95, max(0.01, max(chances) * self._quality(parent_id) + 0.03 * (len(moves) - 1)))
+        chance = max(self._chance(move) for move in moves)
+        return min(0.95, max(0.01, chance * self._quality(parent_id) + 0.03 * (len(moves) - 1)))
+
+    def _chance(self, move: AnyMove) -> float:
+        """Return what to expect of a transformation: what was thought beforehand, and what was measured, by weight."""
+        if move.name not in self._gains:
+            return move.priority
+        measured = min(0.95, max(0.05, 0.35 + 0.3 * self._gains[move.name]))
+        weight = self._evidence[move.name]
+        return (_DOUBT * move.priority + weight * measured) / (_DOUBT + weight)
 
     def _quality(self, parent_id: str) -> float:
         """Return how near a parent is to the best result so far: what builds on a slow program rarely wins."""
         return 0.2 + 0.8 * min(1.0, self._reached(parent_id) / self._best)
 
     def _reached(self, parent_id: str) -> float:
-        """Return a node's best speedup; 1 for the root, which has none."""
+        """Return a node's best speedup; for the root, whose plain program nobody measured, less than any child's."""
         parent = self._nodes.get(parent_id)
-        return parent.best if parent is not None and parent.best else 1.0
+        if parent is not None and parent.best:
+            return parent.best
+        first = [line.best for line in self._asked.tree if line.best and line.parent_id == ROOT]
+        return _PLAIN * min(first) if first else 1.0
 
     def _summary(self) -> str:
         learnt = "; ".join(

@@ -65,14 +65,17 @@ def test_the_analysis_brings_actions_that_can_be_applied() -> None:
 
 
 def test_a_gain_raises_v_where_the_same_transformation_is_still_open() -> None:
-    state = search(
-        node("n1", LANES, best=4.0), node("n2", FUSE, best=1.2), node("n3", LANES, parent_id="n2", priority=0.3)
-    )
-    updates = {edit.node: edit.priority for edit in revised(state).edits if isinstance(edit, Update)}
-    lowered = search(node("n1", LANES, best=0.5), node("n2", FUSE, best=1.2), node("n3", LANES, parent_id="n2"))
-    later = {edit.node: edit.priority for edit in revised(lowered).edits if isinstance(edit, Update)}
-    assert (updates["n3"] or 0) > 0.3
-    assert (later["n3"] or 1) < 0.5
+    def value_of_lanes(measured: float) -> float:
+        state = search(
+            node("n1", LANES, best=measured),
+            node("n2", FUSE, best=4.0),
+            node("n3", LANES, parent_id="n2", priority=0.0),
+            node("n4", THREADS, best=0.5),
+        )
+        updates = {edit.node: edit.priority for edit in revised(state).edits if isinstance(edit, Update)}
+        return updates["n3"] or 0.0
+
+    assert value_of_lanes(4.0) > value_of_lanes(2.0) > value_of_lanes(1.0)
 
 
 def test_new_actions_hang_under_closed_nodes_and_repeat_no_combination() -> None:

@@ -13,10 +13,10 @@ from actors.llm.offline.stages.ir import Contraction, RowStage, Stage, Staged
 from actors.llm.offline.stages.masks import bound_of
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
-    "tile": (4, 8, 6, 2),
-    "lanes": (2, 4, 3),
-    "rows": (32, 8, 64, 128, 4, 16),
-    "accumulators": (4, 2, 8),
+    "tile": (4, 8, 6),
+    "lanes": (2, 4),
+    "rows": (32, 8, 128),
+    "accumulators": (4, 2),
     "unroll": (2, 4),
 })  # fmt: skip
 """Fields of a plan that are numbers, and the values that are tried."""
@@ -90,7 +90,7 @@ _MOVES: tuple[Move[Staged], ...] = (
         why="An operand whose columns lie far apart cannot be loaded as a vector; copied into panels once, it is read "
         "in order.",
         difficulty=3,
-        priority=0.4,
+        priority=0.45,
         needs=("vectorise",),
         applies=lambda program: any(_is_strided(stage) for stage in program.stages),
     ),
@@ -108,7 +108,7 @@ _MOVES: tuple[Move[Staged], ...] = (
         title="Keep costly values of a row",
         why="A later loop over the row needs what an earlier one computed at some cost.",
         difficulty=2,
-        priority=0.35,
+        priority=0.25,
         applies=lambda program: any(_meets_again(stage) for stage in program.row_stages),
     ),
     Move(
@@ -116,7 +116,7 @@ _MOVES: tuple[Move[Staged], ...] = (
         title="Keep workspaces between calls",
         why="Fresh memory costs a page fault per page; a workspace that is allocated once does not.",
         difficulty=1,
-        priority=0.35,
+        priority=0.45,
         needs=("threads",),
         applies=lambda program: bool(program.stages[1:]),
     ),
@@ -125,7 +125,7 @@ _MOVES: tuple[Move[Staged], ...] = (
         title="Other number of rows per block",
         why="Small blocks keep buffers in the first-level cache; large ones use each loaded operand more often.",
         difficulty=1,
-        priority=0.3,
+        priority=0.25,
         needs=("fuse",),
         applies=_is_fusible,
     ),
@@ -134,7 +134,7 @@ _MOVES: tuple[Move[Staged], ...] = (
         title="Hand blocks to free threads",
         why="Blocks of different length, or threads that meet other work, leave a thread waiting at the end.",
         difficulty=1,
-        priority=0.3,
+        priority=0.25,
         needs=("threads",),
         applies=lambda program: any(math.prod(stage.axes) > 1 for stage in program.stages),
     ),
