@@ -107,7 +107,8 @@ async def test_a_kill_costs_the_questions_under_way_and_each_is_asked_again_unde
         done = await ksearch("resume", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (await shown(tmp_path, "show"))["rounds"] == ROUNDS
-    keys = Counter(line for head in server.heads for line in head.split("\r\n") if line.startswith("Idempotency-Key"))
+    lines = [line.lower() for head in server.heads for line in head.split("\r\n")]
+    keys = Counter(line for line in lines if line.startswith("idempotency-key:"))
     assert sorted(keys.values()) == [1] * (ROUNDS - 3) + [2] * 3
 
 
