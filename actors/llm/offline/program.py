@@ -13,7 +13,7 @@ from actors.llm.offline.graph import NoRuleError, Program, TensorInfo
 from actors.llm.offline.stages.ir import AnyProgram, Staged
 from actors.llm.offline.stages.lowering import lowered
 from actors.llm.offline.stages.tracing import StagedTracer
-from actors.llm.offline.tracing import RowTracer, Shape, Traced, Tracer, Value, broadcast
+from actors.llm.offline.tracing import FLOATING, RowTracer, Shape, Traced, Tracer, Value, broadcast
 from actors.llm.offline.walk import Walk
 
 _FLAT_COLUMNS = 16_384
@@ -57,6 +57,9 @@ def _rows(constants: Constants, tensors: tuple[TensorInfo, ...]) -> Program | No
 
 
 def _staged(constants: Constants, tensors: tuple[TensorInfo, ...]) -> Staged:
+    for tensor in tensors:
+        if tensor.role == "output" and tensor.dtype not in FLOATING | {"bool"}:
+            raise NoRuleError(f"results of dtype {tensor.dtype}: all arithmetic is floating-point")
     tracer = StagedTracer()
     results = _results(tracer, constants, tensors)
     return lowered(tracer.nodes, [tracer.tensor(result) for result in results], tensors)

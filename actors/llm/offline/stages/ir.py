@@ -9,6 +9,7 @@ strided. Every access is affine in the stage's axes, so transposed, repeated, br
 copies: a stride of 0 means that the axis does not matter. Axes are as few as the strides allow: neighbours that every
 access walks through alike are one. Tensors of role `value` hold intermediate results: dense row-major float32 (float64
 if any tensor of the program is float64), to be allocated by the program or kept on chip where stages are fused.
+Integers (positions, masks) are read as numbers of the compute type: exact up to 2^24 in float32.
 """
 
 from __future__ import annotations

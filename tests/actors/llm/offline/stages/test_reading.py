@@ -110,3 +110,12 @@ def test_a_row_program_stays_one() -> None:
 def test_what_has_no_rule_is_named(forward: str, said: str) -> None:
     with pytest.raises(NoRuleError, match=said):
         read(forward, {"x": (9, 9)}, (9, 9))
+
+
+def test_results_that_are_whole_numbers_have_no_rule() -> None:
+    tensors = (
+        TensorInfo(name="x", role="input", shape=(4,), dtype="int64"),
+        TensorInfo(name="output", role="output", shape=(4,), dtype="int64"),
+    )
+    with pytest.raises(NoRuleError, match="int64"):
+        read_program(reference("x):\n        return x * 3", "[]"), tensors)
