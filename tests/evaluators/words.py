@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from messages.commands import BuildCandidate, EvaluateCandidate
 from messages.tasks import Candidate, SourceFile, Target, TaskSpec
 
@@ -31,6 +33,12 @@ def get_inputs():
 def get_init_inputs():
     return [{COLUMNS}]
 """,
+)
+
+SLEEPY_TASK = replace(
+    SMALL_TASK,
+    name="sleepy",
+    text=SMALL_TASK.text.replace("return x *", "__import__('time').sleep(0.006); return x *"),
 )
 
 RIGHT = """

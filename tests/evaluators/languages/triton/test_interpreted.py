@@ -18,8 +18,9 @@ from evaluators.target import probe_target
 from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
-from messages.verdicts import Crashed, DidNotBuild, Measured, TimedOut, Verdict, Wrong
+from messages.verdicts import Crashed, DidNotBuild, Measured, TimedOut, Wrong
 from tests.contracts.evaluators import EvaluatorContract
+from tests.evaluators.judging import Judging
 from tests.evaluators.languages.triton.words import BFLOAT16_TASK, RIGHT, after, before, inside, triton
 from tests.evaluators.words import SMALL_TASK, build_job, evaluate_job
 
@@ -59,23 +60,7 @@ async def evaluator(store: Path) -> AsyncIterator[LocalEvaluator]:
 
 @pytest.fixture(scope="module")
 def judge(builder: LocalBuilder, evaluator: LocalEvaluator, target: Target) -> Judging:
-    return Judging(builder, evaluator, target)
-
-
-class Judging:
-    """Builds a program and has it judged."""
-
-    def __init__(self, builder: LocalBuilder, evaluator: LocalEvaluator, target: Target) -> None:
-        self._builder = builder
-        self._evaluator = evaluator
-        self._target = target
-
-    async def __call__(self, text: str, task: TaskSpec = SMALL_TASK) -> Verdict:
-        candidate = triton(text)
-        built = (await self._builder.build(build_job(candidate, self._target))).outcome
-        assert isinstance(built, Built), built
-        job = evaluate_job(candidate, built.artifact_id, self._target, task)
-        return (await self._evaluator.evaluate(job)).verdict
+    return Judging(builder, evaluator, target, triton)
 
 
 class TestInterpretedEvaluator(EvaluatorContract):

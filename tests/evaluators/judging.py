@@ -1,0 +1,31 @@
+"""Building a source and having it judged, as the tests of evaluators do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from evaluators.builder import LocalBuilder
+from evaluators.local import LocalEvaluator
+from messages.events import Built
+from messages.tasks import Candidate, Target, TaskSpec
+from messages.verdicts import Verdict
+from tests.evaluators.words import SMALL_TASK, build_job, evaluate_job
+
+
+class Judging:
+    """Builds a source and has it judged."""
+
+    def __init__(
+        self, builder: LocalBuilder, evaluator: LocalEvaluator, target: Target, written: Callable[[str], Candidate]
+    ) -> None:
+        self._builder = builder
+        self._evaluator = evaluator
+        self._target = target
+        self._written = written
+
+    async def __call__(self, text: str, task: TaskSpec = SMALL_TASK) -> Verdict:
+        candidate = self._written(text)
+        built = (await self._builder.build(build_job(candidate, self._target))).outcome
+        assert isinstance(built, Built), built
+        job = evaluate_job(candidate, built.artifact_id, self._target, task)
+        return (await self._evaluator.evaluate(job)).verdict
