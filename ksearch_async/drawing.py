@@ -15,8 +15,6 @@ from ksearch_async.narrate import shortened
 from messages.base import ROOT
 from messages.verdicts import GOOD_FATES, worth_text
 
-_TITLE_WIDTH = 60
-"""Of a title where no width is given."""
 _NARROWEST_TITLE = 16
 _SHALLOW_INDENT, _DEEP_INDENT = 4, 2
 _EDGES = {_SHALLOW_INDENT: ("├── ", "└── ", "│   ", "    "), _DEEP_INDENT: ("├ ", "└ ", "│ ", "  ")}
@@ -79,7 +77,7 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
     head = f"{lead}{node.node_id} {mark} " if (mark := sheet.marks.get(node.node_id)) else f"{lead}{node.node_id} "
     said, failed = _standing(sheet.state, node), _failures(node)
     if sheet.width is None:
-        return f"{head}{shortened(node.title, _TITLE_WIDTH)}  [{', '.join([*said, *failed])}]{below}"
+        return f"{head}{' '.join(node.title.split())}  [{', '.join([*said, *failed])}]{below}"
     for words in ([*said, *failed], said, said[:1]):
         tail = f"  [{', '.join(words)}]{below}"
         room = sheet.width - len(head) - len(tail)

@@ -47,14 +47,14 @@ def _check_address(base_url: str) -> None:
     try:
         parts = urlsplit(base_url)
     except ValueError as error:
-        raise refusal(f"the endpoint's address is none: {error}") from error
+        raise refusal(f"the endpoint's address cannot be read: {error}") from error
     if "@" in parts.netloc:
         raise refusal(
             "the endpoint's address holds a user name or a password, and addresses are saved with the run",
             f"leave it out of the address, and set {' or '.join(API_KEY_VARIABLES)} in the environment",
         )
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise refusal(f"the endpoint's address {base_url!r} is none", "an address begins with http:// or https://")
+        raise refusal(f"{base_url!r} is no address of an endpoint", "an address begins with http:// or https://")
 
 
 def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:

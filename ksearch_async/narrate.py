@@ -65,7 +65,7 @@ class Narrator:
     def line(self, fact: Fact) -> str:
         """Return the line for a fact that was folded just now, or nothing if it is not worth one."""
         if isinstance(fact, AttemptFinished):
-            return "" if repeats_known(fact) else self._attempt_line(fact, self._columns())
+            return "" if self._is_known(fact) else self._attempt_line(fact, self._columns())
         said = self._said(fact)
         return self.fitted(said) if said else ""
 
@@ -77,6 +77,12 @@ class Narrator:
         """Say whether an attempt, folded just now, is to become the incumbent."""
         incumbent = self._chronicle.state.incumbent
         return fact.credit is not None and (incumbent is None or fact.credit > incumbent.credit)
+
+    def _is_known(self, fact: AttemptFinished) -> bool:
+        """Say whether the attempt, folded just now, tells nothing: a known program, or again none for one reason."""
+        before = self._chronicle.state.branches[fact.branch_id].attempts[-2:-1]
+        says_again = fact.fate == "unusable" and any(attempt.outcome == fact.outcome for attempt in before)
+        return repeats_known(fact) or says_again
 
     def _said(self, fact: Fact) -> str:
         match fact:
@@ -221,12 +227,19 @@ def _origin_lines(best: Best | BestScore) -> list[str]:
     return [f"found      in round {best.round}: {' > '.join(best.found_by)}", f"lies in    {best.path}"]
 
 
-def state_line(chronicle: Chronicle, *, in_use: bool) -> str:
-    """Say whether the run goes on, and what ended it."""
+def state_line(chronicle: Chronicle, *, in_use: bool, with_failure: bool = True) -> str:
+    """Say whether the run goes on, and what ended it.
+
+    Args:
+        chronicle: the run's.
+        in_use: whether a process leads it now.
+        with_failure: say what failed where the infrastructure did.
+    """
     finished = chronicle.finished
     if finished is None:
         return "going on" if in_use else "stopped before its end (killed, or stopped at once)"
-    detail = f" ({finished.detail})" if finished.detail else ""
+    told = with_failure or finished.stopped_by != "infrastructure"
+    detail = f" ({finished.detail})" if finished.detail and told else ""
     return f"ended: {STOP_WORDS[finished.stopped_by]}{detail}"
 
 
@@ -236,6 +249,11 @@ def standing(chronicle: Chronicle, *, in_use: bool) -> str:
     if finished is None:
         return "running" if in_use else "stopped"
     return {"interrupted": "interrupted", "infrastructure": "failed"}.get(finished.stopped_by, "ended")
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number with its word: `1 branch`, `4 branches`."""
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def rough_duration(seconds: float) -> str:

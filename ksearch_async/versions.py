@@ -135,7 +135,7 @@ class Versions:
             raise refusal(f"the run has no round {name}", self._known_rounds())
         if not found:
             raise refusal(
-                f"the run has no version {name!r}",
+                f"the run has no candidate {name!r}",
                 "name a round (7), a node (n3), a candidate's id, 'best', or 'base' of the other",
             )
         return self._by_id[found[0]]

@@ -84,6 +84,13 @@ def main(tokens: Sequence[str] | None = None) -> int:
     gc.disable()  # imports make many objects, all of which stay: looking for garbage is a tenth of a start's time
     try:
         return _run(list(sys.argv[1:] if tokens is None else tokens))
+    except BrokenPipeError:
+        _let_go_of_pipes()
+        return exits.BROKEN_PIPE
+    except SystemExit as error:
+        if not isinstance(error.__context__, BrokenPipeError):  # rich, which prints the help, makes one of the other
+            raise
+        return exits.BROKEN_PIPE
     finally:
         gc.enable()
 
@@ -98,7 +105,7 @@ def _run(tokens: list[str]) -> int:
         return exits.BAD_INPUT
     except BaseExceptionGroup as group:
         return _code_for(cause_of(group), report)
-    except (KsearchError, BrokenPipeError, KeyboardInterrupt) as error:
+    except (KsearchError, KeyboardInterrupt) as error:
         return _code_for(error, report)
 
 
@@ -116,9 +123,6 @@ def _in_our_words(tokens: list[str]) -> list[str]:
 
 def _code_for(error: BaseException, report: Callable[[BaseException], None]) -> int:
     """Report an error that has a meaning for people, and return its exit code; raise any other."""
-    if isinstance(error, BrokenPipeError):
-        _close_stdout()
-        return exits.BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
         return exits.INTERRUPTED
     if not isinstance(error, KsearchError):
@@ -137,6 +141,10 @@ def _explained(error: cyclopts.CycloptsError) -> BaseException:
     return error
 
 
-def _close_stdout() -> None:
-    """Point stdout nowhere, so that the interpreter's last flush cannot fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _let_go_of_pipes() -> None:
+    """Point what nobody reads any more nowhere, so that the interpreter's last flush cannot fail again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

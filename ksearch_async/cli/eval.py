@@ -174,8 +174,9 @@ def _lines(verdict: Verdict, device: str) -> list[str]:
         metrics = [f"           {name} = {value}" for name, value in verdict.metrics.items()]
         return ["verdict    scored", f"score      {score_text(verdict.score)}", *metrics, *verdict.notes]
     if not isinstance(verdict, Measured):
-        log = getattr(verdict, "log", "")
-        return [f"verdict    {fate_of(verdict)}", f"reason     {verdict.reason}", *([log.rstrip()] if log else [])]
+        log = getattr(verdict, "log", "").rstrip()
+        told = [log] if log and log != verdict.reason else []
+        return [f"verdict    {fate_of(verdict)}", f"reason     {verdict.reason}", *told]
     interval = verdict.speedup_interval
     if not verdict.timed or interval is None:
         return _untimed_lines(verdict, device)

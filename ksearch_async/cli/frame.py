@@ -222,10 +222,15 @@ def _standing(moment: Moment, node: Node) -> Text:
         parts.append(Text("pruned", "dim"))
     elif node.state == "open":
         parts.append(Text(f"open, V {node.priority:.2f}", "dim"))
-    failed = sum(count for fate, count in node.fates if fate not in GOOD_FATES)
-    if failed:
+    if failed := _failures(node):
         parts.append(Text(f"{failed} failed", "red"))
     return Text(", ").join(part for part in parts if part)
+
+
+def _failures(node: Node) -> int:
+    """Count failed attempts; an answer without a program is none where there is a result: the coder had no more."""
+    fine = GOOD_FATES if node.best is None else {*GOOD_FATES, "unusable"}
+    return sum(count for fate, count in node.fates if fate not in fine)
 
 
 def _words(work: Work) -> str:

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from ksearch_async.cli.flags import JsonFlag, RunFlags, ViewFlag, named_flags
 from ksearch_async.config import trace_config
+from ksearch_async.refusals import refusal
 
 NO_FLAGS = RunFlags()
 
@@ -40,6 +41,8 @@ def run_command(
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     resolved = trace_config(task, config_file=config, environment=os.environ, flags=named_flags(flags))
+    if resolved.origins["language"] == "--language" and resolved.config.program.evaluator is not None:
+        raise refusal("--language is for kernels, and programs are Python", "leave it out")
     from ksearch_async.cli.start import start_run  # noqa: PLC0415 - `ksearch run --help` needs no search
 
     return start_run(resolved, run_name=run_name, target_gpu=target_gpu, dry_run=dry_run, view=view, as_json=as_json)

@@ -13,7 +13,7 @@ import anyio
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.live import LiveView, can_be_live
-from ksearch_async.cli.output import note
+from ksearch_async.cli.output import note, shown_path
 from ksearch_async.cli.signals import heed_signals
 from ksearch_async.cli.views import JsonView, PlainView, View
 from ksearch_async.launch import Session, StopSwitch, Tools, lead_session
@@ -49,6 +49,10 @@ async def _conduct(opening: Opening, kind: ViewKind | Literal["json"]) -> int:
             gc.freeze()
             gc.enable()  # `main` disabled it for the start; a search may go on for days
             await _lead(session, tools, view)
+        else:
+            note(f"run {session.folder.run_id} is over: nothing was started")
+            larger = f"ksearch resume {shown_path(session.folder.path)} --max-rounds N"
+            note(f"hint: it goes on with a larger budget: {larger}")
         view.finish()
         return _exit_code(session)
 

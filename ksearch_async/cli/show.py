@@ -10,7 +10,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json, terminal_width
 from ksearch_async.drawing import tree_lines
-from ksearch_async.narrate import duration, fates_line, faults_line, result_lines, state_line
+from ksearch_async.narrate import duration, fates_line, faults_line, result_lines, standing, state_line
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
 
 
@@ -45,7 +45,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     yield f"state      {state_line(chronicle, in_use=folder.in_use())}"
     yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
     yield f"fates      {fates_line(chronicle)}"
-    yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens"
+    yield f"model      {state.usage.calls} calls, {state.usage.tokens:,} tokens"
     if chronicle.faults:
         yield f"endpoint   failed tries: {faults_line(chronicle)}"
     yield from result_lines(chronicle, str(folder.best), str(folder.candidates))
@@ -61,7 +61,7 @@ def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:
         "path": str(folder.path),
         "task": started.task.name if started else None,
         "device": started.target.device if started else None,
-        "state": "finished" if finished else "running" if folder.in_use() else "stopped",
+        "state": standing(chronicle, in_use=folder.in_use()),
         "stopped_by": finished.stopped_by if finished else None,
         "rounds": state.rounds,
         "max_rounds": state.settings.budget.max_rounds,

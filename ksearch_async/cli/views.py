@@ -18,7 +18,7 @@ from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_w
 from ksearch_async.config import RunConfig
 from ksearch_async.events import events_of
 from ksearch_async.models import dialect_of
-from ksearch_async.narrate import Narrator, duration, fates_line, faults_line, result_lines, state_line
+from ksearch_async.narrate import Narrator, counted, duration, fates_line, faults_line, result_lines, state_line
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
@@ -85,7 +85,8 @@ class PlainView:
     def _header(self, started: RunStarted) -> Iterator[str]:
         settings = started.settings
         plan = (
-            f"{settings.branches} branches at once, {settings.budget.max_rounds} rounds, "
+            f"{counted(settings.branches, 'branch', 'branches')} at once, "
+            f"{counted(settings.budget.max_rounds, 'round', 'rounds')}, "
             f"window {settings.stagnation_window}, seed {started.seed} (effort {self._config.effort})"
         )
         yield f"task       {started.task.name} ({started.description.language})"
@@ -98,10 +99,11 @@ class PlainView:
     def _summary(self) -> Iterator[str]:
         chronicle = self.chronicle
         state = chronicle.state
-        yield f"run        {self._folder.run_id}: {state_line(chronicle, in_use=False)}"
+        ended = state_line(chronicle, in_use=False, with_failure=False)  # that is the error's line, the last one
+        yield f"run        {self._folder.run_id}: {ended}"
         yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
         yield f"fates      {fates_line(chronicle)}"
-        yield f"model      {state.usage.calls} calls, {state.usage.tokens} tokens; {self._model_words}"
+        yield f"model      {state.usage.calls} calls, {state.usage.tokens:,} tokens; {self._model_words}"
         if chronicle.faults:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"
         best = chronicle.best(shown_path(self._folder.best))

@@ -54,6 +54,7 @@ BAD_INPUT: dict[str, tuple[list[str], str]] = {
     "wrong kind of value": (["run", "rmsnorm_silu", "--branches", "two"], "--branches"),
     "value out of range": (["run", "rmsnorm_silu", "--branches", "0"], "--branches: expected int >= 1"),
     "unknown language": (["run", "rmsnorm_silu", "--language", "cobol"], "cobol"),
+    "language of a program": (["run", "p.py", "--score-with", "e.py", "--language", "triton"], "programs are Python"),
     "one word too many": (["run", "rmsnorm_silu", "relu"], "relu"),
     "unknown key": (["run", "rmsnorm_silu", "-c", "typo.toml"], "did you mean 'branches'?"),
     "missing configuration file": (["run", "rmsnorm_silu", "-c", "none.toml"], "none.toml"),
@@ -151,6 +152,16 @@ def test_a_reader_that_goes_away_leaves_no_traceback(tmp_path: Path) -> None:
     os.close(write_end)
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("tasks",), ("run", "nothing", "--json"), ("--help",)])
+def test_a_reader_of_both_streams_that_goes_away_is_no_failure(words: tuple[str, ...], tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "ksearch_async", *words]
+    done = subprocess.run(command, cwd=tmp_path, stdout=write_end, stderr=write_end, check=False)
+    os.close(write_end)
+    assert done.returncode == 141
 
 
 def test_the_doctor_looks_at_compiler_packages_and_folder(tmp_path: Path) -> None:

@@ -228,8 +228,8 @@ def test_a_named_model_with_a_key_or_an_address_is_an_endpoint() -> None:
         ({"base-url": "http://h"}, "no model is named"),
         ({"model-kind": "chat"}, "named"),
         ({"model": "m", "base-url": "http://h/v1", "mistakes": 0.1}, "mistakes are for the built-in rules"),
-        ({"model": "m", "base-url": "localhost:8000"}, "'localhost:8000' is none"),
-        ({"model": "m", "base-url": "http://["}, "is none"),
+        ({"model": "m", "base-url": "localhost:8000"}, "'localhost:8000' is no address"),
+        ({"model": "m", "base-url": "http://["}, "cannot be read"),
         ({"model": "m", "base-url": "http://me:sk-secret@h/v1"}, "holds a user name or a password"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.narrate import Narrator, fitted
 from messages.codec import Record
-from messages.facts import Decided, EditsApplied, NodeUpdated
+from messages.facts import AttemptFinished, Decided, EditsApplied, NodeUpdated
 from tests.ksearch_async.stories import RUN_ID, story
 
 LONG = "fuse the passes over a row, share the rows among threads, and vectorise the loops over the columns of each"
@@ -47,6 +47,25 @@ def test_at_80_columns_the_title_gives_way_and_the_numbers_stay() -> None:
 @pytest.mark.parametrize("columns", [8, 20, 40, 60, 100, 127, 128, 140, 300])
 def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     assert all(len(line) <= columns for line in told(columns))
+
+
+def test_an_answer_without_a_program_is_told_once_where_the_next_says_the_same() -> None:
+    records = story()
+    nothing = AttemptFinished(
+        branch_id="b2", candidate_id=None, fate="unusable", outcome="unusable: there is no further variant"
+    )
+    other = msgspec.structs.replace(nothing, outcome="unusable: the answer is empty")
+    branch_ended = Decided(cause=7, facts=(nothing, nothing, other, nothing))
+    chronicle = Chronicle()
+    narrator = Narrator(chronicle)
+    for record in records[:7]:
+        list(narrator.tell(record))
+    lines = list(narrator.tell(msgspec.structs.replace(records[6], body=branch_ended)))
+    assert [line.partition("unusable: ")[2].partition("  (")[0] for line in lines] == [
+        "there is no further variant",
+        "the answer is empty",
+        "there is no further variant",
+    ]
 
 
 def test_a_line_that_is_cut_says_so_and_keeps_its_indent() -> None:

@@ -62,9 +62,9 @@ def test_one_version_alone_is_compared_with_what_it_was_started_from(
     [
         ("9", "no round 9", "rounds 1 to 3 were evaluated"),
         ("n9", "no node 'n9'", "ksearch tree"),
-        ("zzzz", "no version 'zzzz'", "name a round"),
-        (KERNEL.candidate_id[:3], "no version", "name a round"),
-        ("", "no version ''", "name a round"),
+        ("zzzz", "no candidate 'zzzz'", "name a round"),
+        (KERNEL.candidate_id[:3], "no candidate", "name a round"),
+        ("", "no candidate ''", "name a round"),
     ],
 )
 def test_what_is_not_there_is_refused_with_what_is(name: str, said: str, hint: str) -> None:

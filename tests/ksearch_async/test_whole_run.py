@@ -79,7 +79,7 @@ def test_show_and_best_agree_with_the_runs_last_line(workplace: Path) -> None:
     last = json.loads((workplace / "events.jsonl").read_text().splitlines()[-1])
     assert shown(workplace, "best", "latest")["best"] == last["best"]
     summary = shown(workplace, "show", "latest")
-    assert (summary["best"], summary["rounds"], summary["state"]) == (last["best"], 8, "finished")
+    assert (summary["best"], summary["rounds"], summary["state"]) == (last["best"], 8, "ended")
 
 
 def test_resuming_a_run_that_is_over_says_so_and_does_nothing(workplace: Path) -> None:
@@ -88,6 +88,7 @@ def test_resuming_a_run_that_is_over_says_so_and_does_nothing(workplace: Path) -
     done = ksearch("resume", "latest", cwd=workplace)
     assert done.returncode in (0, 1)
     assert "its rounds are used up" in done.stdout
+    assert "is over: nothing was started\nhint: it goes on with a larger budget" in done.stderr
     assert journal.read_bytes() == before
 
 
