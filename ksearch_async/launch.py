@@ -147,7 +147,8 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
             "and this machine is another: its measurements cannot be compared",
             "resume it where it was started, or start a new run here",
         )
-    opening = RunResumed(run_id=started.run_id, budget=config.search.budget)
+    at_once = saved.model.concurrency
+    opening = RunResumed(run_id=started.run_id, budget=config.search.budget, most_under_way=at_once)
     return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
 
 
