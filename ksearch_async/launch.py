@@ -147,8 +147,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
             "and this machine is another: its measurements cannot be compared",
             "resume it where it was started, or start a new run here",
         )
-    at_once = saved.model.concurrency
-    opening = RunResumed(run_id=started.run_id, budget=config.search.budget, most_under_way=at_once)
+    opening = RunResumed(run_id=started.run_id, budget=config.search.budget)
     return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
 
 

@@ -33,9 +33,6 @@ class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
     run_id: str
     budget: Budget | None = None
     """Null: the one that it had."""
-    most_under_way: int | None = None
-    """Questions to the model that the last session may have had under way when it ended; others were waiting, and not
-    sent. Null: all that have no answer may have been sent."""
 
 
 class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.written.v1"):

@@ -242,7 +242,7 @@ EVENTS = (
         seed=7,
         initial=CANDIDATE,
     ),
-    RunResumed(run_id="r1", budget=Budget(max_rounds=20), most_under_way=8),
+    RunResumed(run_id="r1", budget=Budget(max_rounds=20)),
     CandidateWritten(
         job_id="j1",
         branch_id="b1",

@@ -101,9 +101,8 @@ def _started(step: Step, event: RunStarted) -> None:
 
 @_reacts_to(RunResumed)
 def _resumed(step: Step, event: RunResumed) -> None:
-    unanswered = len(step.state.questions)
-    lost = unanswered if event.most_under_way is None else min(unanswered, event.most_under_way)
-    step.take(SearchReopened(budget=event.budget or step.state.settings.budget, lost_calls=lost))
+    lost = step.state.questions
+    step.take(SearchReopened(budget=event.budget or step.state.settings.budget, lost_calls=len(lost)))
     drop_unpaid(step)
 
 

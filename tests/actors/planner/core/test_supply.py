@@ -112,14 +112,6 @@ def killed_and_resumed(max_calls: int | None) -> World:
     return world
 
 
-def test_questions_that_were_still_waiting_at_a_kill_are_not_paid_for() -> None:
-    world = search(branches=4, max_calls=9)
-    world.propose(inserts(8))
-    assert len(world.requests(WriteRequested)) == 4
-    world.give(RunResumed(run_id=world.state.run_id, most_under_way=2))
-    assert world.state.lost_calls == 2
-
-
 def test_questions_that_a_kill_has_lost_count_as_paid_for() -> None:
     world = killed_and_resumed(10)
     assert world.state.lost_calls == 4
