@@ -264,7 +264,7 @@ def _called(what: str, function: Callable[[], _T]) -> _T:
         return function()
     except ProblemError:
         raise
-    except Exception as error:  # the problem's code may raise whatever it likes
+    except (Exception, SystemExit) as error:  # the problem's code may raise whatever it likes
         text = " ".join(str(error).split())[:500]
         raise ProblemError(f"{what} raises {type(error).__name__}: {text}") from error
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from inspect import cleandoc
+from types import FrameType
 
 import cyclopts
 
@@ -83,7 +87,8 @@ def main(tokens: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; what people did wrong never becomes a traceback."""
     gc.disable()  # imports make many objects, all of which stay: looking for garbage is a tenth of a start's time
     try:
-        return _run(list(sys.argv[1:] if tokens is None else tokens))
+        with _sigterm_as_ctrl_c():
+            return _run(list(sys.argv[1:] if tokens is None else tokens))
     except BrokenPipeError:
         _let_go_of_pipes()
         return exits.BROKEN_PIPE
@@ -107,6 +112,27 @@ def _run(tokens: list[str]) -> int:
         return _code_for(cause_of(group), report)
     except (KsearchError, KeyboardInterrupt) as error:
         return _code_for(error, report)
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Have SIGTERM unwind what a command began, as Ctrl-C does: by itself it would leave a folder behind."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does now, or would do: shells have their background jobs ignore it."""
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    if not callable(on_ctrl_c):
+        raise KeyboardInterrupt
+    on_ctrl_c(signal.SIGINT, frame)
 
 
 def _in_our_words(tokens: list[str]) -> list[str]:

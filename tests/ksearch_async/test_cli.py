@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -105,6 +106,36 @@ def test_a_problem_that_fails_when_it_is_run_leaves_no_run_behind(folder: Path) 
     done = ksearch("run", "failing.py", cwd=folder)
     assert done.returncode == 2, done.stderr
     assert "no inputs today" in next(line for line in done.stderr.splitlines() if line.startswith("error: "))
+    assert list((folder / "runs").iterdir()) == []
+
+
+def test_a_problem_that_leaves_the_interpreter_is_bad_input(folder: Path) -> None:
+    (folder / "leaving.py").write_text(
+        FAILING_PROBLEM.replace('raise RuntimeError("no inputs today")', "raise SystemExit(3)")
+    )
+    done = ksearch("run", "leaving.py", cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert "get_inputs() raises SystemExit: 3" in done.stderr
+
+
+AS_A_BACKGROUND_JOB = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""A shell without job control has its background jobs ignore Ctrl-C."""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "number"), [((), signal.SIGINT), ((), signal.SIGTERM), (AS_A_BACKGROUND_JOB, signal.SIGTERM)]
+)
+def test_a_signal_while_the_reference_is_checked_leaves_no_run_behind(
+    launcher: tuple[str, ...], number: signal.Signals, folder: Path
+) -> None:
+    hanging = FAILING_PROBLEM.replace('raise RuntimeError("no inputs today")', "import time; time.sleep(1000)")
+    (folder / "hanging.py").write_text(hanging)
+    command = [*launcher, sys.executable, "-m", "ksearch_async", "run", "hanging.py"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == "checking the reference ...\n"
+        running.send_signal(number)
+        assert running.wait(timeout=60) == 130
     assert list((folder / "runs").iterdir()) == []
 
 
