@@ -175,4 +175,4 @@ class Chronicle:
 
 def repeats_known(fact: AttemptFinished) -> bool:
     """Say whether the attempt wrote what an earlier one had written: its verdict was known, nothing was evaluated."""
-    return fact.round == 0 and fact.fate not in ("unusable", "lost")
+    return fact.round == 0 and fact.fate not in ("unusable", "declined", "lost")

@@ -13,7 +13,7 @@ from actors.planner.core.state import Node, SearchState
 from actors.planner.core.tree import ancestors
 from ksearch_async.narrate import shortened
 from messages.base import ROOT
-from messages.verdicts import GOOD_FATES, worth_text
+from messages.verdicts import NO_FAILURES, worth_text
 
 _NARROWEST_TITLE = 16
 _SHALLOW_INDENT, _DEEP_INDENT = 4, 2
@@ -98,7 +98,7 @@ def _standing(state: SearchState, node: Node) -> list[str]:
 
 
 def _failures(node: Node) -> list[str]:
-    return [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in GOOD_FATES]
+    return [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in NO_FAILURES]
 
 
 def _count_below(state: SearchState, node: Node) -> int:

@@ -79,10 +79,10 @@ class Narrator:
         return fact.credit is not None and (incumbent is None or fact.credit > incumbent.credit)
 
     def _is_known(self, fact: AttemptFinished) -> bool:
-        """Say whether the attempt, folded just now, tells nothing: a known program, or again none for one reason."""
+        """Say whether the attempt, folded just now, tells nothing: a known program or none, or none for one reason."""
         before = self._chronicle.state.branches[fact.branch_id].attempts[-2:-1]
         says_again = fact.fate == "unusable" and any(attempt.outcome == fact.outcome for attempt in before)
-        return repeats_known(fact) or says_again
+        return repeats_known(fact) or says_again or fact.fate == "declined"
 
     def _said(self, fact: Fact) -> str:
         match fact:
@@ -140,7 +140,8 @@ class Narrator:
         if fact.refusals:
             said.append(f"{len(fact.refusals)} refused")
         waiting = sum(node.state == "open" for node in self._chronicle.state.nodes.values())
-        why = f" ({' '.join(fact.summary.split())})" if fact.summary and not said else ""
+        is_at_a_loss = fact.summary and not said and not waiting
+        why = f" ({' '.join(fact.summary.split())})" if is_at_a_loss else ""
         return f"world model: {', '.join(said) or 'no changes'}; {waiting} open{why}"
 
 

@@ -43,6 +43,8 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     candidate: Candidate | None
     complaint: str = ""
     """Why the answer holds no candidate, in words that help to do better; empty if it does."""
+    declined: str = ""
+    """Why the coder, with a correct candidate in hand, sees nothing further worth trying; empty if it does."""
     prompt: str
     answer: str
     """The model's raw text."""

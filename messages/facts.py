@@ -184,7 +184,8 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     branch_id: str
     candidate_id: str | None
     fate: Fate
-    """Tag of the verdict; `unusable` where the answer held no candidate; `lost` where the infrastructure failed."""
+    """Tag of the verdict; `unusable` where the answer held no candidate, `declined` where it wanted none; `lost` where
+    the infrastructure failed."""
     outcome: str
     """One line for people and models."""
     credit: float | None = None

@@ -131,11 +131,13 @@ Verdict: TypeAlias = (
 )
 
 Fate: TypeAlias = str
-"""The tag of a verdict, or `unusable` for an answer that held no candidate."""
+"""The tag of a verdict, `unusable` for an answer that held no candidate, or `declined` for one that wanted none."""
 
 
 GOOD_FATES: frozenset[Fate] = frozenset({"measured", "scored"})
 """Fates of candidates that do what the task asks."""
+NO_FAILURES: frozenset[Fate] = GOOD_FATES | {"declined"}
+"""Fates that are not held against an action."""
 
 
 def fate_of(verdict: Verdict) -> Fate:

@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from actors.bus.base import Bus
-from actors.coder.parse import parse_answer
+from actors.coder.parse import declines, parse_answer
 from actors.coder.prompts import request_for
 from actors.llm.base import Answer, Model
 from actors.work import serve
@@ -52,12 +52,16 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
     """
     request = request_for(job)
     answer = await model.complete(request)
-    candidate, complaint = parse_answer(answer.text, language=job.language, entry_point=job.task.entry_point)
+    declined = declines(answer.text) if job.mode == "improve" else ""
+    candidate, complaint = None, ""
+    if not declined:
+        candidate, complaint = parse_answer(answer.text, language=job.language, entry_point=job.task.entry_point)
     return CandidateWritten(
         job_id=job.job_id,
         branch_id=job.branch_id,
         candidate=candidate,
         complaint=_with_reason(complaint, answer),
+        declined=declined,
         prompt=f"{request.system}\n\n{request.prompt}",
         answer=answer.text,
         model=answer.model,

@@ -39,6 +39,7 @@ MAIN_PATHS: dict[Language, str] = {
 }
 """What the main file is called if the answer does not say."""
 _HEADERS = (".h", ".hpp", ".hh", ".cuh", ".inc")
+_DECLINED = re.compile(r"\s*nothing further\b[:.,]?(?P<why>.*)", re.IGNORECASE | re.DOTALL)
 _OPENING = re.compile(r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`]*)$")
 _CLOSING = re.compile(r"^ {0,3}(?P<ticks>`{3,})\s*$")
 _PATH_ATTRIBUTE = re.compile(r"(?:^|\s)path=(?P<path>\S+)")
@@ -75,6 +76,14 @@ def parse_answer(text: str, *, language: Language, entry_point: str) -> tuple[Ca
     except _UnusableError as error:
         return None, str(error)
     return Candidate(language=language, entry_point=entry_point, files=files), ""
+
+
+def declines(text: str) -> str:
+    """Return why an answer sees nothing further worth trying; empty if it says no such thing, or holds a block."""
+    said = _DECLINED.match(text)
+    if said is None or _blocks(text):
+        return ""
+    return " ".join(said["why"].split()) or "it gives no reason"
 
 
 def render_files(files: tuple[SourceFile, ...], language: Language) -> str:

@@ -150,7 +150,8 @@ def _wanted(job: WriteCandidate) -> str:
         "debug": "Find out why the latest attempt failed and repair it. Keep to the action; if the attempt cannot be "
         "saved, carry the action out anew on the base code.",
         "improve": f"Make the base code {better} by carrying the action further or with other parameters. Do not "
-        f"repeat what the earlier attempts show to be {worse}.",
+        f"repeat what the earlier attempts show to be {worse}. If you see nothing that is worth another attempt, "
+        "answer with `Nothing further:` and why, and no program: other actions then come sooner.",
     }[job.mode]
     draw = f" This is draw {job.sample} for this action: choose a way that others may not." if job.sample else ""
     entry = f" with the entry point `{job.task.entry_point}`" if job.task.entry_point else ""

@@ -16,6 +16,7 @@ _ADVICE: dict[Fate, str] = {
     "wrong": "gave wrong results: ask for the numerical care it lacks, split off the risky part, or prune it",
     "timed_out": "did not end in time: a deadlock, or far too much work. Re-scope or prune it",
     "unusable": "brought no program: the action may be unclear or too large. Rewrite or split it",
+    "declined": "brought nothing further: the action is carried out as far as the coder sees",
     "rejected": "broke a rule: rewrite it so that it needs nothing that is forbidden, or prune it",
     "quarantined": "was too good to be true and waits for an audit: do not build on it",
     "unstable": "could not be timed reliably: prefer ways with steady timing",

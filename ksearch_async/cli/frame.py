@@ -14,7 +14,7 @@ from ksearch_async.chronicle import BestScore
 from ksearch_async.narrate import STOP_WORDS, duration, fates_line, rough_duration
 from ksearch_async.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT
-from messages.verdicts import GOOD_FATES, score_text
+from messages.verdicts import NO_FAILURES, score_text
 
 _LABEL_WIDTH = 8
 _BAR_WIDTH = 40
@@ -228,9 +228,8 @@ def _standing(moment: Moment, node: Node) -> Text:
 
 
 def _failures(node: Node) -> int:
-    """Count failed attempts; an answer without a program is none where there is a result: the coder had no more."""
-    fine = GOOD_FATES if node.best is None else {*GOOD_FATES, "unusable"}
-    return sum(count for fate, count in node.fates if fate not in fine)
+    """Count failed attempts; a coder that sees nothing further has failed at nothing."""
+    return sum(count for fate, count in node.fates if fate not in NO_FAILURES)
 
 
 def _words(work: Work) -> str:

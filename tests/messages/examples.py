@@ -248,6 +248,7 @@ EVENTS = (
         branch_id="b1",
         candidate=CANDIDATE,
         complaint="",
+        declined="all variants were tried",
         prompt="Make it fast.",
         answer="```cpp\n```",
         model="offline",

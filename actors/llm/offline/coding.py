@@ -1,7 +1,7 @@
 """The coder's side of the rules: add the action's transformations to the plan of the base, write the program.
 
 A first attempt takes a likely parameter; later ones go through the others in an order that depends on seed, action and
-draw. When none is left the answer says so in prose, which the parser reports as an unusable answer.
+draw. When none is left the answer says so.
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ class _Coder:
         """
         plan = self._chosen()
         if plan is None:
-            return (
-                "The built-in rules have no further variant of this action: all parameters that they know were tried."
-            )
+            return "Nothing further: all variants of this action that the built-in rules know were tried."
         fence, source = write_source(self._program, plan, self._asked.contract)
         titles = [self._catalogue.by_name[name].title.lower() for name in sorted(self._names)]
         return (

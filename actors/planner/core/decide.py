@@ -138,11 +138,8 @@ def _written(step: Step, event: CandidateWritten) -> None:
     step.take(SpendRecorded(role="coder", usage=event.usage))
     branch = step.state.branches[request.branch_id]
     if event.candidate is None:
-        step.take(
-            AttemptFinished(
-                branch_id=branch.branch_id, candidate_id=None, fate="unusable", outcome=f"unusable: {event.complaint}"
-            )
-        )
+        fate, why = ("declined", event.declined) if event.declined else ("unusable", event.complaint)
+        step.take(AttemptFinished(branch_id=branch.branch_id, candidate_id=None, fate=fate, outcome=f"{fate}: {why}"))
         return
     candidate_id = event.candidate.candidate_id
     known = step.state.known.get(candidate_id)

@@ -184,18 +184,11 @@ def _end_reason(state: SearchState, branch: Branch) -> str | None:
         return "correct, and nothing tells how fast"
     if branch.stale >= state.settings.stagnation_window:
         return f"{branch.stale} attempts without improvement"
-    if _has_no_more(branch):
-        return "the coder has no further program"
+    if branch.best is not None and branch.attempts[-1].fate == "declined":
+        return "the coder sees nothing further worth trying"
     if state.node(branch.node_id).prune_reason and branch.attempts:
         return "its node was pruned"
     return None
-
-
-def _has_no_more(branch: Branch) -> bool:
-    """Say whether the coder, with a correct candidate in hand, gave no program twice, and both times for one reason."""
-    last = branch.attempts[-2:]
-    same = len({(attempt.fate, attempt.outcome) for attempt in last}) == 1
-    return branch.best is not None and len(last) == 2 and same and last[0].fate == "unusable"
 
 
 def _may_ask_coder(state: SearchState) -> bool:

@@ -84,6 +84,15 @@ async def test_an_answer_without_a_program_is_an_event_with_a_complaint() -> Non
     assert "I would rather not." in event.complaint
 
 
+async def test_a_coder_may_see_nothing_further_only_with_a_correct_candidate_in_hand() -> None:
+    model = ScriptedModel(lambda _: "Nothing further: it is bound by memory.", latency_s=1.0)
+    improved = await write_candidate(model, job(mode="improve"))
+    assert (improved.candidate, improved.declined, improved.complaint) == (None, "it is bound by memory.", "")
+    applied = await write_candidate(model, job(mode="apply"))
+    assert applied.declined == ""
+    assert applied.complaint
+
+
 async def test_a_model_that_fails_for_a_while_is_asked_again() -> None:
     answers: Iterator[str | Exception] = iter([ModelError("busy"), ModelError("busy"), PROGRAM])
     (event,) = await answered(lambda _: next(answers))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.coder.parse import MAX_FILES, MAX_SOURCE_BYTES, parse_answer, render_files
+from actors.coder.parse import MAX_FILES, MAX_SOURCE_BYTES, declines, parse_answer, render_files
 from messages.tasks import Candidate, SourceFile
 
 ENTRY = "ksearch_run"
@@ -129,3 +129,18 @@ def test_a_triton_program_is_a_python_file_whose_illustrations_are_left_out() ->
     assert candidate is not None
     assert candidate.files == (SourceFile(path="kernel.py", text=kernel),)
     assert parse_answer(block(kernel, "cpp"), language="triton", entry_point=ENTRY)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("Nothing further: it is bound by memory.", "it is bound by memory."),
+        ("\nnothing further. All\nwas tried.", "All was tried."),
+        ("NOTHING FURTHER", "it gives no reason"),
+        (f"Nothing further comes to mind but this:\n\n{block()}", ""),
+        ("I see nothing further.", ""),
+        ("", ""),
+    ],
+)
+def test_an_answer_may_say_that_nothing_is_left_to_try(answer: str, why: str) -> None:
+    assert declines(answer) == why

@@ -104,7 +104,7 @@ def test_when_all_parameters_were_tried_the_answer_says_so() -> None:
     answer = code_answer(coder_prompt(write_job("Fuse", FUSE, history=history(100_000))), seed=0)
     candidate, complaint = parse_answer(answer, language="cpp", entry_point="ksearch_run")
     assert candidate is None
-    assert "no further variant" in complaint
+    assert "Nothing further" in complaint
 
 
 @pytest.mark.parametrize(("failed", "expected"), [("fuse vectorise", (True, False)), ("fuse wide", (True, True))])

@@ -97,15 +97,14 @@ def test_a_branch_ends_after_the_stagnation_window_and_its_best_closes_the_node(
     assert not world.state.branches
 
 
-def test_a_branch_ends_when_a_coder_with_a_candidate_in_hand_gives_no_program_twice() -> None:
+def test_a_branch_ends_when_its_coder_with_a_candidate_in_hand_sees_nothing_further() -> None:
     world = search(window=9)
     world.propose(inserts(1))
     world.attempt("a", measured(2.0))
-    for complaint in ("nothing left", "nothing left"):
-        assert not facts_of(world, BranchClosed)
-        world.give(written(world.requests(WriteRequested)[0].job_id, None, complaint))
+    world.give(written(world.requests(WriteRequested)[0].job_id, None, declined="all was tried"))
     assert world.state.node("n1").state == "closed"
     assert not world.state.branches
+    assert world.state.node("n1").fates == (("measured", 1), ("declined", 1))
 
 
 def test_an_improvement_within_the_interval_does_not_restart_the_stagnation_window() -> None:

@@ -57,12 +57,13 @@ def measured(credit: float, width: float = 0.05) -> Measured:
     )
 
 
-def written(job_id: str, text: str | None, complaint: str = "no code block") -> CandidateWritten:
+def written(job_id: str, text: str | None, complaint: str = "no code block", *, declined: str = "") -> CandidateWritten:
     return CandidateWritten(
         job_id=job_id,
         branch_id="",
         candidate=candidate(text) if text is not None else None,
-        complaint="" if text is not None else complaint,
+        complaint="" if text is not None or declined else complaint,
+        declined=declined,
         prompt="p",
         answer="a",
         model="m",
