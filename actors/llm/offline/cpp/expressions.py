@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from actors.llm.offline.graph import Node, Program, TensorInfo
 from actors.llm.offline.plan import Plan
 
@@ -15,8 +17,9 @@ C_TYPES = {
     "int16": "int16_t",
     "int8": "int8_t",
     "uint8": "uint8_t",
-    "bool": "bool",
+    "bool": "uint8_t",
 }
+"""A bool is read as the byte that it is: compilers do not vectorise conversions from C++'s bool."""
 
 _OPERATIONS = {
     "add": "{0} + {1}",
@@ -77,7 +80,9 @@ class Writer:
 
     def constant(self, node: Node) -> str:
         """Return a constant of the compute type."""
-        if node.value in {float("inf"), float("-inf")}:
+        if math.isnan(node.value):
+            return "NAN"
+        if math.isinf(node.value):
             return "INFINITY" if node.value > 0 else "-INFINITY"
         return f"{self.real}({node.value!r})"
 

@@ -6,6 +6,7 @@ not know; what `triton.language` lacks is one of the functions of `runtime.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from actors.llm.offline.graph import Node, NoRuleError, TensorInfo
@@ -188,7 +189,7 @@ class Writer:
 
 def literal(value: float) -> str:
     """Return a number as Triton reads it."""
-    if value in {float("inf"), float("-inf")}:
+    if not math.isfinite(value):
         return f'float("{value}")'
     return f"({value!r})" if value < 0 else repr(value)
 

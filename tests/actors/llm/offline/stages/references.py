@@ -39,6 +39,14 @@ REFERENCES = {
         "[torch.randn(21, 19)]",
         init=_lines("self.w = nn.Parameter(torch.randn(37, 19))", "self.b = nn.Parameter(torch.randn(37))"),
     ),
+    "masked_rows": reference(
+        "s, m):\n        return torch.softmax((s / 0.7).masked_fill(m, float('-inf')), dim=-1)",
+        "[torch.randn(6, 45), torch.rand(6, 45) < 0.3]",
+    ),
+    "no_numbers": reference(
+        "x, m):\n        return torch.tanh(x).masked_fill(m, float('nan'))",
+        "[torch.randn(6, 45), torch.rand(6, 45) < 0.3]",
+    ),
     "batches_of_products": reference(
         "a, b):\n        return torch.bmm(a, b) / math.sqrt(a.size(-1))",
         "[torch.randn(4, 9, 17), torch.randn(4, 17, 11)]",
