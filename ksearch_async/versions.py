@@ -77,6 +77,8 @@ class Versions:
         Raises:
             ConfigError: there is no such version.
         """
+        if b is None and a == ROOT:
+            raise refusal("'n0' is the reference, which has no base", "name what it is to be compared with")
         if b is None:
             a, b = BASE[0], a or BEST
         elif a is None:

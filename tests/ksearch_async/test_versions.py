@@ -101,6 +101,11 @@ def test_two_bases_of_each_other_mean_nothing() -> None:
         Versions(sequel()).pair("base", "parent")
 
 
+def test_the_reference_alone_has_nothing_to_be_compared_with() -> None:
+    with pytest.raises(ConfigError, match="'n0' is the reference, which has no base"):
+        Versions(sequel()).pair("n0", None)
+
+
 def test_a_version_says_its_round_node_and_result() -> None:
     versions = Versions(sequel())
     said = [version.said for name in ("1", "2") if isinstance(version := versions.named(name), Version)]

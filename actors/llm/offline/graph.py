@@ -83,8 +83,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> str:
         """What it is, in words."""
         return (
-            f"{self.rows} rows of {self.columns} columns, {len(self.reductions)} reductions per row, "
-            f"{self.passes} loops over a row at least"
+            f"{self.rows} rows of {self.columns} columns, reductions per row: {len(self.reductions)}, "
+            f"loops over a row: at least {self.passes}"
             f"{', exponentials or the like for every element' if self.costly else ''}"
         )
 

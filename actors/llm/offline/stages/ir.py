@@ -120,12 +120,12 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
             f"a contraction of {'x'.join(map(str, stage.outer))} over {'x'.join(map(str, stage.summed))}"
             if isinstance(stage, Contraction)
             else f"{math.prod(stage.rows)} rows of {math.prod(stage.columns)} columns"
-            f"{f' with {len(stage.reductions)} reductions' if stage.reductions else ''}"
+            f"{f' with reductions: {len(stage.reductions)}' if stage.reductions else ''}"
             for stage in self.stages
         )
         values = sum(math.prod(tensor.shape) for tensor in self.tensors if tensor.role == "value")
         return (
-            f"{len(self.stages)} stages ({kinds}), {self.flops / 1e6:.1f} MFLOP in contractions, "
+            f"stages: {len(self.stages)} ({kinds}), {self.flops / 1e6:.1f} MFLOP in contractions, "
             f"{values} elements of intermediate results"
         )
 
