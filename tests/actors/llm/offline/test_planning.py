@@ -179,7 +179,7 @@ async def test_a_tree_that_is_revised_reaches_more_than_one_that_is_made_once() 
 def test_a_program_of_several_stages_gets_actions_of_its_own() -> None:
     product = reference("x, gate):\n        return (x @ gate.t()) @ gate * self.weight", "[]")
     script = answered(search(), PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8), text=product)
-    assert "3 stages (a contraction of 37x37 over 131" in script.summary
+    assert "stages: 3 (a contraction of 37x37 over 131" in script.summary
     titles = {edit.title for edit in script.edits if isinstance(edit, Insert)}
     assert "Fuse stages, block by block" in titles
     assert conflicts(search(), script, limit=8) == ()
