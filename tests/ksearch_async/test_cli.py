@@ -118,12 +118,19 @@ def test_a_problem_that_leaves_the_interpreter_is_bad_input(folder: Path) -> Non
     assert "get_inputs() raises SystemExit: 3" in done.stderr
 
 
+AT_A_TERMINAL = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])",
+)
+"""Heeds Ctrl-C, even where the tests themselves are a background job."""
 AS_A_BACKGROUND_JOB = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 """A shell without job control has its background jobs ignore Ctrl-C."""
 
 
 @pytest.mark.parametrize(
-    ("launcher", "number"), [((), signal.SIGINT), ((), signal.SIGTERM), (AS_A_BACKGROUND_JOB, signal.SIGTERM)]
+    ("launcher", "number"),
+    [(AT_A_TERMINAL, signal.SIGINT), (AT_A_TERMINAL, signal.SIGTERM), (AS_A_BACKGROUND_JOB, signal.SIGTERM)],
 )
 def test_a_signal_while_the_reference_is_checked_leaves_no_run_behind(
     launcher: tuple[str, ...], number: signal.Signals, folder: Path
