@@ -68,6 +68,18 @@ def test_an_answer_without_a_program_is_told_once_where_the_next_says_the_same()
     ]
 
 
+def test_a_coder_that_sees_nothing_further_is_counted_and_not_told() -> None:
+    records = story()
+    nothing = AttemptFinished(branch_id="b2", candidate_id=None, fate="declined", outcome="declined: all was tried")
+    chronicle = Chronicle()
+    narrator = Narrator(chronicle)
+    for record in records[:7]:
+        list(narrator.tell(record))
+    decided = msgspec.structs.replace(records[6], body=Decided(cause=7, facts=(nothing,)))
+    assert list(narrator.tell(decided)) == []
+    assert chronicle.fates["declined"] == 1
+
+
 def test_a_line_that_is_cut_says_so_and_keeps_its_indent() -> None:
     assert fitted("  abcdef", 6) == "  abc…"
     assert fitted("  abc", 6) == "  abc"

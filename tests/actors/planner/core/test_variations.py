@@ -51,6 +51,14 @@ def test_the_best_result_is_varied_first_and_most_often() -> None:
     assert counts["n1"] == max(counts.values()) > 1
 
 
+def test_slots_that_are_free_at_once_do_not_all_vary_the_same_result() -> None:
+    world = searching("off", branches=3, window=1)
+    for number in range(24):
+        world.attempt(f"text {number}", measured(4.0 - number / 10))
+    varied = set(parents_of_variations(world)) - {"n0"}
+    assert len(varied) > 1
+
+
 def test_a_frozen_tree_is_asked_for_once_and_then_varied_by_the_machine() -> None:
     world = searching("frozen", branches=1, window=1)
     assert facts_of(world, PlanRequested) == [world.plan()]
