@@ -24,6 +24,7 @@ async def supervise(
     *,
     restarts: int = 3,
     within_s: float = 60.0,
+    is_vital: bool = True,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run an actor until it returns or is cancelled, and start it again when it crashes.
@@ -35,13 +36,15 @@ async def supervise(
         start: the actor; called with `task_status` and nothing else, so bind its collaborators first.
         restarts: new starts allowed within the window.
         within_s: length of the window.
+        is_vital: whether whoever waits for the actor shall hear of its failure; if not, the log does, and this returns.
         task_status: told when the actor has started for the first time.
 
     Raises:
-        Exception: the last crash, as it was raised, once there were more than `restarts` within `within_s`.
+        Exception: the last crash of a vital actor, as it was raised, once there were more than `restarts` within
+            `within_s`.
     """
     crashes: deque[float] = deque()
-    first = _Once(task_status)
+    first = Once(task_status)
     while True:
         try:
             await start(task_status=first)
@@ -52,7 +55,9 @@ async def supervise(
                 crashes.popleft()
             if not first.said or len(crashes) > restarts:
                 log.error("actor failed", actor=name, crashes=len(crashes), error=_text_of(error))  # noqa: TRY400 - who called shows the traceback
-                raise
+                if is_vital:
+                    raise
+                return
             pause_s = FIRST_PAUSE_S * 2.0 ** (len(crashes) - 1)
             log.warning(
                 "actor crashed; starting again", actor=name, pause_s=pause_s, error=_text_of(error), exc_info=error
@@ -62,7 +67,7 @@ async def supervise(
             return
 
 
-class _Once(TaskStatus[None]):
+class Once(TaskStatus[None]):
     """Passes `started` on once: the caller waits for the first start only."""
 
     def __init__(self, task_status: TaskStatus[None]) -> None:
@@ -70,6 +75,7 @@ class _Once(TaskStatus[None]):
         self.said = False
 
     def started(self, value: None = None) -> None:
+        """Say that the actor has started."""
         if not self.said:
             self.said = True
             self._task_status.started(value)

@@ -1,23 +1,40 @@
-"""The loop that all workers share: pull a job, do it with heartbeats beside it, publish its result, acknowledge it.
+"""The loop that all workers share: take a job, do it with heartbeats beside it, publish its result, acknowledge it.
 
 In that order. A worker that dies in between leaves a job that is delivered again, and a result that the stream keeps
-once, under the job's id. What a job means is the handler's; nothing here knows.
+once, under the job's id; whoever gets the job again looks for that first. What a job means is the handler's.
+
+What happens when something fails depends on whether there are others who could do better:
+
+- In a run of one process (no member) there are none. An error of the surroundings that will not pass, a wrong key or no
+  compiler, is published as `JobLost` with `permanent` and so ends the run; a bus that fails ends the process.
+- A member of a distributed run hands such a job to others and keeps away from its queue (`actors.breaker`): one host
+  with a wrong key must not end everybody's run. A bus that is away is waited for, with the result in hand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from actors.bus.base import Bus, CancelledRunError, Delivery
-from messages.codec import CodecError, decode_command, encode
+from actors.board import Queues
+from actors.bus.base import MAX_EVENT_BYTES, Bus, CancelledRunError, Delivery, UnknownQueueError
+from actors.heartbeats import Heartbeats
+from actors.member import Member
+from actors.parting import see_through
+from actors.taking import Taking
+from actors.tracing import Attribute, note, span, trace_headers
+from messages.base import Role
+from messages.codec import CodecError, NewerVersionError, decode_command, encode
 from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
-from messages.errors import BoundaryError, EvaluatorError, ModelError
-from messages.events import Event, JobKind, JobLost
+from messages.errors import BoundaryError, BusError, EvaluatorError, ModelError
+from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, Event, JobKind, JobLost
+from messages.subjects import run_of
 
 MAX_ATTEMPTS = 4
 """After so many failures of the infrastructure a job is given up, with the last one's words. A worker that dies says
@@ -26,6 +43,14 @@ MAX_DELAY_S = 30.0
 """Longest time for which a job rests after the infrastructure failed it."""
 PARTING_S = 2.0
 """How long a worker that is stopped may take to hand its job back."""
+DEADLINE_S = 3600.0
+"""Longest time that a job may take. Heartbeats would keep a job that hangs for ever; whatever a handler does has closer
+limits of its own (model time-outs, compiler and evaluation limits), so this one means that they failed."""
+RESULT_WAIT_S = 600.0
+"""For how long a result is offered to a bus that is away, before the job is handed back: an answer was paid for."""
+_FIRST_PAUSE_S = 0.5
+_PASSED_ON_S = 0.5
+"""How long a job rests that others are to do: until our own slots have heard that they must not."""
 _KINDS: dict[type[Command], JobKind] = {
     WriteCandidate: "write",
     BuildCandidate: "build",
@@ -34,122 +59,309 @@ _KINDS: dict[type[Command], JobKind] = {
 
 C = TypeVar("C", bound=Command)
 
+
+class OutdatedError(BoundaryError):
+    """This process is of an older release than the job; a newer one can do it."""
+
+
+Outcome: TypeAlias = Event | BoundaryError | None
+"""What was published; or why the job was handed back; or None: nobody wants a result."""
+
 log = structlog.get_logger(__name__)
 
 
 async def serve(
     bus: Bus,
-    queue: str,
+    queues: Queues,
     handle: Callable[[C], Awaitable[Event]],
     *,
     expects: type[C],
-    run_id: str,
+    role: Role,
     slots: int = 1,
     heartbeat_s: float = 10.0,
+    deadline_s: Callable[[C], float] = lambda _: DEADLINE_S,
+    member: Member | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Do the jobs of a queue until cancelled.
+    """Do the jobs of some queues until cancelled, or until the member leaves and what is in hand is done.
 
-    A `BoundaryError` of the handler puts the job back with a delay, for another try here or elsewhere; a permanent one,
-    and the last of `MAX_ATTEMPTS`, is published as `JobLost`. Any other exception is a bug: it ends this function, and
-    the job is handed back.
+    A `BoundaryError` of the handler puts the job back with a delay, for another try here or elsewhere; the last of
+    `MAX_ATTEMPTS`, and without a member a permanent one, is published as `JobLost`. Any other exception is a bug: it
+    ends this function, and the job is handed back.
 
     Args:
-        bus: where the queue and the run's stream are.
-        queue: whose jobs.
+        bus: where queues and streams are.
+        queues: whose jobs, in which order. Results go to the stream of the run to which a queue belongs.
         handle: does one job and returns the event that tells of it.
-        expects: the command that the queue holds; anything else is dead-lettered.
-        run_id: on whose stream results are published.
+        expects: the command that the queues hold; anything else is dead-lettered.
+        role: who publishes.
         slots: jobs done at once.
         heartbeat_s: how often the bus hears that a job is being worked on; a third of its ack time-out or less.
+        deadline_s: how long a job may take; longer is a failure of the infrastructure.
+        member: the process's presence in a distributed run; None: a run of one process.
         task_status: told when the first pull is about to begin.
     """
-    worker = _Worker(bus, handle, expects, run_id=run_id, heartbeat_s=heartbeat_s)
+    taking = Taking(bus, queues, member)
+    worker = _Worker(
+        bus, handle, expects, taking, role=role, heartbeat_s=heartbeat_s, deadline_s=deadline_s, member=member
+    )
 
     async def work() -> None:
-        while True:
-            await worker.do(await bus.pull(queue))
+        while (delivery := await taking.next()) is not None:
+            await worker.do(delivery)
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(slots):
-            tasks.start_soon(work)
-        task_status.started()
+        tasks.start_soon(worker.beat)
+        async with anyio.create_task_group() as working:
+            for _ in range(slots):
+                working.start_soon(work)
+            task_status.started()
+        tasks.cancel_scope.cancel()
 
 
 class _Worker(Generic[C]):
     def __init__(
-        self, bus: Bus, handle: Callable[[C], Awaitable[Event]], expects: type[C], *, run_id: str, heartbeat_s: float
+        self,
+        bus: Bus,
+        handle: Callable[[C], Awaitable[Event]],
+        expects: type[C],
+        taking: Taking,
+        *,
+        role: Role,
+        heartbeat_s: float,
+        deadline_s: Callable[[C], float],
+        member: Member | None,
     ) -> None:
         self._bus = bus
         self._handle = handle
         self._expects = expects
-        self._run_id = run_id
-        self._heartbeat_s = heartbeat_s
+        self._taking = taking
+        self._role: Role = role
+        self._answering: set[str] = set()
+        """Ids of the jobs that this worker has in hand."""
+        self._heartbeats = Heartbeats(heartbeat_s, self._keep)
+        self._deadline_s = deadline_s
+        self._member = member
+        self._name = member.name if member else ""
+
+    async def beat(self) -> None:
+        """Keep the jobs in hand ours; ends only by cancellation."""
+        await self._heartbeats.run()
 
     async def do(self, delivery: Delivery) -> None:
         """See one delivery to its end: acknowledged, handed back or given up."""
-        is_settled = False
-        try:
-            await self._settle(delivery)
-            is_settled = True
-        finally:
-            if not is_settled:
-                with anyio.move_on_after(PARTING_S, shield=True):
-                    await delivery.nak(delay_s(delivery.attempt))
-
-    async def _settle(self, delivery: Delivery) -> None:
-        try:
-            command = decode_command(delivery.payload)
-        except CodecError as error:
-            await delivery.term(f"cannot be read: {error}")
-            return
-        if not isinstance(command, self._expects):
-            await delivery.term(f"{type(command).__name__} is no {self._expects.__name__}")
-            return
-        log.info("job taken", job=command.job_id, attempt=delivery.attempt)
-        outcome = await self._attempt(delivery, command)
-        if isinstance(outcome, BoundaryError):
-            if not _is_permanent(outcome) and delivery.attempt < MAX_ATTEMPTS:
-                log.info("job failed", job=command.job_id, attempt=delivery.attempt, error=str(outcome))
-                await delivery.nak(delay_s(delivery.attempt))
-                return
-            log.error("job lost", job=command.job_id, error=str(outcome))
-            outcome = JobLost(
-                job_id=command.job_id,
-                kind=_KINDS[type(command)],
-                error=str(outcome),
-                permanent=_is_permanent(outcome),
-                faults=outcome.faults if isinstance(outcome, ModelError) else (),
-            )
-        if outcome is not None:
-            await self._bus.publish(self._run_id, encode(outcome), msg_id=f"{command.job_id}.r")
-        await delivery.ack()
-
-    async def _attempt(self, delivery: Delivery, command: C) -> Event | BoundaryError | None:
-        """Have the job done. None: its run was cancelled meanwhile."""
-        outcome: Event | BoundaryError | None = None
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._keep, delivery, tasks.cancel_scope)
+        run_id, began = run_of(delivery.queue), anyio.current_time()
+        who = {"worker": self._name} if self._name else {}
+        with structlog.contextvars.bound_contextvars(run=run_id, job=delivery.msg_id, **who):
+            outcome: Outcome = None
+            is_settled = False
+            if self._member is not None:
+                self._member.took(delivery.msg_id, run_id, attempt=delivery.attempt)
             try:
-                outcome = await self._handle(command)
-            except BoundaryError as error:
-                outcome = error
-            tasks.cancel_scope.cancel()
+                outcome = await self._settle_or_bridge(delivery, run_id)
+                is_settled = True
+            finally:
+                self._note(delivery, outcome, anyio.current_time() - began)
+                if not is_settled:
+                    with anyio.move_on_after(PARTING_S, shield=True):
+                        await self._tell("handed back", delivery.nak, delay_s(delivery.attempt))
+
+    def _note(self, delivery: Delivery, outcome: Outcome, cost_s: float) -> None:
+        """Keep account of how a job ended."""
+        failed = isinstance(outcome, BoundaryError | JobLost)
+        if isinstance(outcome, JobLost):
+            self._taking.failed(delivery.queue, outcome.error, permanent=outcome.permanent)
+        elif outcome is not None and not failed:
+            self._taking.succeeded(delivery.queue)
+        self._taking.ended(delivery.queue, cost_s)
+        if self._member is not None:
+            result = None if isinstance(outcome, BoundaryError) else outcome
+            self._member.finished(delivery.msg_id, result, failed=failed)
+
+    async def _settle_or_bridge(self, delivery: Delivery, run_id: str) -> Outcome:
+        """Settle a job. A member outlives a bus that is away, and a run that is gone."""
+        try:
+            return await self._settle(delivery, run_id)
+        except UnknownQueueError as error:
+            if self._member is None:
+                raise
+            log.info("job dropped: its run is gone", error=str(error))
+            return None
+        except BusError as error:
+            if self._member is None:
+                raise
+            log.warning("the bus is away: the job is handed back", error=str(error))
+            await self._tell("handed back", delivery.nak, delay_s(delivery.attempt))
+            return error
+
+    async def _settle(self, delivery: Delivery, run_id: str) -> Outcome:
+        command = self._read(delivery, run_id)
+        if isinstance(command, str):
+            log.warning("job refused", reason=command)
+            await delivery.term(command)
+            return None
+        if isinstance(command, OutdatedError):
+            return await self._hand_back(delivery, command)
+        ids: dict[str, Attribute] = {"run": run_id, "job": command.job_id, "worker": self._name}
+        with span(_kind_of(command), ids | {"attempt": delivery.attempt}, side="consumer", headers=delivery.headers):
+            outcome = await self._answer(delivery, command, run_id)
+            note(outcome=_word_for(outcome))
+            return outcome
+
+    async def _answer(self, delivery: Delivery, command: C, run_id: str) -> Outcome:
+        log.info("job taken", attempt=delivery.attempt)
+        # A job may also be submitted again after it was acknowledged, and models' answers are paid for.
+        may_be_answered = delivery.attempt > 1 or (self._member is not None and self._role == "coder")
+        if may_be_answered and await self._bus.find(run_id, _result_id(command), role=self._role) is not None:
+            log.info("job was answered before")
+            await self._tell("acknowledged", delivery.ack)
+            return None
+        if command.job_id in self._answering:
+            # After a crash of the server a job may come again while its answer still waits to be published.
+            log.info("job is being answered here")
+            await self._tell("handed back", delivery.nak, delay_s(delivery.attempt))
+            return None
+        self._answering.add(command.job_id)
+        try:
+            outcome = await self._attempt(delivery, command, run_id)
+        finally:
+            self._answering.discard(command.job_id)
+        if isinstance(outcome, BoundaryError):
+            return await self._hand_back(delivery, outcome)
+        await self._tell("acknowledged", delivery.ack)
         return outcome
 
-    async def _keep(self, delivery: Delivery, attempt: anyio.CancelScope) -> None:
-        """Keep the job ours; stop the attempt if nobody wants it any more."""
+    async def _hand_back(self, delivery: Delivery, error: BoundaryError) -> BoundaryError:
+        log.info("job failed", attempt=delivery.attempt, error=str(error))
+        if not isinstance(error, BusError):  # before others see the job: our own slots shall not take it again
+            self._taking.failed(delivery.queue, str(error), permanent=_is_permanent(error))
+        await delivery.nak(_PASSED_ON_S if _is_permanent(error) else delay_s(delivery.attempt))
+        return error
+
+    def _read(self, delivery: Delivery, run_id: str) -> C | str | OutdatedError:
+        """Return the job, or why it is none, or why others may be able to do it."""
         try:
-            while True:
-                await anyio.sleep(self._heartbeat_s)
-                await delivery.in_progress()
+            command = decode_command(delivery.payload)
+        except NewerVersionError as error:
+            return f"cannot be read: {error}" if self._member is None else OutdatedError(str(error))
+        except CodecError as error:
+            return f"cannot be read: {error}"
+        if not isinstance(command, self._expects):
+            return f"{type(command).__name__} is no {self._expects.__name__}"
+        if command.run_id != run_id:
+            return f"it is of run {command.run_id!r}, in the queue of run {run_id!r}"
+        if command.job_id != delivery.msg_id:
+            return f"it is job {command.job_id!r}, submitted as {delivery.msg_id!r}"
+        return command
+
+    async def _attempt(self, delivery: Delivery, command: C, run_id: str) -> Outcome:
+        """Have the job done and its result published, with heartbeats until then. None: nobody wants it any more."""
+        outcome: Outcome = None
+        attempt = anyio.CancelScope()
+        with self._heartbeats.keeping(delivery, attempt):
+            with attempt:
+                outcome = await self._do(command)
+            if isinstance(outcome, BoundaryError) and self._is_last(outcome, delivery):
+                outcome = self._lost(command, outcome)
+            if outcome is not None and not isinstance(outcome, BoundaryError):
+                return await self._publish(run_id, command, outcome)
+            return outcome
+
+    async def _do(self, command: C) -> Event | BoundaryError:
+        limit_s = self._deadline_s(command)
+        with anyio.move_on_after(limit_s):
+            try:
+                return await self._handle(command)
+            except BoundaryError as error:
+                return error
+        return EvaluatorError(f"{_kind_of(command)} job {command.job_id!r} had not ended after {limit_s:g} s")
+
+    def _is_last(self, error: BoundaryError, delivery: Delivery) -> bool:
+        """Say whether nobody is to try again."""
+        return delivery.attempt >= MAX_ATTEMPTS or (self._member is None and _is_permanent(error))
+
+    def _lost(self, command: C, error: BoundaryError) -> JobLost:
+        log.error("job lost", error=str(error))
+        return JobLost(
+            job_id=command.job_id,
+            kind=_kind_of(command),
+            error=str(error),
+            permanent=self._member is None and _is_permanent(error),
+            faults=error.faults if isinstance(error, ModelError) else (),
+        )
+
+    async def _publish(self, run_id: str, command: C, result: Event) -> Event:
+        """Publish a result, also when stopped: it was paid for. A member waits for a bus that is away.
+
+        Returns:
+            What was published.
+
+        Raises:
+            messages.errors.BusError: the bus fails, for a member for `RESULT_WAIT_S`.
+        """
+        result = self._signed(result)
+        payload = encode(result)
+        if len(payload) > MAX_EVENT_BYTES:
+            result = self._lost(command, EvaluatorError(f"its result has {len(payload)} bytes: too large for the bus"))
+            payload = encode(result)
+        say = partial(
+            self._bus.publish, run_id, payload, msg_id=_result_id(command), role=self._role, headers=trace_headers()
+        )
+        until, pause_s = anyio.current_time() + RESULT_WAIT_S, _FIRST_PAUSE_S
+        while True:
+            try:
+                await see_through(say, within_s=PARTING_S)
+            except UnknownQueueError:
+                raise
+            except BusError as error:
+                if self._member is None or anyio.current_time() >= until:
+                    raise
+                if pause_s == _FIRST_PAUSE_S:
+                    log.warning("result not published yet; trying again", error=str(error))
+            else:
+                return result
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_DELAY_S)
+
+    def _signed(self, result: Event) -> Event:
+        """Have a result say who did the job."""
+        if self._name and isinstance(result, CandidateWritten | CandidateBuilt | CandidateEvaluated):
+            return msgspec.structs.replace(result, worker=self._name)
+        return result
+
+    async def _keep(self, delivery: Delivery) -> None:
+        await self._tell("kept", delivery.in_progress)
+
+    async def _tell(self, what: str, call: Callable[..., Awaitable[None]], *arguments: float) -> None:
+        """Tell the bus of a job. Where that fails, the ack time-out brings the job back, and its result is found.
+
+        Raises:
+            CancelledRunError: nobody wants it any more.
+        """
+        try:
+            await call(*arguments)
         except CancelledRunError:
-            log.info("job dropped: its run was cancelled", job=delivery.msg_id)
-            attempt.cancel()
+            raise
+        except BusError as error:
+            log.warning(f"job could not be {what}", error=str(error))
+
+
+def _kind_of(command: Command) -> JobKind:
+    return _KINDS[type(command)]
+
+
+def _result_id(command: Command) -> str:
+    return f"{command.job_id}.r"
 
 
 def _is_permanent(error: BoundaryError) -> bool:
-    return isinstance(error, ModelError | EvaluatorError) and error.permanent
+    return isinstance(error, OutdatedError) or (isinstance(error, ModelError | EvaluatorError) and error.permanent)
+
+
+def _word_for(outcome: Outcome) -> str:
+    if isinstance(outcome, BoundaryError):
+        return "handed back"
+    return "dropped" if outcome is None else "lost" if isinstance(outcome, JobLost) else "done"
 
 
 def delay_s(attempt: int) -> float:

@@ -25,8 +25,12 @@ class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: Verdict
     device: str
+    unit: str = ""
+    """Which of several like devices of its host: `cuda:1`; empty where there is one."""
     wall_s: float
     lease_s: float
+    isolation: tuple[str, ...] = ()
+    """The layers that the candidate's process was kept behind, as it said before it loaded the candidate."""
 
 
 class Builder(Protocol):

@@ -7,8 +7,9 @@ it, or died of whatever), the guard kills every process that descends from the c
 and ends. It is a subreaper: a grandchild in a session of its own is still a descendant. When the command ends by
 itself, the rest of its descendants is killed too, and one JSON line on standard output says how it went (`report`).
 
-Covered: parents that are killed, commands that hang, spawn, print or eat memory without end.
-Not covered: a command that kills its guard (same user); then only the direct child is killed (PR_SET_PDEATHSIG).
+Covered: parents that are killed, commands that hang, spawn, print or eat memory without end; a confined command also
+cannot reach its guard. Not covered: a command that is not confined and kills its guard; then only the direct child is
+killed (PR_SET_PDEATHSIG).
 """
 
 # ruff: noqa: PTH123, PTH208 - pathlib would add a third to the start-up of every build
@@ -24,9 +25,11 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_MAX_FDS = 1 << 16
 
 DEFAULTS: dict[str, object] = {
     "command": [],
@@ -38,6 +41,8 @@ DEFAULTS: dict[str, object] = {
     "log_path": "",  # where its output goes; empty: it keeps the guard's standard error
     "log_bytes": 1 << 20,  # the rest is read and dropped
     "pass_fds": [],
+    "isolation": "",  # `auto`: confined to this folder (`evaluators/sandbox`), `strict`: or not run; empty: neither
+    "reads": [],  # what it may read besides the system's files, if it is confined
     "scratch": "",  # folder that is removed if the parent dies
 }
 
@@ -63,8 +68,8 @@ def live_on() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
-def descendants_of(pid: int) -> set[int]:
-    """Return the ids of all living processes below `pid`."""
+def descendants_of(pid: int, *, but: frozenset[int] = frozenset()) -> set[int]:
+    """Return the ids of all living processes below `pid`; of those in `but`, neither they nor what is below them."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -77,7 +82,7 @@ def descendants_of(pid: int) -> set[int]:
     pending = [pid]
     while pending:
         for child in children.get(pending.pop(), ()):
-            if child not in found:
+            if child not in found and child not in but:
                 found.add(child)
                 pending.append(child)
     return found
@@ -91,9 +96,9 @@ def kill_descendants(keep: frozenset[int] = frozenset(), *, patience_s: float = 
         patience_s: how long to try.
     """
     deadline = time.monotonic() + patience_s
-    kept = set(keep).union(*(descendants_of(pid) for pid in keep))
     while True:
-        remaining = descendants_of(os.getpid()) - kept
+        # All processes of the host are looked at for this, so once, however many are kept.
+        remaining = descendants_of(os.getpid(), but=keep)
         for pid in remaining:
             _let_it_end(pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -106,6 +111,17 @@ def kill_descendants(keep: frozenset[int] = frozenset(), *, patience_s: float = 
         if time.monotonic() > deadline:
             return False
         time.sleep(0.002)
+
+
+def _wants_a_core(pids: set[int]) -> bool:
+    """Say whether a thread of these processes could go on at once, if it had a core (R) or a page from a disk (D)."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                    if file.read().rpartition(b")")[2].split()[0] in (b"R", b"D"):
+                        return True
+    return False
 
 
 def _let_it_end(pid: int) -> None:
@@ -132,7 +148,7 @@ def give_way() -> None:
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def _start(job: dict[str, object], log_fd: int) -> int:
+def _start(job: dict[str, object], log_fd: int, execute: Callable[[dict[str, object]], None]) -> int:
     """Fork and execute the command in a process group of its own. Returns its process id."""
     parent = os.getpid()
     pid = os.fork()
@@ -147,21 +163,70 @@ def _start(job: dict[str, object], log_fd: int) -> int:
         _limit(resource.RLIMIT_FSIZE, int(str(job["file_bytes"])))
         _limit(resource.RLIMIT_CPU, int(str(job["cpu_s"])))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _confine(job)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.dup2(null if log_fd < 0 else log_fd, 1)
         if log_fd >= 0:
             os.dup2(log_fd, 2)
-        passed = job["pass_fds"]
-        for fd in passed if isinstance(passed, list) else ():
-            os.set_inheritable(fd, True)
-        command = job["command"]
-        arguments = [str(part) for part in command] if isinstance(command, list) else []
-        os.execvp(arguments[0], arguments)  # noqa: S606 - there is no shell
+        if job["isolation"]:
+            os.closerange(3, _MAX_FDS)
+        execute(job)
     except OSError as error:
         os.write(2, f"cannot run the command: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _execute(job: dict[str, object]) -> None:
+    """Become the command.
+
+    Raises:
+        OSError: it cannot be run.
+    """
+    passed = job["pass_fds"]
+    for fd in passed if isinstance(passed, list) else ():
+        os.set_inheritable(fd, True)
+    command = job["command"]
+    arguments = [str(part) for part in command] if isinstance(command, list) else []
+    os.execvp(arguments[0], arguments)  # noqa: S606 - there is no shell
+
+
+def _confine(job: dict[str, object]) -> None:
+    """Enter the sandbox that the job asks for; this folder is all that may be written.
+
+    Raises:
+        OSError: it is to be strict, and the host does not have what that takes.
+    """
+    if not job["isolation"]:
+        return
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    from evaluators.sandbox import profiles  # noqa: PLC0415 - needed for builds only, not for judges
+    from evaluators.sandbox.claims import missing_for_strict  # noqa: PLC0415
+    from evaluators.sandbox.confine import confine  # noqa: PLC0415
+
+    reads = job["reads"]
+    profile = profiles.build(os.getcwd(), reads=tuple(reads) if isinstance(reads, list) else ())  # noqa: PTH109
+    missing = missing_for_strict(confine(profile).claim)
+    if job["isolation"] == "strict" and missing:
+        raise OSError(f"--isolation strict, but a build here lacks {', '.join(missing)}")
+
+
+def _take_back(folder: str) -> None:
+    """Own again what a confined command, which ran as another user, has left."""
+    user, group = os.geteuid(), os.getegid()
+    if user != 0:
+        return
+    pending = [folder]
+    while pending:  # not by recursion: the command may have made more folders inside each other than that bears
+        path = pending.pop()
+        os.lchown(path, user, group)
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                else:
+                    os.lchown(entry.path, user, group)
 
 
 class _Log:
@@ -212,21 +277,34 @@ def _wait(pid: int, job: dict[str, object], log: _Log) -> str:
 
 def main() -> int:
     """Run the job given as the first argument."""
-    job = DEFAULTS | json.loads(sys.argv[1])
+    return run(json.loads(sys.argv[1]))
+
+
+def run(told: Mapping[str, object], execute: Callable[[dict[str, object]], None] = _execute) -> int:
+    """Run a job; see above.
+
+    Args:
+        told: fields of `DEFAULTS`.
+        execute: what the command's process does, once it is bound and confined; it does not return.
+    """
+    job = DEFAULTS | dict(told)
     # Ctrl-C is for the one who started this, who lets work in flight finish.
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     become_subreaper()
     log = _Log(str(job["log_path"]), int(str(job["log_bytes"])))
     begun = time.monotonic()
-    pid = _start(job, log.write_fd)
+    pid = _start(job, log.write_fd, execute)
     if log.write_fd >= 0:
         os.close(log.write_fd)
     how = _wait(pid, job, log)
+    wanted_core = how == "timed_out" and _wants_a_core(descendants_of(os.getpid()))
     if how != "ended":
         os.kill(pid, signal.SIGKILL)
     _, status, usage = os.wait4(pid, 0)
     everything_died = kill_descendants()
+    if job["isolation"]:
+        _take_back(".")
     if log.read_fd >= 0:
         log.drain()
     if how == "orphaned":
@@ -240,6 +318,7 @@ def main() -> int:
         "signal": -code if code < 0 else None,
         "wall_s": time.monotonic() - begun,
         "cpu_s": spent.ru_utime + spent.ru_stime,
+        "wanted_core": wanted_core,
         "max_rss_bytes": usage.ru_maxrss * 1024,
         "log_cut": log.cut,
         "everything_died": everything_died,

@@ -37,6 +37,8 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 1 << 20
     pass_fds: tuple[int, ...] = ()
     scratch: str = ""
+    isolation: str = ""
+    reads: tuple[str, ...] = ()
 
 
 class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,9 @@ class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None
     wall_s: float
     cpu_s: float
+    """Of the command and all its descendants."""
+    wanted_core: bool
+    """Whether something of it was not asleep when it was stopped at its limit."""
     max_rss_bytes: int
     log_cut: bool
     everything_died: bool

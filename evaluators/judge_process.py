@@ -18,6 +18,7 @@ import anyio.to_thread
 from anyio.abc import Process, UNIXSocketStream
 
 import evaluators
+from evaluators.devices import platform_of, visible_gpu
 from evaluators.guarded import GuardJob, plain_environment, read_report, start_guarded, stop_guarded
 from evaluators.judge.protocol import (
     HEADER_BYTES,
@@ -38,13 +39,15 @@ from evaluators.judge.protocol import (
     decode_from_judge,
     encode_frame,
 )
+from evaluators.languages.interpreting import is_interpreted
+from evaluators.runners.pages import HEAP_ENVIRONMENT
 from messages.base import Language
 from messages.commands import Purpose
 from messages.errors import ConfigError, EvaluatorError, ProtocolError
 from messages.tasks import TaskDescription
 from messages.verdicts import Verdict
 
-_KEPT_VARIABLES = ("HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_KEPT_VARIABLES = ("HOME", "XDG_CACHE_HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """What a judge gets of the user's environment: where things are, and what torch's default threads are."""
 _NO_NUMPY = "ignore:Failed to initialize NumPy"
 _LOG = "judge.log"
@@ -86,23 +89,23 @@ class JudgeProcess:
             await self._send(Describe())
             return self._expect(await self._receive(), Described).description
 
-    async def check(self, artifact: Artifact) -> Passed | Judged:
+    async def check(self, artifact: Artifact, purpose: Purpose) -> Passed | Judged:
         """Ask whether a candidate is correct: it passed, or a verdict.
 
         Raises:
             EvaluatorError: the judge failed.
         """
-        await self._send(Check(artifact=artifact))
+        await self._send(Check(artifact=artifact, purpose=purpose))
         answer = await self._receive_soon()
         return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
 
-    async def time(self, artifact: Artifact, purpose: Purpose) -> Verdict:
-        """Ask how fast a correct candidate is.
+    async def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
+        """Ask how fast a correct candidate is; `keep_above` as in `EvaluateCandidate`.
 
         Raises:
             EvaluatorError: the judge failed.
         """
-        await self._send(Time(artifact=artifact, purpose=purpose))
+        await self._send(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return self._expect(await self._receive_soon(), Judged).verdict
 
     async def _receive_soon(self) -> FromJudge:
@@ -163,7 +166,7 @@ class JudgeProcess:
         if isinstance(answer, ProblemBroken):
             raise ConfigError(answer.text)
         if isinstance(answer, JudgeFailed):
-            raise EvaluatorError(f"the judge failed: {answer.text}")
+            raise EvaluatorError(f"the judge failed: {answer.text}", permanent=answer.permanent)
         raise EvaluatorError(f"the judge answered {type(answer).__name__} instead of {kind.__name__}")
 
 
@@ -174,8 +177,7 @@ async def start_judge(opening: Open) -> JudgeProcess:
         ConfigError: the problem cannot be used.
         EvaluatorError: the judge failed.
     """
-    folder = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="ksearch-judge-")))
-    ours, theirs = socket.socketpair()
+    folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
     with theirs:
         job = GuardJob(
             command=(sys.executable, "-P", "-W", _NO_NUMPY, "-m", "evaluators.judge", str(theirs.fileno())),
@@ -185,6 +187,9 @@ async def start_judge(opening: Open) -> JudgeProcess:
             idle=opening.work == "check",
         )
         kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        if is_interpreted(opening.task, platform_of(opening.device)):
+            kept["TRITON_INTERPRET"] = "1"
+        kept |= HEAP_ENVIRONMENT | visible_gpu(opening.device) | _compiler_caches(opening, folder)
         environment = plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept)
         process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
     key = (opening.task.task_id, opening.language)
@@ -195,6 +200,35 @@ async def start_judge(opening: Open) -> JudgeProcess:
         await judge.end()
         raise
     return judge
+
+
+def _prepare() -> tuple[Path, socket.socket, socket.socket]:
+    """Make a judge's folder and the two ends of its socket.
+
+    Raises:
+        EvaluatorError: this host has no room for them.
+    """
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise EvaluatorError(f"cannot start a judge: {error}") from error
+    try:
+        return Path(tempfile.mkdtemp(prefix="ksearch-judge-")), ours, theirs
+    except OSError as error:
+        ours.close()
+        theirs.close()
+        raise EvaluatorError(f"cannot start a judge: {error}") from error
+
+
+def _compiler_caches(opening: Open, folder: Path) -> dict[str, str]:
+    """Have `torch.compile` of a baseline leave its files in the judge's folder, and compile where it is called."""
+    if not opening.baseline:
+        return {}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "inductor-triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
 
 
 def _read_tail(path: Path) -> str:

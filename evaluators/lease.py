@@ -63,7 +63,10 @@ class HostLease:
         self._turn.release()
 
     def _try(self) -> socket.socket | None:
-        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:
+            raise EvaluatorError(f"cannot take the timing lease of this host: {error}") from error
         try:
             claim.bind(self._name)
         except OSError as error:

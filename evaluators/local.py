@@ -1,6 +1,6 @@
 """Judges candidates on this host, in processes of their own.
 
-- `LocalEvaluator(artifacts: Path, *, slots: int = 2, lease: Lease | None = None, limits: Limits = Limits())`
+- `LocalEvaluator(artifacts: Path, *, device: str = "cpu", slots: int = 2, lease: Lease | None = None, ...)`
 - `await evaluator.evaluate(job: EvaluateCandidate) -> EvaluationReport`, raises EvaluatorError
 - `await evaluator.describe_task(task: TaskSpec, language: Language) -> TaskDescription`, raises ConfigError
 - `await evaluator.aclose()`
@@ -23,9 +23,13 @@ import msgspec
 
 from evaluators.base import EvaluationReport
 from evaluators.builder import artifact_folder, load_meta
+from evaluators.devices import CPU, physical_gpu, platform_of
+from evaluators.health import Ails, Health
 from evaluators.judge.protocol import (
+    GPU_LIMITS,
     INTERPRETED_LIMITS,
     Artifact,
+    Baseline,
     Judged,
     Limits,
     Open,
@@ -33,10 +37,13 @@ from evaluators.judge.protocol import (
     Work,
 )
 from evaluators.judge_process import JudgeProcess, start_judge
-from evaluators.languages import support_of
+from evaluators.languages.interpreting import why_candidate_untimed, why_untimed
 from evaluators.lease import HostLease, Lease
+from evaluators.policy.gate import Examined, examine
+from evaluators.sandbox.probe import require_layers
 from evaluators.target import check_target, probe_target
-from messages.base import Language
+from evaluators.vendors.nvidia.probe import ails as gpu_ails
+from messages.base import Isolation, Language
 from messages.commands import EvaluateCandidate
 from messages.errors import EvaluatorError, KsearchError
 from messages.tasks import Target, TaskDescription, TaskSpec
@@ -47,35 +54,76 @@ class LocalEvaluator:
     """An `Evaluator` for the devices of this host."""
 
     def __init__(
-        self, artifacts: Path, *, slots: int = 2, lease: Lease | None = None, limits: Limits | None = None
+        self,
+        artifacts: Path,
+        *,
+        device: str = CPU,
+        slots: int = 2,
+        lease: Lease | None = None,
+        limits: Limits | None = None,
+        baseline: Baseline = "",
+        isolation: Isolation = "auto",
+        ails: Ails | None = None,
     ) -> None:
         """Make an evaluator; it starts nothing yet.
 
         Args:
             artifacts: the store that builders fill.
-            slots: candidates checked at once. One is timed at a time.
+            device: `cpu`, or `cuda:0`, `cuda:1`, ….
+            slots: candidates checked at once. One is timed at a time. On a GPU there is one for both.
             lease: what all evaluators that time on the same device share; None: the host's.
             limits: what candidates may use; None: as much as is usual for their language.
+            baseline: a second program that is timed beside the reference, on a GPU.
+            isolation: `strict`: only behind the layers without which a candidate could reach this host.
+            ails: says what is wrong with the device after a judge failed; null: what looks at the vendor's GPUs.
+
+        Raises:
+            ConfigError: there is no such device.
         """
         self._artifacts = artifacts.absolute()
-        self._lease = HostLease() if lease is None else lease
-        self._pools: dict[Work, _Pool] = {"check": _Pool("check", slots, limits), "time": _Pool("time", 1, limits)}
+        self._isolation: Isolation = isolation
+        self._device = device
+        self._platform = platform_of(device)
+        self._unit = "" if device == CPU else device
+        self._health = Health(device, ails or (gpu_ails if self._platform == "cuda" else None))
+        self._lease = HostLease(_lease_name(device)) if lease is None else lease
+        opening = _Opening(device=device, limits=limits, baseline=baseline, isolation=isolation)
+        self._pools: dict[Work, _Pool] = (
+            {"both": _Pool("both", 1, opening)}
+            if self._platform == "cuda"
+            else {"check": _Pool("check", slots, opening), "time": _Pool("time", 1, opening)}
+        )
         self._targets: dict[Language, Target] = {}
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the device was found sick and is not to be tried yet."""
+        return self._health.is_resting
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
         """Judge one candidate.
 
         Raises:
-            EvaluatorError: judge, artifact or device is at fault.
+            SickDeviceError: the device does not work, whoever asks it.
+            EvaluatorError: judge or artifact is at fault.
             ConfigError: the problem cannot be used.
         """
         begun = anyio.current_time()
         own = await self._own_target(job.candidate.language)
         artifact = await self._find_artifact(job, own)
-        await self._warm_up(job.task, job.candidate.language)
-        verdict, lease_s = await self._judge(job, artifact)
+        examined = await anyio.to_thread.run_sync(examine, job.candidate, Path(artifact.product), job.task.rules)
+        await self._health.require()
+        try:
+            verdict, lease_s, isolation = await self._judge(job, artifact, examined)
+        except EvaluatorError as error:
+            raise await self._health.blame(error) from error
         return EvaluationReport(
-            verdict=verdict, device=own.device, wall_s=anyio.current_time() - begun, lease_s=lease_s
+            verdict=verdict,
+            device=own.device,
+            unit=self._unit,
+            wall_s=anyio.current_time() - begun,
+            lease_s=lease_s,
+            isolation=isolation,
         )
 
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
@@ -86,7 +134,7 @@ class LocalEvaluator:
             EvaluatorError: the judge is at fault.
         """
         await self._warm_up(task, language)
-        async with self._pools["check"].lend(task, language) as judge:
+        async with next(iter(self._pools.values())).lend(task, language) as judge:
             return await judge.describe()
 
     async def _warm_up(self, task: TaskSpec, language: Language) -> None:
@@ -96,6 +144,7 @@ class LocalEvaluator:
             ConfigError: the problem cannot be used.
             EvaluatorError: a judge failed.
         """
+        await anyio.to_thread.run_sync(require_layers, self._isolation)
         failures: list[KsearchError] = []
 
         async def start(pool: _Pool) -> None:
@@ -105,37 +154,62 @@ class LocalEvaluator:
                 failures.append(error)
 
         async with anyio.create_task_group() as starts:
-            for pool in self._pools_for(language):
+            for pool in self._pools_for(task, language):
                 for _ in range(0 if pool.judges else pool.size):
                     starts.start_soon(start, pool)
         if failures:
             raise failures[0]
 
-    def _pools_for(self, language: Language) -> list[_Pool]:
+    def _pools_for(self, task: TaskSpec, language: Language) -> list[_Pool]:
         """Return those that candidates of a language need: some are not timed here."""
-        return [pool for work, pool in self._pools.items() if work == "check" or not support_of(language).not_timed]
+        is_timed = not why_untimed(task, language, self._platform)
+        return [pool for work, pool in self._pools.items() if work != "time" or is_timed]
 
-    async def _judge(self, job: EvaluateCandidate, artifact: Artifact) -> tuple[Verdict, float]:
-        """Check, then time. Returns the verdict, and for how many seconds the timing lease was held."""
+    async def _judge(
+        self, job: EvaluateCandidate, artifact: Artifact, examined: Examined
+    ) -> tuple[Verdict, float, tuple[str, ...]]:
+        """Run the candidate, unless it breaks a rule by what it is.
+
+        Returns:
+            The verdict, for how many seconds the timing lease was held, and what the candidate was kept behind.
+        """
+        if examined.rejected is not None:
+            return examined.rejected, 0.0, ()
+        await self._warm_up(job.task, job.candidate.language)
+        verdict, lease_s, isolation = await self._check_and_time(job, artifact)
+        if isinstance(verdict, Measured):
+            verdict = msgspec.structs.replace(verdict, flags=examined.flags)
+        return verdict, lease_s, isolation
+
+    async def _check_and_time(
+        self, job: EvaluateCandidate, artifact: Artifact
+    ) -> tuple[Verdict, float, tuple[str, ...]]:
+        """Check, then time; returns as `_judge` does."""
         language = job.candidate.language
+        if "both" in self._pools:
+            return await self._judge_on_gpu(job, artifact)
         async with self._pools["check"].lend(job.task, language) as judge:
-            answer = await judge.check(artifact)
+            answer = await judge.check(artifact, job.purpose)
         if isinstance(answer, Judged):
-            return answer.verdict, 0.0
-        if why_not := support_of(language).not_timed:
-            return _untimed(answer, why_not), 0.0
+            return answer.verdict, 0.0, answer.isolation
+        why_not = why_untimed(job.task, language, "cpu") or why_candidate_untimed(job.candidate, "cpu")
+        if why_not:
+            return _untimed(answer, why_not), 0.0, answer.isolation
         async with self._pools["time"].lend(job.task, language) as judge, self._lease:
             begun = anyio.current_time()
-            verdict = await judge.time(artifact, job.purpose)
+            verdict = await judge.time(artifact, job.purpose, job.keep_above)
             lease_s = anyio.current_time() - begun
-        if isinstance(verdict, Measured):
-            verdict = msgspec.structs.replace(
-                verdict,
-                checks=answer.checks,
-                reference_dtype=answer.reference_dtype,
-                notes=(*verdict.notes, *answer.notes),
-            )
-        return verdict, lease_s
+        return _with_checks(verdict, answer), lease_s, answer.isolation
+
+    async def _judge_on_gpu(self, job: EvaluateCandidate, artifact: Artifact) -> tuple[Verdict, float, tuple[str, ...]]:
+        """Check and time under the lease: what is checked disturbs what is timed on the same GPU."""
+        async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._lease:
+            begun = anyio.current_time()
+            answer = await judge.check(artifact, job.purpose)
+            if isinstance(answer, Judged):
+                return answer.verdict, anyio.current_time() - begun, answer.isolation
+            verdict = await judge.time(artifact, job.purpose, job.keep_above)
+            return _with_checks(verdict, answer), anyio.current_time() - begun, answer.isolation
 
     async def _find_artifact(self, job: EvaluateCandidate, own: Target) -> Artifact:
         """Find what was built for the job.
@@ -161,21 +235,60 @@ class LocalEvaluator:
 
     async def _own_target(self, language: Language) -> Target:
         if language not in self._targets:
-            self._targets[language] = await anyio.to_thread.run_sync(probe_target, language)
+            self._targets[language] = await anyio.to_thread.run_sync(probe_target, language, self._device)
         return self._targets[language]
+
+
+def _lease_name(device: str) -> str:
+    return device if device == CPU else f"cuda-{physical_gpu(device)}"
+
+
+def _with_checks(verdict: Verdict, passed: Passed) -> Verdict:
+    if not isinstance(verdict, Measured):
+        return verdict
+    return msgspec.structs.replace(
+        verdict,
+        checks=passed.checks,
+        reference_dtype=passed.reference_dtype,
+        deterministic=passed.deterministic,
+        notes=(*verdict.notes, *passed.notes),
+    )
+
+
+class _Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """How all judges of an evaluator are opened."""
+
+    device: str
+    limits: Limits | None
+    baseline: Baseline
+    isolation: Isolation
+
+    def of(self, task: TaskSpec, language: Language, work: Work) -> Open:
+        """Return a judge's first frame."""
+        platform = platform_of(self.device)
+        usual = GPU_LIMITS if platform == "cuda" else Limits()
+        limits = self.limits or (INTERPRETED_LIMITS if why_untimed(task, language, platform) else usual)
+        limits = msgspec.structs.replace(limits, isolation=self.isolation)
+        return Open(task=task, language=language, limits=limits, work=work, device=self.device, baseline=self.baseline)
 
 
 def _untimed(passed: Passed, why_not: str) -> Measured:
     notes = (f"not timed: {why_not}", *passed.notes)
-    return Measured(timed=False, checks=passed.checks, reference_dtype=passed.reference_dtype, notes=notes)
+    return Measured(
+        timed=False,
+        checks=passed.checks,
+        reference_dtype=passed.reference_dtype,
+        deterministic=passed.deterministic,
+        notes=notes,
+    )
 
 
 class _Pool:
     """Judges for one kind of work: at most `size`, started when needed and kept."""
 
-    def __init__(self, work: Work, size: int, limits: Limits | None) -> None:
+    def __init__(self, work: Work, size: int, opening: _Opening) -> None:
         self._work: Work = work
-        self._limits = limits
+        self._opening = opening
         self.size = size
         self._turns = anyio.Semaphore(size)
         self._idle: list[JudgeProcess] = []
@@ -236,7 +349,6 @@ class _Pool:
             if self._idle and self.judges > self.size:
                 # One of another task makes way.
                 await self._idle.pop(0).end()
-            limits = self._limits or (INTERPRETED_LIMITS if support_of(language).not_timed else Limits())
-            return await start_judge(Open(task=task, language=language, limits=limits, work=self._work))
+            return await start_judge(self._opening.of(task, language, self._work))
         finally:
             self._starting -= 1

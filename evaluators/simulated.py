@@ -2,6 +2,7 @@
 
 - `SimulatedBuilder(outcome_of=None, *, wall_s=0.0, cpu_s=0.0)`
 - `SimulatedEvaluator(verdict_of, *, wall_s=0.0, cpu_s=0.0, lease_s=0.0)`
+- `SIMULATED`, the target of simulated devices, with the script that they follow: `hashed_outcome`, `hashed_verdict`
 
 Waiting is `anyio.sleep`, so a virtual clock skips it. CPU time is really burnt, in a worker thread.
 """
@@ -19,11 +20,16 @@ from evaluators.base import BuildReport, EvaluationReport
 from messages.commands import BuildCandidate, EvaluateCandidate
 from messages.errors import EvaluatorError
 from messages.events import Built
-from messages.tasks import Candidate, content_hash
-from messages.verdicts import DidNotBuild, Verdict
+from messages.tasks import Candidate, Target, content_hash
+from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong
 
 DEVICE = "simulated"
+SIMULATED = Target(arch="simulated", march="", toolchain="simulated", device=DEVICE)
+"""What simulated devices are: no host has it, so scores of theirs never meet measured ones."""
 _BLOCK = bytes(1 << 16)
+_BROKEN, _WRONG = 0.08, 0.12
+"""Shares of candidates that do not build, and that build and are wrong."""
+_REFERENCE_US = 1000.0
 
 
 class SimulatedBuilder:
@@ -111,6 +117,37 @@ class SimulatedEvaluator:
     async def aclose(self) -> None:
         """Refuse further work."""
         self._closed = True
+
+
+def hashed_outcome(candidate: Candidate) -> DidNotBuild | None:
+    """Say why a candidate does not build, or None if it does: the same on every host, by its content's hash."""
+    if _share(candidate, "fate") < _BROKEN:
+        return DidNotBuild(reason="the simulated compiler refuses it")
+    return None
+
+
+def hashed_verdict(candidate: Candidate) -> Verdict:
+    """Return a verdict that follows from the content's hash: one in eight is wrong, the rest 0.5x to 4x.
+
+    Half of those are slower than 1.4x, one in ten is faster than 3.2x.
+    """
+    if _share(candidate, "fate") < _BROKEN + _WRONG:
+        return Wrong(reason="the simulated device finds it wrong")
+    speedup = 0.5 * 8.0 ** _share(candidate, "speed")
+    return Measured(
+        timed=True,
+        latency_us=_REFERENCE_US / speedup,
+        reference_latency_us=_REFERENCE_US,
+        speedup_vs_reference=speedup,
+        speedup_interval=Interval(low=0.99 * speedup, high=1.01 * speedup),
+        pairs=1,
+        notes=("simulated: drawn from the candidate's hash, nothing was run",),
+    )
+
+
+def _share(candidate: Candidate, what: str) -> float:
+    """Return a number from 0 to 1 that is as good as random, and a candidate's own."""
+    return int(content_hash("simulated", what, candidate.candidate_id)[:8], 16) / 2**32
 
 
 async def _spend(wall_s: float, cpu_s: float) -> None:

@@ -1,25 +1,30 @@
 """What this host builds for.
 
-- `probe_target(language: Language) -> Target`, raises EvaluatorError (permanent), ConfigError
+- `probe_target(language: Language, device: str = "cpu") -> Target`, raises EvaluatorError (permanent), ConfigError
 - `check_target(own: Target, asked: Target) -> None`, raises EvaluatorError (permanent)
 """
 
 from __future__ import annotations
 
+from evaluators.devices import platform_of
 from evaluators.languages import support_of
 from messages.base import Language
 from messages.errors import EvaluatorError
 from messages.tasks import Target
 
 
-def probe_target(language: Language) -> Target:
+def probe_target(language: Language, device: str = "cpu") -> Target:
     """Say what candidates of this language are built for here. Runs the compiler once (some 10 ms).
+
+    Args:
+        language: of the candidates.
+        device: `cpu`, or `cuda:0`, `cuda:1`, ….
 
     Raises:
         EvaluatorError: there is no usable toolchain; the text says what to install.
         ConfigError: this release does not support the language.
     """
-    return support_of(language).probe_target()
+    return support_of(language, platform_of(device)).probe_target(device)
 
 
 def check_target(own: Target, asked: Target) -> None:

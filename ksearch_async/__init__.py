@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from evaluators.tasks.own.document import Input
     from ksearch_async.api import (
         FoundKernel,
         FoundProgram,
@@ -21,8 +22,19 @@ if TYPE_CHECKING:
         run,
         search,
     )
-    from ksearch_async.config import ModelSettings, RunConfig, WorkerSettings, resolve_config
-    from ksearch_async.launch import StopSwitch
+    from ksearch_async.config import ModelSettings, RunConfig, WorkerSettings
+    from ksearch_async.evaluation import Evaluation, EvaluationSettings
+    from ksearch_async.judging import (
+        Judge,
+        evaluate,
+        evaluate_many,
+        evaluate_many_sync,
+        evaluate_sync,
+        open_judge,
+    )
+    from ksearch_async.own_tasks import ModuleTask, OwnTask, task, task_from_module
+    from ksearch_async.resolve import resolve_config
+    from ksearch_async.session import StopSwitch
     from messages.base import Usage
     from messages.errors import (
         BoundaryError,
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
     )
     from messages.settings import Budget, SearchSettings, Selection
     from messages.tasks import SourceFile
+    from messages.verdicts import Measured, Verdict
 
 __version__: str
 """Read from the installed package when first asked for: the reader takes a tenth of the start of `ksearch --help`."""
@@ -49,13 +62,28 @@ _HOMES = {
     "resume": "ksearch_async.api",
     "run": "ksearch_async.api",
     "search": "ksearch_async.api",
-    "StopSwitch": "ksearch_async.launch",
+    "Evaluation": "ksearch_async.evaluation",
+    "EvaluationSettings": "ksearch_async.evaluation",
+    "Judge": "ksearch_async.judging",
+    "evaluate": "ksearch_async.judging",
+    "evaluate_many": "ksearch_async.judging",
+    "evaluate_many_sync": "ksearch_async.judging",
+    "evaluate_sync": "ksearch_async.judging",
+    "open_judge": "ksearch_async.judging",
+    "Input": "evaluators.tasks.own.document",
+    "ModuleTask": "ksearch_async.own_tasks",
+    "OwnTask": "ksearch_async.own_tasks",
+    "task": "ksearch_async.own_tasks",
+    "task_from_module": "ksearch_async.own_tasks",
+    "Measured": "messages.verdicts",
+    "Verdict": "messages.verdicts",
+    "StopSwitch": "ksearch_async.session",
     "Usage": "messages.base",
     "SourceFile": "messages.tasks",
     "ModelSettings": "ksearch_async.config",
     "RunConfig": "ksearch_async.config",
     "WorkerSettings": "ksearch_async.config",
-    "resolve_config": "ksearch_async.config",
+    "resolve_config": "ksearch_async.resolve",
     "BoundaryError": "messages.errors",
     "BusError": "messages.errors",
     "ConfigError": "messages.errors",
@@ -73,12 +101,19 @@ __all__ = [
     "Budget",
     "BusError",
     "ConfigError",
+    "Evaluation",
+    "EvaluationSettings",
     "EvaluatorError",
     "FoundKernel",
     "FoundProgram",
+    "Input",
+    "Judge",
     "KsearchError",
+    "Measured",
     "ModelError",
     "ModelSettings",
+    "ModuleTask",
+    "OwnTask",
     "ProtocolError",
     "RunConfig",
     "RunSettings",
@@ -89,13 +124,21 @@ __all__ = [
     "SourceFile",
     "StopSwitch",
     "Usage",
+    "Verdict",
     "WorkerSettings",
     "__version__",
+    "evaluate",
+    "evaluate_many",
+    "evaluate_many_sync",
+    "evaluate_sync",
     "load_result",
+    "open_judge",
     "resolve_config",
     "resume",
     "run",
     "search",
+    "task",
+    "task_from_module",
 ]
 
 

@@ -6,10 +6,8 @@ environment are the command line's; only keys are read from there.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
@@ -21,17 +19,20 @@ import msgspec
 from actors.llm.base import ReasoningEffort
 from ksearch_async.causes import single_error
 from ksearch_async.chronicle import DUPLICATE, Best, BestScore, Chronicle
-from ksearch_async.config import SETTINGS, RunConfig, load_config, resolve_config
+from ksearch_async.config import SETTINGS, ModelKind, RunConfig, load_config
 from ksearch_async.events import events_of
-from ksearch_async.launch import Session, StopSwitch, Tools, lead_session, open_run, reopen_run
 from ksearch_async.logs import pass_to_logging
-from ksearch_async.refusals import refusal, suggestion
+from ksearch_async.opening import open_session, reopen_session
+from ksearch_async.refusals import refusal, refuse_event_loop, suggestion
+from ksearch_async.resolve import resolve_config
 from ksearch_async.runs import RunFolder, find_run, open_chronicle
+from ksearch_async.session import Lead, Opening, Session, StopSwitch
 from ksearch_async.sources import written_candidate
-from messages.base import Language, Usage
+from messages.base import EditFormat, Isolation, Language, Usage
 from messages.codec import Record
 from messages.errors import BoundaryError
 from messages.facts import StoppedBy
+from messages.models import Choice
 from messages.tasks import SourceFile
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -56,22 +57,62 @@ class SessionSettings(TypedDict, total=False):
     """The endpoint's name of the model. Without one, built-in rules plan and write."""
     base_url: str
     """Address of an OpenAI-compatible endpoint."""
-    model_kind: Literal["auto", "offline", "chat"]
+    model_kind: ModelKind
+    """How answers are had: see `ksearch run --help`."""
     concurrency: int
     """Model calls in flight at once."""
+    requests_per_minute: int
+    """Of an endpoint; without it as often as it bears."""
+    tokens_per_minute: int
+    """Likewise, prompts and answers together."""
+    planner_model: str
+    """The model that plans, if it is another one."""
+    planner_base_url: str
+    coder_model: str
+    """The model that writes, if it is another one; or several, with weights: `small=3,large`."""
+    coder_base_url: str
+    coder_choice: Choice
+    """How one of several is chosen."""
+    prices: str
+    """A file of prices."""
+    max_cost: float
+    """US dollars for models."""
     timeout: float
     """Seconds that one model call may take, with all its tries."""
     temperature: float
     max_answer_tokens: int
     """Of one answer, hidden reasoning included."""
     reasoning_effort: ReasoningEffort
+    llm_seed: int
+    """Of the endpoint's draws, where it has such."""
+    structured: Literal["auto", "on", "off"]
+    """Whether the endpoint is to hold the planner's answers to a JSON schema."""
+    early_stop: bool
+    """Answers are streamed, and not read on long after they are whole."""
+    replay: str
+    """A recorded run that answers, by name or folder."""
+    replay_misses: Literal["refuse", "ask"]
+    """What becomes of questions that it was not asked."""
     mistakes: float
     """Share of the built-in rules' answers that are spoiled, 0 to 1."""
     builders: int
     """Candidates compiled at once."""
     evaluators: int
     """Candidates judged at once."""
+    device: str
+    """Where candidates run: `cpu`, `cuda:0`, or several GPUs of this host: `cuda:0,cuda:1`."""
+    baseline: Literal["", "torch.compile"]
+    """A second program that is timed beside the reference, on a GPU."""
+    isolation: Isolation
+    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
     sync: Literal["always", "never"]
+    with_: str
+    """Which of `coder`, `builder` and `evaluator` work in this process, with commas; `all`, or `none`."""
+    nats: str
+    """`embedded`, or the addresses of a NATS server or cluster, with commas."""
+    metrics_port: int
+    """Over NATS: where Prometheus may read."""
+    metrics_host: str
 
 
 class RunSettings(SessionSettings, total=False):
@@ -83,8 +124,33 @@ class RunSettings(SessionSettings, total=False):
     """Branches of the tree refined at once."""
     window: int
     """A branch ends after so many attempts in a row without improvement."""
+    repair_window: int
+    """The same as long as it has no correct candidate."""
+    samples: int
+    """Drafts of one attempt that are written and evaluated at once."""
+    selection: Literal["auto", "paper", "spread"]
     max_difficulty: int
+    confirm: bool
+    """Measure a timed candidate a second time before it counts as the best."""
+    edit_format: EditFormat
+    """How coders answer: with `whole` files, or `search-replace` blocks; `auto`: by the length of the code."""
     language: str
+    threads: int
+    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
+    tolerance: str
+    """`strict`, `kernelbench`, `flashinfer`, or `gpumode:RTOL,ATOL`."""
+    measure: Literal["device", "eager"]
+    """What counts as latency on a GPU: the span of a call's kernels, or the call on an idle device."""
+    library_calls: Literal["allow", "deny"]
+    """Whether a library may do the kernels' work."""
+    allow_library: str
+    """What of it is allowed though the rest is not, with commas."""
+    allow_trivial: bool
+    """Take a task on though an answer that computes nothing would pass."""
+    continue_from_solution: str
+    """A kernel to begin with: a source file, a run's `best` folder, or a run."""
+    continue_from_world_model: str
+    """A tree to begin with: a run, a file, or `auto`."""
     score_with: str
     """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
     eval_timeout: float
@@ -92,6 +158,12 @@ class RunSettings(SessionSettings, total=False):
     eval_memory: float
     """Gibibytes that one program may take."""
     seed: int
+    weight: int
+    """The run's share of the workers, beside other runs on the same server."""
+    tier: str
+    """Which coders write for the run."""
+    arch: str
+    """Device or architecture that the run is for, where evaluators of several are there."""
     runs_dir: str
     """Folder that the run's own folder is made in."""
 
@@ -184,7 +256,7 @@ async def search(
         flags=_flags(settings),
         saved=saved,
     )
-    return await _conducted(open_run(config), on_event, stop)
+    return await _conducted(open_session(config), on_event, stop)
 
 
 def run(
@@ -200,10 +272,7 @@ def run(
         ConfigError: as `search`; or an event loop runs in this thread, where only `await search(…)` can be used.
         BoundaryError: as `search`.
     """
-    if _in_event_loop():
-        raise refusal(
-            "ksearch_async.run() cannot be used in a running event loop", "write: await ksearch_async.search(…)"
-        )
+    refuse_event_loop("ksearch_async.run()", "await ksearch_async.search(…)")
     return anyio.run(partial(search, task, config_file=config_file, on_event=on_event, **settings))
 
 
@@ -233,7 +302,7 @@ async def resume(
     folder = find_run(os.fspath(run), Path(runs_dir))
     saved = load_config(folder.config)
     config = resolve_config(environment={}, flags=_flags(settings), saved=saved)
-    return await _conducted(reopen_run(folder, config), on_event, stop)
+    return await _conducted(reopen_session(folder, config), on_event, stop)
 
 
 def load_result(run: PathLike, *, runs_dir: PathLike = "runs") -> SearchResult:
@@ -247,21 +316,19 @@ def load_result(run: PathLike, *, runs_dir: PathLike = "runs") -> SearchResult:
     return _result(folder, open_chronicle(folder))
 
 
-async def _conducted(
-    opening: AbstractAsyncContextManager[tuple[Session, Tools]], on_event: OnEvent | None, stop: StopSwitch | None
-) -> SearchResult:
+async def _conducted(opening: Opening, on_event: OnEvent | None, stop: StopSwitch | None) -> SearchResult:
     pass_to_logging()
     with single_error():
-        async with opening as (session, tools):
-            if session.opening is not None:
-                await _led(session, tools, on_event, stop)
+        async with opening as (session, lead):
+            if not session.is_over:
+                await _led(session, lead, on_event, stop)
     finished = session.chronicle.finished
     if finished is not None and finished.stopped_by == "infrastructure":
         raise _resumable(BoundaryError(f"the infrastructure failed: {finished.detail}"), session)
     return await anyio.to_thread.run_sync(_result, session.folder, session.chronicle)
 
 
-async def _led(session: Session, tools: Tools, on_event: OnEvent | None, stop: StopSwitch | None) -> None:
+async def _led(session: Session, lead: Lead, on_event: OnEvent | None, stop: StopSwitch | None) -> None:
     def tell(record: Record) -> None:
         session.chronicle.fold(record)
         if on_event is not None:
@@ -270,7 +337,7 @@ async def _led(session: Session, tools: Tools, on_event: OnEvent | None, stop: S
 
     try:
         with single_error():
-            await lead_session(session, tools, tell=tell, stop=stop)
+            await lead(tell=tell, stop=stop)
     except BoundaryError as error:
         raise _resumable(error, session) from error.__cause__
 
@@ -320,11 +387,3 @@ def _flags(settings: Mapping[str, object]) -> dict[str, object]:
         if name not in known:
             raise refusal(f"unknown setting {name!r}", suggestion(name, known, f"known are: {', '.join(known)}"))
     return {f"{name}=": value for name, value in settings.items()}
-
-
-def _in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -9,15 +9,40 @@ from datetime import datetime
 import msgspec
 
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import Incumbent, Provisional, SearchState
+from actors.planner.core.steering import carry_out
+from actors.planner.core.step import Step
 from actors.planner.core.tree import path_titles
-from messages.base import ROOT
+from evaluators.hardware.roofline import Roofline, roofline
+from messages.base import ROOT, Role
 from messages.codec import Record
-from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobLost, RunResumed, RunStarted
-from messages.facts import AttemptFinished, Decided, Fact, IncumbentChanged, RunFinished, SearchReopened
-from messages.verdicts import Measured, Scored
+from messages.events import (
+    CandidateBuilt,
+    CandidateEvaluated,
+    CandidateWritten,
+    ContinueRequested,
+    EditsProposed,
+    Event,
+    JobLost,
+    PauseRequested,
+    RunResumed,
+    RunStarted,
+    StopRequested,
+)
+from messages.facts import (
+    AttemptFinished,
+    ConfirmationFinished,
+    Decided,
+    Fact,
+    IncumbentChanged,
+    RunFinished,
+    SearchReopened,
+)
+from messages.steering import SteeringRequested
+from messages.verdicts import Measured, Scored, TimedWorkload
 
 DUPLICATE = "duplicate"
+_ROLES: dict[type, Role] = {CandidateWritten: "coder", CandidateBuilt: "builder", CandidateEvaluated: "evaluator"}
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,17 +57,33 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     speedup_vs_reference: float
     speedup_interval: tuple[float, float]
-    """95 % bootstrap interval; its lower bound is the credit."""
+    """95 % interval; its lower bound is the credit."""
     latency_us: float
     """Median over timed calls."""
     reference_latency_us: float | None
     """The same for the reference, interleaved with the candidate's calls."""
     device: str
+    screen_speedup: float | None = None
+    """What its first measurement had said, before the one that counts; null if it was measured once."""
+    workloads: tuple[TimedWorkload, ...] = ()
+    """Each of several workloads; latencies and speedups above are geometric means then."""
+    roofline_us: float | None = None
+    """Least time by the device's data sheet; null where it is not known, or there are several workloads."""
+    roofline_limited_by: str = ""
+    """`memory`: a lower bound. `arithmetic`: an estimate, by the operations of the reference."""
 
     @property
     def faster(self) -> bool:
         """Say whether the whole interval lies above the reference."""
         return self.speedup_interval[0] > 1.0
+
+    @property
+    def roofline_words(self) -> str:
+        """How near it is to what the device allows, to follow a latency; empty where that is not known."""
+        if self.roofline_us is None:
+            return ""
+        percent = 100 * self.roofline_us / self.latency_us
+        return f", {percent:.0f} % of the roofline ({self.roofline_us:.2f} us, {self.roofline_limited_by})"
 
 
 class BestScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,18 +115,26 @@ class Chronicle:
         self.started: RunStarted | None = None
         self.last_seq = 0
         self.elapsed_s = 0.0
-        """Wall-clock over all sessions, from the records' stamps."""
+        """Wall-clock over all sessions, without pauses, from the records' stamps."""
         self.last_at: datetime | None = None
         """Stamp of the latest record."""
         self.fates: Counter[str] = Counter()
         """Attempts by fate; `DUPLICATE` counts those that wrote a known candidate."""
         self.faults: Counter[str] = Counter()
         """Failed tries of model calls, by kind; the calls may have gone on."""
+        self.workers: dict[Role, Counter[str]] = {}
+        """Results by the process that they came from, where there are several processes."""
+        self.was_asked_to_rest = False
+        """Somebody asked this session to stop or to pause, whether its planner has heard of it or not."""
         self.finished: RunFinished | None = None
         self.curve: list[float] = []
         """The incumbent's speedup (its credit, where time means nothing) after each round; 0 while there is none."""
+        self.confirmations: list[ConfirmationFinished] = []
+        self.undecided: dict[int, SteeringRequested] = {}
+        """What people ordered and nobody has decided on, by its place in the stream."""
         self._incumbent: CandidateEvaluated | None = None
         self._measured: dict[str, CandidateEvaluated] = {}
+        self._judged: dict[str, str] = {}
 
     def fold(self, record: Record) -> None:
         """Take one record."""
@@ -96,19 +145,42 @@ class Chronicle:
         """Take one record, and yield each of its facts right after it was folded."""
         body = record.body
         at = datetime.fromisoformat(record.at)
-        if self.last_at is not None and not isinstance(body, RunResumed):
+        if self.last_at is not None and not isinstance(body, RunResumed) and not self.resting:
             self.elapsed_s += max(0.0, (at - self.last_at).total_seconds())
         self.last_seq, self.last_at = record.seq, at
-        if isinstance(body, CandidateWritten | EditsProposed | JobLost):
-            self.faults.update(fault.words for fault in body.faults)
-        elif isinstance(body, RunStarted):
-            self.started = body
-        elif isinstance(body, CandidateEvaluated) and isinstance(body.verdict, Measured | Scored):
-            self._measured[body.candidate_id] = body
-        elif isinstance(body, Decided):
+        if isinstance(body, SteeringRequested):
+            self.undecided[record.seq] = body
+        if isinstance(body, Decided):
+            self.undecided.pop(body.cause, None)
             for fact in body.facts:
                 self._fold_fact(fact)
                 yield fact
+        else:
+            self._fold_event(body)
+
+    @property
+    def top(self) -> Incumbent | Provisional | None:
+        """The incumbent, or a candidate whose only measurement so far was better."""
+        state = self.state
+        waiting = max(state.provisional.values(), key=lambda found: found.credit, default=None)
+        return waiting or state.incumbent
+
+    @property
+    def outlook(self) -> SearchState:
+        """The search as it will be when what people ordered has been decided on."""
+        step = Step(self.state)
+        for asked in self.undecided.values():
+            carry_out(step, asked.order)
+        return step.state
+
+    @property
+    def resting(self) -> bool:
+        """Say whether the run is paused."""
+        return self.state.running and self.state.paused
+
+    def worker_of(self, candidate_id: str | None) -> str:
+        """Return which process judged a candidate last; empty in a run of one process."""
+        return self._judged.get(candidate_id or "", "")
 
     def best(self, folder: str) -> Best | BestScore | None:
         """Return the incumbent; `folder` is where its files lie."""
@@ -131,7 +203,7 @@ class Chronicle:
             )
         if not isinstance(verdict, Measured) or incumbent.speedup is None or incumbent.latency_us is None:
             return None
-        interval = verdict.speedup_interval
+        interval, bound = verdict.speedup_interval, self._roofline()
         return Best(
             candidate_id=incumbent.candidate_id,
             path=folder,
@@ -143,7 +215,17 @@ class Chronicle:
             latency_us=incumbent.latency_us,
             reference_latency_us=verdict.reference_latency_us,
             device=evaluated.device,
+            screen_speedup=incumbent.screen_speedup,
+            workloads=verdict.workloads,
+            roofline_us=bound.time_us if bound else None,
+            roofline_limited_by=bound.limited_by if bound else "",
         )
+
+    def _roofline(self) -> Roofline | None:
+        started = self.started
+        if started is None or started.description.workloads:
+            return None
+        return roofline(started.description, started.target)
 
     def untimed(self) -> tuple[str, ...]:
         """Return the ids of the candidates that are correct and could not be timed, in order of their verdicts."""
@@ -158,12 +240,30 @@ class Chronicle:
         evaluated = self._measured.get(candidate_id or "")
         return evaluated.verdict if evaluated and isinstance(evaluated.verdict, Measured) else None
 
+    def _fold_event(self, event: Event) -> None:
+        if isinstance(event, CandidateWritten | EditsProposed | JobLost):
+            self.faults.update(fault.words for fault in event.faults)
+        if isinstance(event, CandidateWritten | CandidateBuilt | CandidateEvaluated) and event.worker:
+            self.workers.setdefault(_ROLES[type(event)], Counter())[event.worker] += 1
+        if isinstance(event, RunStarted):
+            self.started = event
+        elif isinstance(event, StopRequested | PauseRequested):
+            self.was_asked_to_rest = True
+        elif isinstance(event, RunResumed | ContinueRequested):
+            self.was_asked_to_rest = False
+        elif isinstance(event, CandidateEvaluated):
+            self._judged[event.candidate_id] = event.worker
+            if isinstance(event.verdict, Measured | Scored):
+                self._measured[event.candidate_id] = event
+
     def _fold_fact(self, fact: Fact) -> None:
         self.state = evolve(self.state, fact)
         if isinstance(fact, AttemptFinished):
             self.fates[DUPLICATE if repeats_known(fact) else fact.fate] += 1
             if fact.round:
                 self.curve.append(self.curve[-1] if self.curve else 0.0)
+        elif isinstance(fact, ConfirmationFinished):
+            self.confirmations.append(fact)
         elif isinstance(fact, IncumbentChanged):
             self.curve[-1:] = [fact.credit if fact.speedup is None else fact.speedup]
             self._incumbent = self._measured.get(fact.candidate_id)

@@ -1,34 +1,39 @@
-"""The configuration of a run: effort < TOML file < environment < flags, checked, resolved and saved.
+"""The configuration of a run: what can be set, how it is saved, and what may change when the run is resumed.
 
 Secrets have no field here: keys are read from the environment where a model is made, and are never written or printed.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from actors.llm.base import ReasoningEffort
-from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
-from ksearch_async.refusals import refusal, suggestion
-from messages.base import Language
+from ksearch_async.refusals import refusal
+from ksearch_async.role_settings import CoderSettings, Overrides
+from messages.base import Isolation, Language
 from messages.settings import Positive, SearchSettings, Share
+from messages.tasks import LibraryCalls, Measure
 
 API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY", "LLM_API_KEY")
 """Where a key is looked for, in this order; the last is K-Search's."""
+
+OTHER_VARIABLES = frozenset(
+    {
+        "KSEARCH_NATS_CREDENTIALS", "KSEARCH_NATS_USER", "KSEARCH_NATS_PASSWORD", "KSEARCH_NATS_PASSWORD_FILE",
+        "KSEARCH_NATS_NKEY_FILE", "KSEARCH_NATS_CA", "KSEARCH_NATS_CERT", "KSEARCH_NATS_KEY", "KSEARCH_NATS_SERVER",
+        "KSEARCH_LOG_FORMAT", "KSEARCH_TRACING",
+    }
+)  # fmt: skip
+"""Ours, and no settings of a run: who signs in at a server (`ksearch_async.access`), how a process is observed."""
 
 FOREIGN_VARIABLES = frozenset({"KSEARCH_ROOT"})
 """Begin like ours and are not: K-Search's launch scripts have them set to its checkout."""
 
 DEFAULT_RUNS_DIR = "runs"
-
-_LARGEST_INT = 2**63 - 1
-"""What a message can hold."""
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Effort: TypeAlias = Literal["quick", "standard", "full"]
@@ -36,39 +41,52 @@ Effort: TypeAlias = Literal["quick", "standard", "full"]
 EFFORTS: Mapping[Effort, Mapping[str, object]] = {
     "quick": {
         "search.branches": 4,
-        "search.stagnation_window": 3,
+        "search.stagnation_window": 2,
+        "search.repair_window": 3,
         "search.max_tries": 2,
         "search.budget.max_rounds": 16,
     },
     "standard": {
         "search.branches": 4,
-        "search.stagnation_window": 5,
+        "search.stagnation_window": 3,
+        "search.repair_window": 5,
         "search.max_tries": 3,
         "search.budget.max_rounds": 40,
     },
     "full": {
         "search.branches": 8,
-        "search.stagnation_window": 7,
+        "search.stagnation_window": 3,
+        "search.repair_window": 7,
         "search.max_tries": 3,
         "search.budget.max_rounds": 120,
     },
 }
 """What each effort stands for: dotted path → value. `standard` is the defaults; 120 rounds are what the K-Search paper
-(arXiv 2602.19128) gives each run, a window of 7 what its scripts give its hardest kernels."""
+(arXiv 2602.19128) gives each run, a window of 7 what its scripts give its hardest kernels, for repairs. A correct
+branch has less: docs/design/0009 says why."""
+
+
+ModelKind: TypeAlias = Literal["auto", "offline", "chat", "responses", "replay", "manual"]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which model plans and writes."""
 
-    kind: Literal["auto", "offline", "chat"] = "auto"
-    """`offline`: built-in rules, not a language model. `chat`: an OpenAI-compatible endpoint.
-    `auto`: `chat` if a model is named, else `offline`."""
+    kind: ModelKind = "auto"
+    """`offline`: built-in rules, not a language model. `chat`: an OpenAI-compatible endpoint. `responses`: one with
+    OpenAI's Responses API. `replay`: a recorded run answers. `manual`: somebody writes the answers into files.
+    `auto`: `replay` if a run is given for it, `chat` if a model is named, else `offline`."""
     name: str | None = None
     """The endpoint's name of the model."""
     base_url: str | None = None
     """Address of the endpoint; null means the openai package's default."""
+    key_variable: str | None = None
+    """Environment variable that holds the key; null: the role's, else one of `API_KEY_VARIABLES`."""
     concurrency: Positive = 8
     """Calls in flight at once, planner and coders together."""
+    requests_per_minute: Positive | None = None
+    """As the next one, of the endpoint, planner and coders together; null: as much as it bears."""
+    tokens_per_minute: Positive | None = None
     timeout_s: Seconds = 600.0
     """Per call, with all its tries."""
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
@@ -76,8 +94,26 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_tokens: Positive | None = None
     """Of one answer, hidden reasoning included; what is longer comes cut off."""
     reasoning_effort: ReasoningEffort | None = None
+    seed: int | None = None
+    """Of the endpoint's draws, where it has such; null: none is sent."""
+    structured: Literal["auto", "on", "off"] = "auto"
+    """Whether the endpoint is to hold the planner's answers to a JSON schema; `auto`: where `ksearch doctor --model`
+    found that it can."""
+    early_stop: bool = True
+    """Answers are streamed, and not read on long after they are whole."""
+    replay: str | None = None
+    """The run that answers: its folder, or its name in the folder of runs."""
+    replay_misses: Literal["refuse", "ask"] = "refuse"
+    """What becomes of a question that the recorded run was not asked: it ends the run, or the model that the other
+    settings mean is asked."""
     mistakes: Share = 0.0
     """Share of the built-in rules' answers that get a mistake as models make them, to try a search out."""
+    prices: str | None = None
+    """A file of prices, which go before the user's and the shipped ones."""
+    planner: Overrides = Overrides()
+    """What is different for who plans."""
+    coder: CoderSettings = CoderSettings()
+    """What is different for who writes."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,10 +122,20 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     builders: Positive = 2
     evaluators: Positive = 2
     """Candidates judged at once; timing still happens one at a time per device."""
+    device: str = "cpu"
+    """Where candidates run: `cpu`, `cuda:0`, or several GPUs with commas."""
+    baseline: Literal["", "torch.compile"] = ""
+    """A second program that is timed beside the reference, on a GPU."""
+    isolation: Isolation = "auto"
+    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
+    here: str | None = None
+    """Which of `coder`, `builder` and `evaluator` work in this process, with commas; or `all`, or `none`. Null: `all`,
+    and `none` for a run on a server that others use too."""
 
 
-KernelLanguage: TypeAlias = Literal["cpp", "triton"]
-"""What kernels can be written in. `triton` is run by Triton's interpreter: correct or not, and not timed."""
+KernelLanguage: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
+"""What kernels can be written in. `triton` is run by Triton's interpreter: correct or not, and not timed.
+`python` is a torch module, `ModelNew` in KernelBench's form."""
 
 
 class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +147,24 @@ class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Wall-clock limit of scoring one program."""
     memory_gib: Annotated[float, msgspec.Meta(gt=0)] = 8.0
     """Private memory that a process of a program may take."""
+
+
+class ContinueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run begins with that was found before."""
+
+    solution: str | None = None
+    """A candidate: a source file, a run's `best` folder, or a run. It is measured first and hangs under the root."""
+    world_model: str | None = None
+    """A tree: a run, a file with a world model, or `auto`: the latest run of this task."""
+
+
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where Prometheus may read how a run over NATS is doing, and those who work on it."""
+
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    """Null: nowhere. 0: a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen at; there is no authentication."""
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,7 +183,30 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     search: SearchSettings = SearchSettings()
     model: ModelSettings = ModelSettings()
     workers: WorkerSettings = WorkerSettings()
+    nats: str | None = None
+    """Where the run's messages go: null (they stay in this process), `embedded` (a nats-server of the run's own), or
+    the addresses of a server or cluster, with commas; never with credentials."""
+    weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+    """The run's share of the workers, beside other runs on the same server."""
+    tier: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}$")] = "default"
+    """Which coders write for the run: those that were started with this tier."""
+    threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
+    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
+    arch: str | None = None
+    """Part of the device's name, or the architecture, that the run is for, where evaluators of several are there."""
+    tolerance: str = "strict"
+    """How far outputs may lie from the reference: a profile of `evaluators.tolerances`."""
+    measure: Measure = "device"
+    """What counts as latency on a GPU: the span of a call's kernels, or the call as a user makes it."""
+    library_calls: LibraryCalls = "deny"
+    """Whether a library may do the kernels' work: the reference's own operators, cuBLAS and the like."""
+    allow_library: str = ""
+    """What of it is allowed though the rest is not, with commas: operators (`aten::mm`), families, libraries."""
+    allow_trivial: bool = False
+    """Take a task on though an answer that computes nothing would pass."""
     program: ProgramSettings = ProgramSettings()
+    continue_from: ContinueSettings = ContinueSettings()
+    metrics: MetricsSettings = MetricsSettings()
 
     @property
     def candidate_language(self) -> Language:
@@ -143,7 +230,7 @@ class Setting(msgspec.Struct, frozen=True):
     @property
     def keyword(self) -> str:
         """The keyword's name in the Python interface."""
-        return self.flag.replace("-", "_")
+        return "with_" if self.flag == "with" else self.flag.replace("-", "_")
 
 
 SETTINGS = (
@@ -155,114 +242,68 @@ SETTINGS = (
     Setting("world-model", "search.world_model"),
     Setting("branches", "search.branches"),
     Setting("window", "search.stagnation_window"),
+    Setting("repair-window", "search.repair_window"),
+    Setting("samples", "search.samples"),
+    Setting("selection", "search.selection.rule"),
     Setting("max-difficulty", "search.max_difficulty"),
+    Setting("confirm", "search.confirm"),
+    Setting("edit-format", "search.edit_format"),
     Setting("max-rounds", "search.budget.max_rounds"),
     Setting("max-seconds", "search.budget.wall_clock_s"),
     Setting("max-calls", "search.budget.max_calls"),
     Setting("max-tokens", "search.budget.max_tokens"),
+    Setting("max-cost", "search.budget.max_cost_usd"),
     Setting("target-speedup", "search.budget.target_speedup"),
     Setting("model-kind", "model.kind"),
     Setting("model", "model.name"),
     Setting("base-url", "model.base_url"),
+    Setting("planner-model", "model.planner.name"),
+    Setting("planner-base-url", "model.planner.base_url"),
+    Setting("coder-model", "model.coder.name"),
+    Setting("coder-base-url", "model.coder.base_url"),
+    Setting("coder-choice", "model.coder.choice"),
     Setting("concurrency", "model.concurrency"),
+    Setting("requests-per-minute", "model.requests_per_minute"),
+    Setting("tokens-per-minute", "model.tokens_per_minute"),
+    Setting("prices", "model.prices"),
     Setting("timeout", "model.timeout_s"),
     Setting("temperature", "model.temperature"),
     Setting("max-answer-tokens", "model.max_tokens"),
     Setting("reasoning-effort", "model.reasoning_effort"),
+    Setting("llm-seed", "model.seed"),
+    Setting("structured", "model.structured"),
+    Setting("early-stop", "model.early_stop"),
+    Setting("replay", "model.replay"),
+    Setting("replay-misses", "model.replay_misses"),
     Setting("mistakes", "model.mistakes"),
     Setting("builders", "workers.builders"),
     Setting("evaluators", "workers.evaluators"),
+    Setting("device", "workers.device"),
+    Setting("baseline", "workers.baseline"),
+    Setting("isolation", "workers.isolation"),
+    Setting("with", "workers.here"),
+    Setting("nats", "nats"),
+    Setting("weight", "weight"),
+    Setting("tier", "tier"),
+    Setting("arch", "arch"),
+    Setting("metrics-port", "metrics.port"),
+    Setting("metrics-host", "metrics.host"),
+    Setting("threads", "threads"),
+    Setting("tolerance", "tolerance"),
+    Setting("measure", "measure"),
+    Setting("library-calls", "library_calls"),
+    Setting("allow-library", "allow_library"),
+    Setting("allow-trivial", "allow_trivial"),
     Setting("score-with", "program.evaluator"),
+    Setting("continue-from-solution", "continue_from.solution"),
+    Setting("continue-from-world-model", "continue_from.world_model"),
     Setting("eval-timeout", "program.timeout_s"),
     Setting("eval-memory", "program.memory_gib"),
 )
 """Whatever else `RunConfig` holds can be set in a file."""
 
-MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir")
+MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir", "nats", "metrics.")
 """What may differ when a run is resumed; a trailing dot means the whole table."""
-
-
-class Given(msgspec.Struct, frozen=True):
-    """A value that somebody set."""
-
-    value: object
-    origin: str
-    """`--branches`, `KSEARCH_BRANCHES`, a file's name, `effort quick`, `saved`."""
-
-
-Layer: TypeAlias = Mapping[str, Given]
-"""Dotted path → value."""
-
-
-class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration, and where it comes from."""
-
-    config: RunConfig
-    origins: dict[str, str]
-    """Dotted path of every setting → `Given.origin`, or `default`."""
-
-
-def resolve_config(
-    task: str | None = None,
-    *,
-    config_file: Path | None = None,
-    environment: Mapping[str, str],
-    flags: Mapping[str, object],
-    saved: RunConfig | None = None,
-) -> RunConfig:
-    """Merge defaults and effort (or a saved configuration) with file, environment and flags, and check the result.
-
-    Args:
-        task: The task as named on the command line.
-        config_file: TOML, with the tables of `RunConfig`.
-        environment: `KSEARCH_…` variables are read, others ignored.
-        flags: Flag (see `SETTINGS`), or keyword and `=`, → value; null means not given.
-        saved: What a run was started with, when it is resumed.
-
-    Raises:
-        ConfigError: what cannot be used, where it stands, and what was probably meant.
-    """
-    return trace_config(task, config_file=config_file, environment=environment, flags=flags, saved=saved).config
-
-
-def trace_config(
-    task: str | None = None,
-    *,
-    config_file: Path | None = None,
-    environment: Mapping[str, str],
-    flags: Mapping[str, object],
-    saved: RunConfig | None = None,
-) -> Resolved:
-    """Do what `resolve_config` does, and say of each setting where its value comes from.
-
-    Raises:
-        ConfigError: as `resolve_config`.
-    """
-    named: dict[str, Given] = {}
-    if config_file is not None:
-        named.update(_read_file(config_file))
-    named.update(_read_environment(environment))
-    named.update(_read_flags(flags))
-    if task is not None:
-        named["task"] = Given(task, "argument")
-    merged = {**_foundation(named, saved), **named}
-    if "task" not in merged:
-        raise refusal("no task given", "name a bundled problem or a problem file: ksearch run rmsnorm_silu")
-    config = msgspec.convert(_nest({path: given.value for path, given in merged.items()}), RunConfig)
-    origins = {
-        path: merged[path].origin if path in merged else "default" for path, _ in flatten(msgspec.to_builtins(config))
-    }
-    return Resolved(config=config, origins=origins)
-
-
-def _foundation(named: Layer, saved: RunConfig | None) -> Layer:
-    """Return what lies below everything that is set by name: a saved run's numbers, or those of the effort."""
-    if saved is not None:  # its effort was spent on its numbers when it was started
-        return {path: Given(value, "saved") for path, value in flatten(msgspec.to_builtins(saved))}
-    if "effort" not in named:
-        return {}
-    effort = msgspec.convert(named["effort"].value, Effort)
-    return {path: Given(value, f"effort {effort}") for path, value in EFFORTS[effort].items()}
 
 
 def load_config(path: Path) -> RunConfig:
@@ -311,88 +352,3 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, o
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
-
-
-def _nest(flat: Mapping[str, object]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for path, value in flat.items():
-        *tables, key = path.split(".")
-        table = nested
-        for name in tables:
-            table = table.setdefault(name, {})
-        table[key] = value
-    return nested
-
-
-def _read_file(path: Path) -> Layer:
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise refusal(f"cannot read configuration file {str(path)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise refusal(f"{str(path)!r} is not TOML: {error}") from error
-    layer: dict[str, Given] = {}
-    for key, value in flatten(content):
-        where = f"{key!r} in {str(path)!r}"
-        if not (value == {} and _is_table(_type_of(key, where))):
-            layer[key] = Given(_checked(value, key, where, strict=True), str(path))
-    return layer
-
-
-def _read_environment(environment: Mapping[str, str]) -> Layer:
-    known = {setting.variable: setting for setting in SETTINGS}
-    others = {*API_KEY_VARIABLES, COMPILER_VARIABLE}
-    layer: dict[str, Given] = {}
-    for name, text in sorted(environment.items()):
-        if not name.startswith("KSEARCH_") or name in others or name in FOREIGN_VARIABLES:
-            continue
-        setting = known.get(name)
-        if setting is None:
-            hint = suggestion(name, (*known, *others), "ksearch run --help lists the settings")
-            raise refusal(f"unknown environment variable {name!r}", hint)
-        layer[setting.path] = Given(_checked(text, setting.path, name, strict=False), name)
-    return layer
-
-
-def _read_flags(flags: Mapping[str, object]) -> Layer:
-    """Take flags, and keywords of the Python interface: each is told of as it was written."""
-    paths = {setting.flag: (setting.path, f"--{setting.flag}") for setting in SETTINGS}
-    paths |= {f"{setting.keyword}=": (setting.path, setting.keyword) for setting in SETTINGS}
-    given = [(*paths[name], value) for name, value in flags.items() if value is not None]
-    return {path: Given(_checked(value, path, where, strict=True), where) for path, where, value in given}
-
-
-def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
-    """Return the value as its field wants it; `where` names its origin in the refusal."""
-    kind = _type_of(path, where)
-    if _is_table(kind):
-        raise refusal(f"{where} is a table: write [{path}] and its keys under it")
-    try:
-        converted: object = msgspec.convert(value, kind, strict=strict)
-    except msgspec.ValidationError as error:
-        said = str(error).split(" - at ", 1)[0].split(", got ", 1)[0].replace("`", "")
-        raise refusal(f"{where}: {said[:1].lower()}{said[1:]}, not {value!r}") from error
-    if isinstance(converted, float) and not isfinite(converted):
-        raise refusal(f"{where}: expected a finite number, not {value!r}")
-    if isinstance(converted, int) and abs(converted) > _LARGEST_INT:
-        raise refusal(f"{where}: expected an int of at most 64 bits, not {value!r}")
-    return converted
-
-
-def _type_of(path: str, where: str) -> Any:
-    """Return the annotated type of the field at `path`."""
-    kind: Any = RunConfig
-    walked = ""
-    for name in path.split("."):
-        if not _is_table(kind):
-            raise refusal(f"{where}: {walked.rstrip('.')!r} is a value, not a table")
-        fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        if name not in fields:
-            near = suggestion(name, fields, f"known here: {', '.join(fields)}")
-            raise refusal(f"unknown key {where}", near)
-        kind, walked = fields[name], f"{walked}{name}."
-    return kind
-
-
-def _is_table(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)

@@ -11,7 +11,7 @@ import msgspec
 
 from actors.planner.core.state import Node, SearchState
 from actors.planner.core.tree import ancestors
-from ksearch_async.narrate import shortened
+from ksearch_async.phrases import shortened
 from messages.base import ROOT
 from messages.verdicts import NO_FAILURES, worth_text
 
@@ -88,13 +88,20 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
 
 def _standing(state: SearchState, node: Node) -> list[str]:
     """Say its result first: that is kept where there is room for one word only."""
-    words = ["spent" if node.spent else node.state.replace("_", " "), f"V {node.priority:.2f}"]
+    words = ["spent" if node.spent else node.state.replace("_", " "), f"V {node.priority:.2f}", *_ordered(node)]
     incumbent = state.incumbent
     if incumbent is not None and incumbent.node_id == node.node_id:  # attached to its node when its branch ends
         return [worth_text(incumbent.credit, incumbent.speedup), *words]
     if node.best is not None:
-        return [worth_text(node.best.credit, node.best.speedup), *words]
+        return [worth_text(node.best.credit, node.best.speedup, is_least=node.best.is_least), *words]
     return words
+
+
+def _ordered(node: Node) -> list[str]:
+    """Say what a person ordered for a node."""
+    if node.barred:
+        return ["forbidden"]
+    return [*(["pinned"] if node.pinned else []), *([f"{node.boost:+.2f} by a person"] if node.boost else [])]
 
 
 def _failures(node: Node) -> list[str]:

@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 
 from messages.codec import Record
-from messages.events import CandidateWritten
-from messages.facts import Decided, RunFinished
+from messages.events import CandidateWritten, Event, RunStarted
+from messages.facts import Decided, Fact, RunFinished
+from messages.steering import Inject, SteeringRequested
 
-LONG_TEXTS = frozenset({"prompt", "answer", "description", "candidate", "task", "log", "type"})
+LONG_TEXTS = frozenset(
+    {"prompt", "prompt_quotes", "answer", "answer_quotes", "description", "candidate", "task", "log", "type"}
+)
 """Fields that are left out: the journal has them."""
 
 
@@ -25,9 +28,27 @@ def events_of(record: Record) -> Iterator[dict[str, Any]]:
     for message in messages:
         if isinstance(message, RunFinished):
             continue
-        tag = str(message.__struct_config__.tag)
-        fields = msgspec.to_builtins(message)
-        shown = {key: value for key, value in fields.items() if key not in LONG_TEXTS}
-        if isinstance(message, CandidateWritten) and message.candidate is not None:
-            shown["candidate_id"] = message.candidate.candidate_id
-        yield {"kind": tag.rsplit(".v", 1)[0], "seq": record.seq, "at": record.at, **shown}
+        shown = public_form(message)
+        yield {"kind": shown.pop("kind"), "seq": record.seq, "at": record.at, **shown}
+
+
+def public_form(message: Event | Fact) -> dict[str, Any]:
+    """Return an event or a fact as programs get it: `kind`, and its fields less long texts."""
+    tag = str(message.__struct_config__.tag)
+    fields = msgspec.to_builtins(message)
+    shown = {key: value for key, value in fields.items() if key not in LONG_TEXTS}
+    if isinstance(message, CandidateWritten) and message.candidate is not None:
+        shown["candidate_id"] = message.candidate.candidate_id
+    elif isinstance(message, SteeringRequested):
+        shown["order"] = _without_texts(message)
+    elif isinstance(message, RunStarted):
+        del shown["solution"], shown["heritage"]
+    return {"kind": tag.rsplit(".v", 1)[0], **shown}
+
+
+def _without_texts(asked: SteeringRequested) -> dict[str, Any]:
+    order: dict[str, Any] = msgspec.to_builtins(asked.order)
+    if isinstance(asked.order, Inject):
+        order["candidate_id"] = asked.order.candidate.candidate_id
+        del order["candidate"], order["description"]
+    return order

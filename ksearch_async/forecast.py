@@ -24,7 +24,7 @@ from messages.commands import WriteCandidate
 from messages.errors import BusError, ConfigError
 from messages.events import RunStarted
 from messages.settings import SearchSettings
-from messages.tasks import Action, Target, TaskDescription, TaskSpec
+from messages.tasks import Action, Target, TaskSpec
 
 _LOOKED_AT = 20
 """Runs of a folder, the latest first."""
@@ -51,8 +51,12 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     branches: int
     elapsed_s: float
     usage: Usage
+    usage_planner: Usage = Usage()
+    usage_coder: Usage = Usage()
     model: str | None
     """Null: the built-in rules."""
+    models: tuple[str | None, str | None, str | None] = (None, None, None)
+    """As they were named: for both roles, for who plans, for who writes."""
 
     @property
     def round_s(self) -> float:
@@ -72,7 +76,7 @@ def forecast(started: RunStarted) -> Forecast:
     return Forecast(
         coder_calls=min(most),
         planner_calls=_planner_calls(settings, min(most)),
-        coder_prompt_tokens=_tokens(request_for(_first_write(started.description))),
+        coder_prompt_tokens=_tokens(request_for(_first_write(started))),
         planner_prompt_tokens=_tokens(plan) if plan else None,
     )
 
@@ -93,7 +97,10 @@ def earlier_run(runs_dir: Path, task: TaskSpec, target: Target) -> Earlier | Non
                 branches=state.settings.branches,
                 elapsed_s=chronicle.elapsed_s,
                 usage=state.usage,
+                usage_planner=state.usage_planner,
+                usage_coder=state.usage_coder,
                 model=config.model.name,
+                models=(config.model.name, config.model.planner.name, config.model.coder.name),
             )
     return None
 
@@ -108,13 +115,16 @@ def _planner_calls(settings: SearchSettings, rounds: int) -> tuple[int, int]:
             return 1, 1 + ceil(rounds / settings.stagnation_window)
 
 
-def _first_write(description: TaskDescription) -> WriteCandidate:
+def _first_write(started: RunStarted) -> WriteCandidate:
+    description = started.description
     return WriteCandidate(
         job_id="forecast",
         run_id="forecast",
         branch_id="b1",
         language=description.language,
         mode="apply",
+        target=started.target,
+        edit_format=started.lineup.coder("").edit_format or started.settings.edit_format,
         task=description,
         action=Action(node_id="n1", title="", description="", difficulty=1),
     )

@@ -1,4 +1,4 @@
-"""Opens runs and leads them: all actors of a local run in one process, started together and ended together."""
+"""Local runs: all actors in one process, over a bus that is the run's journal, started and ended together."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
+from actors.board import FixedQueues
 from actors.builder.actor import serve_builds
 from actors.bus.base import Bus
 from actors.bus.journal import JournalStore
@@ -24,36 +24,31 @@ from actors.coder.actor import serve_writes
 from actors.evaluator.actor import serve_evaluations
 from actors.llm.base import Model
 from actors.planner.actor import plan_run
-from actors.planner.jobs import queues_of
+from actors.planner.jobs import queues_of, write_queues
 from actors.recorder import record_run
 from actors.supervision import supervise
 from evaluators.base import Builder, Evaluator
-from evaluators.tasks import is_bundled
+from ksearch_async.admission import check_fitness
 from ksearch_async.chronicle import Chronicle
-from ksearch_async.config import RunConfig, changed_keys, load_config, may_change, save_config
-from ksearch_async.models import dialect_of, open_model
+from ksearch_async.config import RunConfig, load_config, save_config
+from ksearch_async.heritage import read_heritage, read_solution
+from ksearch_async.lineup import lineup_of
+from ksearch_async.mailbox import open_mailbox
+from ksearch_async.models import open_model, writer_dialect
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, create_run, new_run_id, open_chronicle
-from ksearch_async.workers import check_model, find_target, initial_program, open_workers, read_task
-from messages.codec import Record, decode_body, encode
-from messages.errors import BusError
-from messages.events import RunResumed, RunStarted, StopRequested
-from messages.facts import Decided, RunFinished
-
-_GOES_ON = frozenset({"interrupted", "infrastructure"})
-"""Ends after which a run that is resumed simply goes on."""
-
-
-class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is about to start, or to go on."""
-
-    folder: RunFolder
-    config: RunConfig
-    started: RunStarted
-    chronicle: Chronicle
-    """The run so far."""
-    opening: RunStarted | RunResumed | None
-    """The session's first event; null if the run is over and nothing is to be done."""
+from ksearch_async.session import Session, StopSwitch, anchored, check_same_run, follow, heed, is_spent
+from ksearch_async.workers import (
+    check_model,
+    check_threads_here,
+    find_target,
+    initial_program,
+    open_workers,
+    read_task,
+    slots_of,
+)
+from messages.codec import Record, encode
+from messages.events import RunResumed, RunStarted
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,24 +74,33 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
         messages.errors.EvaluatorError: the judge failed on the reference.
     """
     task, language = read_task(config), config.candidate_language
-    check_model(task, dialect_of(config.model, os.environ))
-    target = await find_target(task, language)
+    check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
+    check_threads_here(task)
+    lineup = lineup_of(config, os.environ)
+    target = await find_target(task, language, config.workers.device)
+    solution = await anyio.to_thread.run_sync(read_solution, config)
+    heritage = await anyio.to_thread.run_sync(read_heritage, config, task, target)
     folder = create_run(Path(config.runs_dir), run_id or new_run_id(config.task, datetime.now(UTC)))
-    config = _anchored(config)
+    config = anchored(config)
     try:
         save_config(config, folder.config)
         async with (
-            open_model(config.model, os.environ, seed=config.seed) as model,
-            open_workers(task, language, folder.artifacts, evaluators=config.workers.evaluators) as workers,
+            open_model(config.model, os.environ, seed=config.seed, folder=folder.path) as model,
+            open_workers(task, language, folder.artifacts, config.workers) as workers,
         ):
+            description = await workers.describe()
+            check_fitness(description, allow_trivial=config.allow_trivial)
             started = RunStarted(
                 run_id=folder.run_id,
                 task=task,
-                description=await workers.describe(),
+                description=description,
                 target=target,
                 settings=config.search,
                 seed=config.seed,
                 initial=initial_program(task),
+                solution=solution,
+                heritage=heritage,
+                lineup=lineup,
             )
             session = Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
             yield session, Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
@@ -114,10 +118,10 @@ async def reopen_run(folder: RunFolder, config: RunConfig) -> AsyncIterator[tupl
         messages.errors.BusError: the journal cannot be read.
     """
     session = await check_reopening(folder, config)
-    task, slots = session.started.task, config.workers.evaluators
+    task = session.started.task
     async with (
-        open_model(config.model, os.environ, seed=config.seed) as model,
-        open_workers(task, config.candidate_language, folder.artifacts, evaluators=slots) as workers,
+        open_model(config.model, os.environ, seed=config.seed, folder=folder.path) as model,
+        open_workers(task, config.candidate_language, folder.artifacts, config.workers) as workers,
     ):
         yield session, Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
 
@@ -134,12 +138,17 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
     started = chronicle.started
     if started is None:
         raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")
-    check_model(started.task, dialect_of(config.model, os.environ))
-    _check_same_run(saved, config, started)
-    spent = chronicle.finished is not None and chronicle.finished.stopped_by not in _GOES_ON
-    if spent and config.search.budget == chronicle.state.settings.budget:
-        return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=None)
-    target = await find_target(started.task, config.candidate_language)
+    check_model(started.task, config.candidate_language, writer_dialect(config.model, os.environ))
+    check_same_run(saved, config, started)
+    if is_spent(chronicle, config.search.budget):
+        return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=None, is_over=True)
+    used, rounds = chronicle.state.rounds, config.search.budget.max_rounds
+    if rounds < used:
+        raise refusal(
+            f"run {folder.run_id!r} has used {used} rounds already, and may have {rounds} (--max-rounds)",
+            f"a number above {used} has it go on",
+        )
+    target = await find_target(started.task, config.candidate_language, config.workers.device)
     if target.fingerprint != started.target.fingerprint:
         march = f", -march={started.target.march}" if started.target.march else ""
         raise refusal(
@@ -147,32 +156,9 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
             "and this machine is another: its measurements cannot be compared",
             "resume it where it was started, or start a new run here",
         )
-    opening = RunResumed(run_id=started.run_id, budget=config.search.budget)
+    lineup = lineup_of(config, os.environ)
+    opening = RunResumed(run_id=started.run_id, budget=config.search.budget, lineup=lineup)
     return Session(folder=folder, config=config, started=started, chronicle=chronicle, opening=opening)
-
-
-class StopSwitch:
-    """Asks a search to stop: evaluations in flight are finished, nothing new begins, the run can be resumed."""
-
-    def __init__(self) -> None:
-        self._asked = anyio.Event()
-        self._reason = ""
-
-    @property
-    def was_asked(self) -> bool:
-        """Say whether the search was asked to stop."""
-        return self._asked.is_set()
-
-    def ask(self, reason: str = "asked to stop") -> None:
-        """Ask, from the event loop's thread (an `on_event` runs there); asking again changes nothing."""
-        if not self.was_asked:
-            self._reason = reason
-            self._asked.set()
-
-    async def wait(self) -> str:
-        """Return the reason once the search is asked to stop."""
-        await self._asked.wait()
-        return self._reason
 
 
 async def lead_session(
@@ -197,11 +183,11 @@ async def lead_session(
             save_config(session.config, session.folder.config)  # not before: until then the run may be another's
         if session.opening is not None:
             await bus.publish(run_id, encode(session.opening), msg_id=f"{run_id}.opened-{last_seq}")
-        async with anyio.create_task_group() as actors:
+        async with open_mailbox(session.folder, bus, run_id), anyio.create_task_group() as actors:
             if stop is not None:
-                actors.start_soon(_heed, stop, bus, run_id)
+                actors.start_soon(heed, stop, bus, run_id)
             await _start_actors(actors, session, bus, tools)
-            await _follow(bus, run_id, session.chronicle.last_seq, tell)
+            await follow(bus, run_id, session.chronicle.last_seq, tell)
             actors.cancel_scope.cancel()
     finally:
         bus.close()
@@ -210,81 +196,15 @@ async def lead_session(
 async def _start_actors(actors: TaskGroup, session: Session, bus: Bus, tools: Tools) -> None:
     """Start the planner first: it declares the queues that the workers pull from."""
     run_id, config = session.started.run_id, session.config
-    _, build_queue, evaluate_queue = queues_of(session.started)
-    slots = config.search.branches
+    _, builds, evaluations = (FixedQueues(queue) for queue in queues_of(session.started))
+    writes = FixedQueues(*write_queues(session.started, session.lineup))
+    workers = config.workers
     entries: dict[str, Callable[..., Awaitable[object]]] = {
         "planner": partial(plan_run, bus, tools.model, run_id=run_id),
         "recorder": partial(record_run, bus, run_id=run_id, folder=session.folder.path),
-        "coder": partial(serve_writes, bus, tools.model, run_id=run_id, slots=slots),
-        "builder": partial(
-            serve_builds, bus, tools.builder, run_id=run_id, queue=build_queue, slots=config.workers.builders
-        ),
-        "evaluator": partial(
-            serve_evaluations,
-            bus,
-            tools.evaluator,
-            run_id=run_id,
-            queue=evaluate_queue,
-            slots=config.workers.evaluators,
-        ),
+        "coder": partial(serve_writes, bus, tools.model, queues=writes, slots=config.search.branches),
+        "builder": partial(serve_builds, bus, tools.builder, queues=builds, slots=workers.builders),
+        "evaluator": partial(serve_evaluations, bus, tools.evaluator, queues=evaluations, slots=slots_of(workers)),
     }
     for name, entry in entries.items():
         await actors.start(supervise, name, entry)
-
-
-async def _follow(bus: Bus, run_id: str, after: int, tell: Callable[[Record], None]) -> None:
-    """Tell every record until one says that the run is over."""
-    events = bus.events(run_id, after=after)
-    try:
-        async for posted in events:
-            body = decode_body(posted.payload)
-            tell(Record(seq=posted.seq, at=posted.at, msg_id=posted.msg_id, body=body))
-            if isinstance(body, Decided) and isinstance(body.facts[-1], RunFinished):
-                return
-    finally:
-        await events.aclose()
-    raise BusError(f"the event stream of run {run_id!r} ended before the run did")
-
-
-async def _heed(stop: StopSwitch, bus: Bus, run_id: str) -> None:
-    """Have the run stop when it is asked to."""
-    requested = StopRequested(reason=await stop.wait())
-    await bus.publish(run_id, encode(requested), msg_id=f"{run_id}.stop-{uuid4().hex}")
-
-
-def _anchored(config: RunConfig) -> RunConfig:
-    """Return the configuration with paths that mean the same from every folder."""
-    task = config.task if is_bundled(config.task) else _absolute(config.task)
-    program = config.program
-    if program.evaluator is not None:
-        program = msgspec.structs.replace(program, evaluator=_absolute(program.evaluator))
-    return msgspec.structs.replace(config, task=task, program=program, runs_dir=_absolute(config.runs_dir))
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
-
-
-def _check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) -> None:
-    """Refuse what would make it another run.
-
-    Raises:
-        ConfigError: names what has changed.
-    """
-    origin = msgspec.structs.replace(saved, search=started.settings, seed=started.seed)
-    if started.task.source != "program":
-        origin = msgspec.structs.replace(origin, language=started.description.language)
-    changed = [key for key in changed_keys(origin, config) if not may_change(key)]
-    if changed:
-        raise refusal(
-            f"{', '.join(changed)} differ{'s' if len(changed) == 1 else ''} from what run {started.run_id!r} "
-            "was started with",
-            "budget, model, workers and sync may change; for anything else start a new run",
-        )
-    files = [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]
-    is_there = all(is_bundled(file) or Path(file).exists() for file in files)
-    if is_there and read_task(config).task_id != started.task.task_id:
-        raise refusal(
-            f"problem {' or '.join(map(repr, files))} has changed since run {started.run_id!r} was started",
-            "put it back, or start a new run",
-        )

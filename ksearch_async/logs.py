@@ -1,18 +1,39 @@
-"""Where log lines go: all of them to the run's log as JSON, warnings to stderr for people."""
+"""Where log lines go: all of them to the run's log as JSON; to stderr warnings for people, or all lines of a node.
+
+Lines carry the ids of what they are about: `run`, `worker`, `job`, `attempt`; and `trace` where jobs are traced.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import structlog
 
+from actors.tracing import trace_id
 from ksearch_async.refusals import refusal
+from ksearch_async.secrets import without_secrets
+
+Console: TypeAlias = Literal["warnings", "text", "json"]
+"""What stderr gets: warnings only, for who watches a search; or all lines of ours and the warnings of libraries, as
+text or as one JSON object each."""
+
+_OURS = ("ksearch_async", "actors", "evaluators", "messages")
+
+
+def _with_trace(_logger: object, _method: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    trace = trace_id()
+    if trace:
+        event["trace"] = trace
+    return event
+
 
 _SHARED: list[structlog.types.Processor] = [
     structlog.contextvars.merge_contextvars,
+    _with_trace,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -20,20 +41,32 @@ _SHARED: list[structlog.types.Processor] = [
 ]
 
 
-def configure_logs(file: Path | None = None, *, say: Callable[[str], None] | None = None) -> None:
-    """Send our lines, and those of libraries that use `logging`, to the console (warnings) and to a file (all).
+def console_of(environment: Mapping[str, str], *, as_json: bool) -> Console:
+    """Return what a node's stderr gets: JSON if `--log-json` or `KSEARCH_LOG_FORMAT=json` says so, else text.
+
+    Raises:
+        ConfigError: the variable has another value.
+    """
+    named = environment.get("KSEARCH_LOG_FORMAT") or "text"
+    if named not in ("text", "json"):
+        raise refusal(f"KSEARCH_LOG_FORMAT={named!r} is not known", "it is text or json")
+    return "json" if as_json or named == "json" else "text"
+
+
+def configure_logs(
+    file: Path | None = None, *, say: Callable[[str], None] | None = None, console: Console = "warnings"
+) -> None:
+    """Send our lines, and those of libraries that use `logging`, to the console and to a file (all).
 
     Args:
         file: takes all lines, as JSON.
-        say: takes warnings, a line each; None: stderr does.
+        say: takes what the console would, a line each; None: stderr does.
+        console: which lines, in which form.
 
     Raises:
         messages.errors.ConfigError: the file cannot be opened.
     """
-    console = logging.StreamHandler() if say is None else _Said(say)
-    console.setLevel(logging.WARNING)
-    console.setFormatter(_formatter(_for_people))
-    handlers: list[logging.Handler] = [console]
+    handlers: list[logging.Handler] = [_console(say, console)]
     if file is not None:
         to_file = _opened(file)
         to_file.setFormatter(_formatter(structlog.processors.JSONRenderer()))
@@ -50,6 +83,17 @@ def configure_logs(file: Path | None = None, *, say: Callable[[str], None] | Non
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def _console(say: Callable[[str], None] | None, console: Console) -> logging.Handler:
+    handler = logging.StreamHandler() if say is None else _Said(say)
+    if console == "warnings":
+        handler.setLevel(logging.WARNING)
+        handler.setFormatter(_formatter(_for_people))
+        return handler
+    handler.addFilter(lambda line: line.levelno >= logging.WARNING or line.name.split(".")[0] in _OURS)
+    handler.setFormatter(_formatter(structlog.processors.JSONRenderer() if console == "json" else _with_time))
+    return handler
 
 
 def pass_to_logging() -> None:
@@ -98,11 +142,25 @@ def _opened(file: Path) -> logging.FileHandler:
         raise refusal(f"cannot write {str(file)!r}: {error.strerror}") from error
 
 
+class _Discreet(structlog.stdlib.ProcessorFormatter):
+    """Shows no secret, in whatever part of a line it stands."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Render a line."""
+        return without_secrets(super().format(record))
+
+
 def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:
-    return structlog.stdlib.ProcessorFormatter(
+    return _Discreet(
         foreign_pre_chain=_SHARED,
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
     )
+
+
+def _with_time(logger: object, method: str, event: structlog.types.EventDict) -> str:
+    """Render a line for people who read it later, its exception's text below it."""
+    at, exception = event.get("timestamp", ""), event.get("exception", "")
+    return f"{at[:19]}Z {_for_people(logger, method, event)}" + (f"\n{exception}" if exception else "")
 
 
 def _for_people(_logger: object, _method: str, event: structlog.types.EventDict) -> str:

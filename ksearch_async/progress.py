@@ -14,16 +14,18 @@ from itertools import zip_longest
 
 import msgspec
 
-from actors.planner.core.state import Node, Score, SearchState, number_of
+from actors.planner.core.state import Node, Score, SearchState, is_confirmation, number_of
 from actors.planner.core.tree import ancestors, frontier
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.narrate import Narrator, fault_line
 from messages.base import ROOT
 from messages.codec import Record
-from messages.events import CandidateWritten, EditsProposed
+from messages.events import CandidateWritten, EditsProposed, JobsUnserved
 from messages.facts import (
     AttemptFinished,
     BuildRequested,
+    ConfirmationFinished,
+    ConfirmationRequested,
     EditsRefused,
     EvaluationRequested,
     Fact,
@@ -31,6 +33,8 @@ from messages.facts import (
     LossNoted,
     PlanAbandoned,
     PlanRequested,
+    RunContinued,
+    RunPaused,
     RunStopping,
     WriteRequested,
 )
@@ -40,6 +44,17 @@ _PACE_ROUNDS = 32
 _FEWEST_ROUNDS = 2
 _MANY = 10
 """Trees with so many times the nodes that can be shown are looked through less closely."""
+_OF_NOTE = (
+    InitialScored
+    | ConfirmationFinished
+    | EditsRefused
+    | PlanAbandoned
+    | LossNoted
+    | RunPaused
+    | RunContinued
+    | RunStopping
+)
+_ASKED = WriteRequested | BuildRequested | EvaluationRequested | ConfirmationRequested | PlanRequested
 _VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationRequested: "evaluating"}
 
 
@@ -47,7 +62,8 @@ class Work(msgspec.Struct, frozen=True):
     """What is being done for a node, or for the tree as a whole."""
 
     verb: str
-    """`writing`, `building`, `evaluating`, `planning`, or `waiting` (for another branch's verdict, for the end)."""
+    """`writing`, `building`, `evaluating`, `confirming` (what a branch wrote, and may have left behind), `planning`, or
+    `waiting` (for another branch's verdict, for the end)."""
     since_s: float | None = None
     """Seconds since it was asked for, queueing included; null while nothing is asked for."""
 
@@ -55,9 +71,16 @@ class Work(msgspec.Struct, frozen=True):
 class Progress:
     """Follows one session of a run."""
 
-    def __init__(self, chronicle: Chronicle, narrator: Narrator) -> None:
-        """Follow a run; `chronicle` holds what was before this session, and `narrator` tells of it."""
+    def __init__(self, chronicle: Chronicle, narrator: Narrator, *, leads: bool = True) -> None:
+        """Follow a run.
+
+        Args:
+            chronicle: holds what was before this session.
+            narrator: tells of it.
+            leads: whether the run is led by this process, and ends with it.
+        """
         self.chronicle = chronicle
+        self.leads = leads
         self._narrator = narrator
         self._asked_at: dict[str, datetime] = {}
         self._began_at: datetime | None = None
@@ -77,9 +100,11 @@ class Progress:
                 yield self._narrator.line(fact)
         if isinstance(record.body, CandidateWritten | EditsProposed) and self.chronicle.faults.keys() - known:
             yield self._narrator.fitted(fault_line(record.body))
+        elif isinstance(record.body, JobsUnserved):
+            yield from self._narrator.unserved_lines(record.body)
 
     def _take(self, fact: Fact, at: datetime) -> None:
-        if isinstance(fact, WriteRequested | BuildRequested | EvaluationRequested | PlanRequested):
+        if isinstance(fact, _ASKED):
             self._asked_at[fact.job_id] = at
         elif isinstance(fact, AttemptFinished) and fact.round:
             self._rounds_at.append(at)
@@ -87,7 +112,7 @@ class Progress:
     def _is_of_note(self, fact: Fact) -> bool:
         if isinstance(fact, AttemptFinished):
             return bool(fact.round) and self._narrator.is_best(fact)
-        return isinstance(fact, InitialScored | EditsRefused | PlanAbandoned | LossNoted | RunStopping)
+        return isinstance(fact, _OF_NOTE)
 
     def in_flight(self, now: datetime) -> dict[str, list[Work]]:
         """Return what is being done now, by node; the planner's call stands under the root."""
@@ -96,12 +121,18 @@ class Progress:
         if (plan := state.plan) is not None:
             found[ROOT] = [Work("planning", self._since(plan.job_id, now))]
         for branch in sorted(state.branches.values(), key=lambda branch: number_of(branch.branch_id)):
-            job = state.jobs.get(branch.job_id or "")
-            if job is not None and not job.withheld and type(job.request) in _VERBS:
-                work = Work(_VERBS[type(job.request)], self._since(job.request.job_id, now))
-            else:
-                work = Work("waiting")
-            found.setdefault(branch.node_id, []).append(work)
+            jobs = [state.jobs.get(draft.job_id or "") for draft in branch.drafts]
+            for job in jobs or [None]:
+                if job is not None and not job.withheld and type(job.request) in _VERBS:
+                    work = Work(_VERBS[type(job.request)], self._since(job.request.job_id, now))
+                else:
+                    work = Work("waiting")
+                found.setdefault(branch.node_id, []).append(work)
+        for job in state.jobs.values():
+            if is_confirmation(job.request) and not job.withheld:
+                node_id = state.provisional[job.request.candidate_id].node_id
+                work = Work("confirming", self._since(job.request.job_id, now))
+                found.setdefault(node_id, []).append(work)
         return found
 
     def _since(self, job_id: str, now: datetime) -> float:
@@ -117,8 +148,8 @@ class Progress:
         return max(found, key=lambda score: score.credit or 0.0, default=None)
 
     def elapsed_s(self, now: datetime) -> float:
-        """Return the run's wall-clock until now, over all sessions."""
-        last_at = self.chronicle.last_at
+        """Return the run's wall-clock until now, over all sessions, without pauses."""
+        last_at = None if self.chronicle.resting else self.chronicle.last_at
         return self.chronicle.elapsed_s + (max(0.0, (now - last_at).total_seconds()) if last_at else 0.0)
 
     def left_s(self, now: datetime) -> float | None:

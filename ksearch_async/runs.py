@@ -1,7 +1,7 @@
 """Run folders: where a run keeps its things, what it is called, and how it is found again.
 
-Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is derived from it: `candidates/`, `best/`,
-`artifacts/`; `ksearch.log` for people who look for a fault.
+Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is derived from it: `candidates/`, `attempts/`,
+`best/`, `artifacts/`; `ksearch.log` for people who look for a fault.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import secrets
+import tempfile
 from datetime import datetime
 from pathlib import Path
 
@@ -59,6 +60,21 @@ class RunFolder(msgspec.Struct, frozen=True):
     def artifacts(self) -> Path:
         """What was built, by content hash; can be deleted when the run is over."""
         return self.path / "artifacts"
+
+    @property
+    def nats(self) -> Path:
+        """The store of a nats-server of the run's own."""
+        return self.path / "nats"
+
+    @property
+    def address(self) -> Path:
+        """Where that server listens, while it does."""
+        return self.path / "nats.address"
+
+    @property
+    def orders(self) -> Path:
+        """Where people put orders to the run's process, while there is one."""
+        return self.path / "orders"
 
     @property
     def log(self) -> Path:
@@ -130,9 +146,8 @@ def check_writable(folder: Path) -> None:
     Raises:
         OSError: that is not possible.
     """
-    probe = folder / ".writable"
-    probe.write_bytes(b"")
-    probe.unlink()
+    with tempfile.TemporaryFile(dir=folder):  # of no name: processes that start at once do not meet
+        pass
 
 
 def list_runs(runs_dir: Path) -> list[RunFolder]:
@@ -157,8 +172,16 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
     for path in (runs_dir / name, Path(name)):
         if (path / "journal.jsonl").is_file():
             return RunFolder(path.resolve())
+        if (path / "config.json").is_file():
+            raise not_begun(path.name)
     hint = suggestion(name, (run.run_id for run in runs), f"ksearch looks in {str(runs_dir)!r}; --runs-dir says where")
     raise refusal(f"no run {name!r}", hint)
+
+
+def not_begun(run_id: str) -> Exception:
+    """Return what to raise about a run that has a folder and no event."""
+    hint = "its process is still checking the reference; if there is none any more, its folder can be removed"
+    return refusal(f"run {run_id!r} has not begun yet", hint)
 
 
 def runs_dir_or_default(given: Path | None) -> Path:

@@ -47,7 +47,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
         """Name it for people: `round 5, n3, 2.06x`."""
         result = (self.fate or "no verdict").replace("_", " ")
         if self.credit is not None:
-            result = worth_text(self.credit, self.speedup)
+            result = worth_text(self.credit, self.speedup, is_least=self.fate == "unstable")
         place = f"round {self.round}" if self.round else f"candidate {self.candidate_id[:8]}"
         return f"{place}, {self.node_id}, {result}"
 

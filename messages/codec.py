@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from messages.base import Message
+from messages.base import Message, Role
 from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
 from messages.edits import EditScript
 from messages.events import (
@@ -18,14 +18,18 @@ from messages.events import (
     CandidateEvaluated,
     CandidateWritten,
     ClockTicked,
+    ContinueRequested,
     EditsProposed,
     Event,
     JobLost,
+    JobsUnserved,
+    PauseRequested,
     RunResumed,
     RunStarted,
     StopRequested,
 )
 from messages.facts import Decided
+from messages.steering import SteeringRequested
 
 Body: TypeAlias = (
     RunStarted
@@ -37,12 +41,16 @@ Body: TypeAlias = (
     | JobLost
     | ClockTicked
     | StopRequested
+    | PauseRequested
+    | ContinueRequested
+    | SteeringRequested
+    | JobsUnserved
     | Decided
 )
 """Whatever a run's event stream holds: events of actors, and the planner's decisions."""
 
 
-class Record(Message, frozen=True, kw_only=True):
+class Record(Message, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a run's event stream."""
 
     seq: Annotated[int, msgspec.Meta(ge=1)]
@@ -52,6 +60,8 @@ class Record(Message, frozen=True, kw_only=True):
     msg_id: str
     """De-duplication key: the same id is stored once."""
     body: Body
+    after: int | None = None
+    """In a file: the record before it, 0 for none, where that is not `seq` - 1: there was no record of ours between."""
 
 
 _to_msgpack = msgspec.msgpack.Encoder(enc_hook=None)
@@ -59,13 +69,19 @@ _to_json = msgspec.json.Encoder(order="deterministic")
 _body: msgspec.msgpack.Decoder[Body] = msgspec.msgpack.Decoder(Body)
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _record_json = msgspec.json.Decoder(Record)
+_body_json: msgspec.json.Decoder[Body] = msgspec.json.Decoder(Body)
 _script = msgspec.json.Decoder(EditScript)
 _any_json = msgspec.json.Decoder()
+_any_msgpack = msgspec.msgpack.Decoder()
 _VERSION = re.compile(r"^(?P<name>[a-z_.]+)\.v(?P<version>\d+)$")
 
 
 class CodecError(ValueError):
     """Bytes that are no message of ours; the text says what is wrong with them."""
+
+
+class NewerVersionError(CodecError):
+    """A message that this release does not know, and a newer one does: nothing is wrong with it."""
 
 
 def encode(message: Event | Decided | Command) -> bytes:
@@ -77,24 +93,44 @@ def decode_body(payload: bytes) -> Body:
     """Parse an event or a decision.
 
     Raises:
-        CodecError: it is neither, or of a version that this release does not know.
+        NewerVersionError: it is of a version that this release does not know.
+        CodecError: it is neither.
     """
     try:
         return _body.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CodecError(str(error)) from error
+        raise _refusal(payload, error) from error
+
+
+def may_say(role: Role, body: Body) -> bool:
+    """Say whether this role may publish such a body: workers answer jobs of their kind and say nothing else."""
+    match body:
+        case CandidateWritten():
+            return role in ("coder", "planner")  # the planner says so of candidates that a person gave
+        case CandidateBuilt():
+            return role == "builder"
+        case CandidateEvaluated():
+            return role == "evaluator"
+        case JobLost():
+            return role == "planner" or _LOSERS.get(body.kind) == role
+        case _:
+            return role == "planner"
+
+
+_LOSERS: dict[str, Role] = {"write": "coder", "build": "builder", "evaluate": "evaluator"}
 
 
 def decode_command(payload: bytes) -> Command:
     """Parse a job.
 
     Raises:
-        CodecError: it is no job, or of a version that this release does not know.
+        NewerVersionError: it is of a version that this release does not know.
+        CodecError: it is no job.
     """
     try:
         return _command.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CodecError(str(error)) from error
+        raise _refusal(payload, error) from error
 
 
 def encode_line(record: Record) -> bytes:
@@ -128,6 +164,14 @@ def decode_script(text: str) -> EditScript:
         raise CodecError(str(error)) from error
 
 
+def survives_json(body: Body) -> bool:
+    """Say whether JSON gives back what it is given: it has no NaN and no infinity, which become null."""
+    try:
+        return _body_json.decode(_to_json.encode(body)) == body
+    except msgspec.DecodeError:
+        return False
+
+
 def to_json(value: object) -> bytes:
     """Return any struct or builtin as JSON with keys in a fixed order."""
     return _to_json.encode(value)
@@ -139,12 +183,28 @@ def _say_version(line: bytes) -> str:
         value = _any_json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    body = value.get("body") if isinstance(value, dict) else None
-    tag = body.get("type") if isinstance(body, dict) else None
-    match = _VERSION.match(tag) if isinstance(tag, str) else None
-    if match is None or tag in KNOWN_TAGS:
+    tag = _newer_tag(value.get("body")) if isinstance(value, dict) else None
+    if tag is None:
         return ""
     return f"{tag!r} is not known to this release: the journal was written by a newer ksearch; upgrade to read it"
+
+
+def _refusal(payload: bytes, error: Exception) -> CodecError:
+    try:
+        tag = _newer_tag(_any_msgpack.decode(payload))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last one: nested too deeply
+        tag = None
+    if tag is None:
+        return CodecError(str(error))
+    return NewerVersionError(f"{tag!r} is not known to this release: a newer ksearch wrote it; upgrade to read it")
+
+
+def _newer_tag(message: object) -> str | None:
+    """Return a message's tag if it is one of ours that this release does not know."""
+    tag = message.get("type") if isinstance(message, dict) else None
+    if isinstance(tag, str) and _VERSION.match(tag) is not None and tag not in KNOWN_TAGS:
+        return tag
+    return None
 
 
 KNOWN_TAGS = frozenset(
@@ -159,6 +219,10 @@ KNOWN_TAGS = frozenset(
         JobLost,
         ClockTicked,
         StopRequested,
+        PauseRequested,
+        ContinueRequested,
+        SteeringRequested,
+        JobsUnserved,
         Decided,
         WriteCandidate,
         BuildCandidate,

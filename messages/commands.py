@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from messages.base import Language, Message
-from messages.tasks import Action, AttemptBrief, Candidate, Target, TaskDescription, TaskSpec
+import msgspec
+
+from messages.base import EditFormat, Language, Message
+from messages.calls import CallForm
+from messages.tasks import Action, AttemptBrief, Candidate, ModuleTerms, Target, TaskDescription, TaskSpec, TensorSpec
 from messages.verdicts import Verdict
 
 WriteMode: TypeAlias = Literal["apply", "debug", "improve"]
@@ -29,14 +32,25 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     """The code to build on: the better of parent and branch best. None: start from the reference."""
     base_outcome: str = ""
     """The base's verdict in one line."""
+    second: Candidate | None = None
+    """A candidate of another branch whose technique is to be merged into the base; null: nothing is merged."""
+    second_outcome: str = ""
+    """Its verdict in one line."""
     current: Candidate | None = None
     """The branch's latest attempt where it is not the base: what failed, or what regressed."""
     current_verdict: Verdict | None = None
     history: tuple[AttemptBrief, ...] = ()
     complaint: str = ""
     """Why the previous answer could not be used."""
+    instructions: tuple[str, ...] = ()
+    """What people want minded, oldest first."""
+    target: Target | None = None
+    """What it is written for; null: as the task's text says."""
+    edit_format: EditFormat = "whole"
     sample: int = 0
     """Number of this draw for the same action; extra samples have numbers above 0."""
+    model: str = ""
+    """Which of the run's coder models is to write it; empty: the one that the coder has."""
 
 
 class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1"):
@@ -46,6 +60,24 @@ class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1
     run_id: str
     candidate: Candidate
     target: Target
+    tensors: tuple[TensorSpec, ...] = ()
+    """The task's, for languages whose kernels are compiled for what they are called with; empty: unknown."""
+    other_tensors: tuple[tuple[TensorSpec, ...], ...] = ()
+    """The same of each further workload."""
+    modules: tuple[ModuleTerms, ...] = ()
+    """How candidates that are torch modules are made, of each workload; empty: unknown, or they are none."""
+    calls: tuple[CallForm, ...] = ()
+    """What a call takes besides tensors one after the other, of each workload; empty: nothing, or unknown."""
+
+    def for_task(self, described: TaskDescription) -> BuildCandidate:
+        """Return the same job, told what candidates of a task are called with."""
+        return msgspec.structs.replace(
+            self,
+            tensors=described.tensors,
+            other_tensors=described.other_tensors,
+            modules=described.modules,
+            calls=described.calls,
+        )
 
 
 class EvaluateCandidate(Message, frozen=True, kw_only=True, tag="evaluate_candidate.v1"):
@@ -56,8 +88,12 @@ class EvaluateCandidate(Message, frozen=True, kw_only=True, tag="evaluate_candid
     task: TaskSpec
     candidate: Candidate
     artifact_id: str
+    artifact_blob: str = ""
+    """Where the artifact can be had if the evaluator's store lacks it; see `Built.blob`."""
     target: Target
     purpose: Purpose = "screen"
+    keep_above: float | None = None
+    """Timing ends early, with `outpaced`, once the speedup is clearly below; null: by the evaluator's own rules."""
 
 
 Command: TypeAlias = WriteCandidate | BuildCandidate | EvaluateCandidate

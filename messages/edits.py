@@ -8,6 +8,8 @@ import msgspec
 
 Priority: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 """V: how promising an action is, 0 to 1."""
+Gain: TypeAlias = Annotated[float, msgspec.Meta(gt=0.0, le=10_000.0)]
+"""How many times as fast as its base an action is expected to make the program: 1.3; below 1: a detour."""
 Difficulty: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=5)]
 Title: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 Description: TypeAlias = Annotated[str, msgspec.Meta(max_length=4000)]
@@ -20,6 +22,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     description: Description
     difficulty: Difficulty
     priority: Priority
+    expected_gain: Gain | None = None
 
 
 class Insert(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", tag="insert"):
@@ -31,6 +34,9 @@ class Insert(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     description: Description
     difficulty: Difficulty
     priority: Priority
+    expected_gain: Gain | None = None
+    merge: str = ""
+    """Id of a closed node of another branch whose technique is to be merged with the parent's code."""
     key: str = ""
     """A name for this insert inside the script; the machine gives the real id."""
 
@@ -43,6 +49,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     difficulty: Difficulty | None = None
     title: Title | None = None
     description: Description | None = None
+    expected_gain: Gain | None = None
 
 
 class Prune(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", tag="prune"):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from messages.base import Message, Usage
+from messages.base import Message, Role, Usage
 from messages.edits import EditScript
 from messages.faults import EndpointFault
+from messages.heritage import Heritage
+from messages.models import Lineup
+from messages.quotes import Quote
 from messages.settings import Budget, SearchSettings
+from messages.steering import SteeringRequested
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Verdict
 
@@ -25,6 +29,16 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     seed: int
     initial: Candidate | None = None
     """The program that a search starts from, where its score is not known before it is evaluated."""
+    tier: str = "default"
+    """Which coders write for it: those of this class of models."""
+    weight: int = 1
+    """Its share of the workers beside other runs."""
+    solution: Candidate | None = None
+    """A candidate to begin with: measured first, and hung under the root."""
+    heritage: Heritage | None = None
+    """The world model of an earlier run, to begin with."""
+    lineup: Lineup = Lineup()
+    """Which models it asks."""
 
 
 class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
@@ -33,6 +47,8 @@ class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
     run_id: str
     budget: Budget | None = None
     """Null: the one that it had."""
+    lineup: Lineup | None = None
+    """Likewise."""
 
 
 class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.written.v1"):
@@ -43,16 +59,26 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     candidate: Candidate | None
     complaint: str = ""
     """Why the answer holds no candidate, in words that help to do better; empty if it does."""
+    notes: tuple[str, ...] = ()
+    """What had to be put right on the way from the answer to the candidate: a search text that matched but for its
+    blanks, code that was escaped for HTML."""
     declined: str = ""
     """Why the coder, with a correct candidate in hand, sees nothing further worth trying; empty if it does."""
     prompt: str
+    """What the model was asked, without its quotes."""
     answer: str
-    """The model's raw text."""
+    """The model's raw text, without its quotes."""
+    prompt_quotes: tuple[Quote, ...] = ()
+    answer_quotes: tuple[Quote, ...] = ()
     model: str
     usage: Usage
     latency_s: float
+    finish_reason: str = "stop"
+    """How the endpoint ended the answer."""
     faults: tuple[EndpointFault, ...] = ()
     """Failed tries before this answer, on every delivery of the job that this process did."""
+    worker: str = ""
+    """Name of the process that did it; empty in a run of one process."""
 
 
 class Built(Message, frozen=True, kw_only=True, tag="built"):
@@ -62,6 +88,9 @@ class Built(Message, frozen=True, kw_only=True, tag="built"):
     """Content hash of candidate, target and flags; names a folder of the artifact store."""
     log: str = ""
     """Warnings and remarks, bounded."""
+    blob: str = ""
+    """Digest under which the packed artifact lies among the run's blobs; empty where builder and evaluator share a
+    store."""
 
 
 class CandidateBuilt(Message, frozen=True, kw_only=True, tag="candidate.built.v1"):
@@ -75,6 +104,8 @@ class CandidateBuilt(Message, frozen=True, kw_only=True, tag="candidate.built.v1
     wall_s: float = 0.0
     cpu_s: float = 0.0
     """CPU seconds of the compiler and its children; 0 if cached."""
+    worker: str = ""
+    """Name of the process that did it; empty in a run of one process."""
 
 
 class CandidateEvaluated(Message, frozen=True, kw_only=True, tag="evaluation.finished.v1"):
@@ -86,9 +117,15 @@ class CandidateEvaluated(Message, frozen=True, kw_only=True, tag="evaluation.fin
     purpose: str = "screen"
     device: str
     """As the system reports it."""
+    unit: str = ""
+    """Which of several like devices of its host: `cuda:1`; empty where there is one."""
     wall_s: float = 0.0
     lease_s: float = 0.0
     """Seconds for which the device's timing lease was held."""
+    isolation: tuple[str, ...] = ()
+    """The layers that the candidate's process was kept behind; empty where none was started, or by older evaluators."""
+    worker: str = ""
+    """Name of the process that did it; empty in a run of one process."""
 
 
 class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1"):
@@ -99,10 +136,18 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     complaint: str = ""
     """Why the answer is no edit script; empty if it is."""
     prompt: str
+    """What the model was asked, without its quotes."""
+    prompt_quotes: tuple[Quote, ...] = ()
+    prompt_bytes: int = 0
+    """All that was asked, the rules of the role included, as UTF-8; 0: not counted."""
+    rules_digest: str = ""
+    """blake2b-128, hex, of the rules that went before the prompt; empty in journals of older releases."""
     answer: str
     model: str
     usage: Usage
     latency_s: float
+    finish_reason: str = "stop"
+    """How the endpoint ended the answer."""
     faults: tuple[EndpointFault, ...] = ()
     """Failed tries before this answer, on every delivery of the job that this process did."""
 
@@ -131,6 +176,29 @@ class StopRequested(Message, frozen=True, kw_only=True, tag="stop.requested.v1")
     reason: str
 
 
+class PauseRequested(Message, frozen=True, kw_only=True, tag="pause.requested.v1"):
+    """A person wants the run to rest: what is in flight is finished and taken in, nothing new begins."""
+
+    reason: str
+
+
+class ContinueRequested(Message, frozen=True, kw_only=True, tag="continue.requested.v1"):
+    """A person wants a resting run to go on."""
+
+
+class JobsUnserved(Message, frozen=True, kw_only=True, tag="jobs.unserved.v1"):
+    """Jobs wait, and nobody is there who could do them; the search changes nothing for it, people should."""
+
+    kind: JobKind
+    queue: str
+    role: Role
+    """Who is missing."""
+    waiting_s: float
+    """How long nobody has been there."""
+    detail: str
+    """What is missing, who is there instead, and what to start."""
+
+
 Event: TypeAlias = (
     RunStarted
     | RunResumed
@@ -141,4 +209,8 @@ Event: TypeAlias = (
     | JobLost
     | ClockTicked
     | StopRequested
+    | PauseRequested
+    | ContinueRequested
+    | SteeringRequested
+    | JobsUnserved
 )

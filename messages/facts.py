@@ -6,16 +6,40 @@ from typing import Literal, TypeAlias
 
 from messages.base import Message, Usage
 from messages.commands import Purpose, WriteMode
-from messages.edits import Refusal
+from messages.models import Lineup
+from messages.plans import (
+    CallPurpose,
+    EditsApplied,
+    EditsRefused,
+    NodeInserted,
+    NodePruned,
+    NodeSpent,
+    NodeUpdated,
+    Origin,
+    PlanAbandoned,
+    PlanRequested,
+)
 from messages.settings import Budget, SearchSettings
+from messages.steering import SteeringFact
 from messages.tasks import Target
-from messages.verdicts import Fate
+from messages.verdicts import Fate, Interval
 
-Origin: TypeAlias = Literal["model", "machine"]
+__all__ = (  # of `messages.plans`, for whoever reads facts
+    "CallPurpose",
+    "EditsApplied",
+    "EditsRefused",
+    "NodeInserted",
+    "NodePruned",
+    "NodeSpent",
+    "NodeUpdated",
+    "Origin",
+    "PlanAbandoned",
+    "PlanRequested",
+)
+
 StoppedBy: TypeAlias = Literal[
-    "rounds", "wall_clock", "calls", "tokens", "target", "exhausted", "infrastructure", "interrupted"
+    "rounds", "wall_clock", "calls", "tokens", "cost", "target", "exhausted", "infrastructure", "interrupted"
 ]
-CallPurpose: TypeAlias = Literal["analyse", "revise"]
 
 
 class SearchOpened(Message, frozen=True, kw_only=True, tag="search.opened.v1"):
@@ -28,6 +52,7 @@ class SearchOpened(Message, frozen=True, kw_only=True, tag="search.opened.v1"):
     seed: int
     initial_id: str | None = None
     """Candidate that the root stands for, and that is scored first; null where candidates have speedups."""
+    lineup: Lineup = Lineup()
 
 
 class SearchReopened(Message, frozen=True, kw_only=True, tag="search.reopened.v1"):
@@ -36,83 +61,8 @@ class SearchReopened(Message, frozen=True, kw_only=True, tag="search.reopened.v1
     budget: Budget
     lost_calls: int = 0
     """Questions that were under way when the run stopped: they count as paid for, and most of them are asked again."""
-
-
-class NodeInserted(Message, frozen=True, kw_only=True, tag="node.inserted.v1"):
-    """A new action hangs in the tree."""
-
-    node_id: str
-    parent_id: str
-    title: str
-    description: str
-    difficulty: int
-    priority: float
-    origin: Origin = "model"
-
-
-class NodeUpdated(Message, frozen=True, kw_only=True, tag="node.updated.v1"):
-    """What is believed of an action changed; null stays."""
-
-    node_id: str
-    title: str | None = None
-    description: str | None = None
-    difficulty: int | None = None
-    priority: float | None = None
-
-
-class NodePruned(Message, frozen=True, kw_only=True, tag="node.pruned.v1"):
-    """An action was given up: if in flight, when its branches end; if closed, it gets no more children."""
-
-    node_id: str
-    reason: str
-
-
-class NodeSpent(Message, frozen=True, kw_only=True, tag="node.spent.v1"):
-    """A closed node will get no further children."""
-
-    node_id: str
-
-
-class PlanRequested(Message, frozen=True, kw_only=True, tag="plan.requested.v1"):
-    """The planner's model is asked for edits. Reports that arrive meanwhile wait for the next call (group commit)."""
-
-    job_id: str
-    purpose: CallPurpose
-    branch_ids: tuple[str, ...] = ()
-    """Finished branches that this call tells of."""
-    wanted: int = 0
-    """New actions asked for."""
-    childless: tuple[str, ...] = ()
-    """Closed nodes without an open child, asked about once."""
-    refusals: tuple[Refusal, ...] = ()
-    """Why the previous answer was refused."""
-    tries: int = 0
-    """Refusals so far."""
-
-
-class EditsRefused(Message, frozen=True, kw_only=True, tag="edits.refused.v1"):
-    """A script was refused as a whole; nothing of it was applied."""
-
-    job_id: str
-    refusals: tuple[Refusal, ...]
-
-
-class EditsApplied(Message, frozen=True, kw_only=True, tag="edits.applied.v1"):
-    """A script took effect, whole or (after the last refusal) in the part that depends on nothing refused."""
-
-    job_id: str
-    changes: tuple[NodeInserted | NodeUpdated | NodePruned, ...]
-    refusals: tuple[Refusal, ...] = ()
-    """What was left out, and why."""
-    summary: str = ""
-    open_questions: tuple[str, ...] = ()
-
-
-class PlanAbandoned(Message, frozen=True, kw_only=True, tag="plan.abandoned.v1"):
-    """A call for edits brought nothing usable; its reports are dropped, the machine's rules go on."""
-
-    job_id: str
-    reason: str
+    lineup: Lineup | None = None
+    """Null: the one that it had."""
 
 
 class QuestionDropped(Message, frozen=True, kw_only=True, tag="question.dropped.v1"):
@@ -128,6 +78,8 @@ class BranchStarted(Message, frozen=True, kw_only=True, tag="branch.started.v1")
     node_id: str
     base_id: str | None
     """Candidate to start from: the nearest closed ancestor's; none: from the reference."""
+    second_id: str | None = None
+    """Candidate of a second parent, whose technique is to be merged into the base."""
     attempt_limit: int | None = None
     """1 for an extra sample drawn while the planner thinks."""
 
@@ -141,6 +93,12 @@ class WriteRequested(Message, frozen=True, kw_only=True, tag="write.requested.v1
     base_id: str | None
     current_id: str | None
     complaint: str = ""
+    draft: int = 0
+    """Which of the attempt's drafts, from 0; they are written and evaluated at once, and the best goes on."""
+    model: str = ""
+    """Which of several models is to write; empty where there is one."""
+    given_id: str | None = None
+    """Candidate that is there already, and that no coder is asked for."""
 
 
 class BuildRequested(Message, frozen=True, kw_only=True, tag="build.requested.v1"):
@@ -148,7 +106,9 @@ class BuildRequested(Message, frozen=True, kw_only=True, tag="build.requested.v1
 
     job_id: str
     branch_id: str
+    """Empty if it is built again for its confirmation, which no branch waits for."""
     candidate_id: str
+    draft: int = 0
 
 
 class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.requested.v1"):
@@ -159,6 +119,11 @@ class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.re
     candidate_id: str
     artifact_id: str
     purpose: Purpose = "screen"
+    keep_above: float | None = None
+    """Speedup below which it need not be known more exactly; null: it is timed to the end."""
+    draft: int = 0
+    build_facts: tuple[str, ...] = ()
+    """What the compiler said of its kernels: registers, spills, shared memory; bounded."""
 
 
 class InitialRequested(Message, frozen=True, kw_only=True, tag="initial.requested.v1"):
@@ -179,7 +144,7 @@ class InitialScored(Message, frozen=True, kw_only=True, tag="initial.scored.v1")
 
 
 class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.v1"):
-    """An attempt has its outcome."""
+    """An attempt, or one draft of it, has its outcome; an attempt is over when none of its drafts is under way."""
 
     branch_id: str
     candidate_id: str | None
@@ -189,14 +154,25 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     outcome: str
     """One line for people and models."""
     credit: float | None = None
-    """Lower bound of the speedup's interval, for timed measured candidates; a scored one's score."""
+    """Lower bound of the speedup's interval, for timed measured candidates; a scored one's score. An outpaced one has
+    it too, counts for it in the tree, and never becomes the incumbent."""
     speedup: float | None = None
-    """Median speedup against the reference; null for a score."""
+    """Median speedup against the reference, for an outpaced one the middle of its interval, for an unstable one the
+    lower end; null for a score."""
     latency_us: float | None = None
     round: int = 0
     """Number of this evaluation; 0 if nothing was evaluated (a known candidate, no candidate)."""
     improved: bool = False
     """True if it is better than the branch's best by more than the measurement's interval."""
+    lease_s: float = 0.0
+    """Seconds for which this evaluation held the timing lease."""
+    draft: int = 0
+    speedup_high: float | None = None
+    """Upper bound of the speedup's interval."""
+    measured_again: bool = False
+    """It is correct and its time could not be told: the same candidate is measured once more, as another round."""
+    evidence: tuple[str, ...] = ()
+    """What the planner's model is told besides the outcome: where it was wrong, how each workload did; bounded."""
 
 
 class CandidateAwaited(Message, frozen=True, kw_only=True, tag="candidate.awaited.v1"):
@@ -204,6 +180,7 @@ class CandidateAwaited(Message, frozen=True, kw_only=True, tag="candidate.awaite
 
     branch_id: str
     candidate_id: str
+    draft: int = 0
 
 
 class BranchClosed(Message, frozen=True, kw_only=True, tag="branch.closed.v1"):
@@ -214,6 +191,58 @@ class BranchClosed(Message, frozen=True, kw_only=True, tag="branch.closed.v1"):
     reason: str
     best_id: str | None
     """Its best correct candidate, attached to the node even if slower than the parent's."""
+    expected_gain: float | None = None
+    """What was expected of its action when it began: a factor over its base."""
+    gain: float | None = None
+    """That factor as measured: speedup of the best over that of the base; null without either."""
+    gain_interval: Interval | None = None
+    """Of `gain`, from the intervals of both."""
+
+
+class ConfirmationOwed(Message, frozen=True, kw_only=True, tag="confirmation.owed.v1"):
+    """A candidate's screening was better than the incumbent; it is provisional until it was measured again."""
+
+    candidate_id: str
+    node_id: str
+    artifact_id: str
+    round: int
+    credit: float
+    speedup: float
+    latency_us: float | None = None
+
+
+class ConfirmationRequested(Message, frozen=True, kw_only=True, tag="confirmation.requested.v1"):
+    """A provisional candidate was sent to the evaluators again. That is no round."""
+
+    job_id: str
+    candidate_id: str
+    artifact_id: str
+
+
+class ConfirmationFinished(Message, frozen=True, kw_only=True, tag="confirmation.finished.v1"):
+    """A provisional candidate was measured again; from now on it counts for what that measurement said.
+
+    It becomes the incumbent only by `incumbent.changed.v1`, which follows where it does.
+    """
+
+    job_id: str
+    candidate_id: str
+    node_id: str
+    round: int
+    """In which it was screened."""
+    fate: Fate
+    """Tag of the confirming verdict."""
+    outcome: str
+    """That verdict in one line."""
+    screen_credit: float
+    screen_speedup: float
+    credit: float | None = None
+    """What it counts for in the tree; null if it was refuted (wrong, crashed, …), and so is no correct candidate."""
+    speedup: float | None = None
+    speedup_high: float | None = None
+    latency_us: float | None = None
+    lease_s: float = 0.0
+    """Seconds for which the confirmation held the timing lease."""
 
 
 class IncumbentChanged(Message, frozen=True, kw_only=True, tag="incumbent.changed.v1"):
@@ -226,6 +255,8 @@ class IncumbentChanged(Message, frozen=True, kw_only=True, tag="incumbent.change
     speedup: float | None = None
     """Null for a score, which is its credit."""
     latency_us: float | None = None
+    screen_speedup: float | None = None
+    """What its screening had said; null if it was not confirmed."""
 
 
 class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1"):
@@ -233,6 +264,15 @@ class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1")
 
     role: Literal["planner", "coder"]
     usage: Usage
+    model: str = ""
+    """As the run's line-up calls it; where that names none, as the endpoint does."""
+    node_id: str = ""
+    """For which action a coder was asked."""
+    cost_usd: float | None = None
+    """By the run's price for that model; null if it has none."""
+    latency_s: float = 0.0
+    prompt_bytes: int = 0
+    """Of what was asked, as UTF-8; 0: not counted."""
 
 
 class TimeNoted(Message, frozen=True, kw_only=True, tag="time.noted.v1"):
@@ -254,6 +294,16 @@ class RunStopping(Message, frozen=True, kw_only=True, tag="run.stopping.v1"):
 
     stopped_by: StoppedBy
     detail: str = ""
+
+
+class RunPaused(Message, frozen=True, kw_only=True, tag="run.paused.v1"):
+    """Nothing new begins until the run continues."""
+
+    reason: str
+
+
+class RunContinued(Message, frozen=True, kw_only=True, tag="run.continued.v1"):
+    """The run goes on after a pause."""
 
 
 class RunFinished(Message, frozen=True, kw_only=True, tag="run.finished.v1"):
@@ -287,13 +337,19 @@ Fact: TypeAlias = (
     | AttemptFinished
     | CandidateAwaited
     | BranchClosed
+    | ConfirmationOwed
+    | ConfirmationRequested
+    | ConfirmationFinished
     | IncumbentChanged
     | QuestionDropped
     | SpendRecorded
     | TimeNoted
     | LossNoted
     | RunStopping
+    | RunPaused
+    | RunContinued
     | RunFinished
+    | SteeringFact
 )
 
 

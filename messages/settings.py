@@ -10,6 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from messages.base import EditFormat
+
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Weight: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0)]
@@ -28,6 +30,9 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_calls: Positive | None = None
     """Questions to models, planner and coders together: answered ones, and those under way when a run was stopped."""
     max_tokens: Positive | None = None
+    """Prompts included. Nothing is asked whose answer is not expected to fit, along with all that is under way."""
+    max_cost_usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """US dollars for models, by the run's prices; likewise."""
     target_speedup: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """Stop once the incumbent's credit reaches it."""
 
@@ -46,6 +51,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Taken off per step of difficulty above 1."""
     failure_decay: Share = 0.5
     """A node's V is multiplied by this for each branch on it that ended without a correct candidate."""
+    patience: Weight = 0.2
+    """Under `spread`, a branch's window shrinks by a factor of e for each step of this size (a logarithm of speedups)
+    that its best is behind the incumbent: 10 % behind it is 0.6 K, 30 % behind 0.2 K, never less than one attempt.
+    0: it does not shrink."""
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,8 +63,12 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     world_model: WorldModel = "evolving"
     branches: Positive = 4
     """Branches refined at once: the slots."""
-    stagnation_window: Positive = 5
-    """K: a branch ends after this many attempts in a row without improvement (K-Search, section 3)."""
+    stagnation_window: Positive = 3
+    """K: a branch ends after this many attempts in a row without improvement (K-Search, section 3, which has 5)."""
+    repair_window: Positive | None = 5
+    """The same as long as a branch has no correct candidate: so many attempts in a row may fail. Null: K as well."""
+    samples: Positive = 1
+    """Drafts of one attempt that are written and evaluated at once; the best goes on."""
     max_difficulty: Annotated[int, msgspec.Meta(ge=1, le=5)] = 5
     """Harder actions wait until nothing easier is open."""
     max_new_nodes: Positive = 8
@@ -68,5 +81,8 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Attempts in a row that led to no evaluation (known candidates, unusable answers) before the search ends."""
     max_lost: Positive = 5
     """Jobs in a row that the infrastructure lost before the run gives up, to be resumed later."""
+    confirm: bool = True
+    """A timed candidate is measured a second time before it becomes the incumbent."""
+    edit_format: EditFormat = "auto"
     budget: Budget = Budget()
     selection: Selection = Selection()

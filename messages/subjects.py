@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from messages.base import Language
+from messages.base import Language, Role
 
+_ROLES: dict[str, Role] = {"write": "coder", "build": "builder", "evaluate": "evaluator"}
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
@@ -38,6 +39,24 @@ def build_jobs(run_id: str, language: Language, arch: str) -> str:
 def evaluate_jobs(run_id: str, language: Language, arch: str) -> str:
     """Name the queue of evaluator work for one language and architecture."""
     return f"ks.job.evaluate.{_token(arch)}.{language}.{checked_id(run_id)}"
+
+
+def run_of(queue: str) -> str:
+    """Return the run whose jobs a queue holds: its last token."""
+    return queue.rsplit(".", 1)[-1]
+
+
+def role_of(queue: str) -> Role:
+    """Return who does the jobs of a queue.
+
+    Raises:
+        ValueError: it is no queue of ours.
+    """
+    parts = queue.split(".")
+    kind = parts[2] if len(parts) > 2 else ""
+    if kind not in _ROLES:
+        raise ValueError(f"{queue!r} is no queue of ours")
+    return _ROLES[kind]
 
 
 def dead_letters(queue: str) -> str:

@@ -8,8 +8,22 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from messages.base import Language, Message
+from messages.calls import CallForm, Calling
+from messages.intake import Intake
 
-TaskSource: TypeAlias = Literal["kernelbench", "program"]
+Platform: TypeAlias = Literal["cpu", "cuda"]
+"""What kind of device candidates run on."""
+
+LibraryCalls: TypeAlias = Literal["allow", "deny"]
+
+Measure: TypeAlias = Literal["device", "eager"]
+"""What counts as a call's latency on a GPU: the span of its kernels with the launches hidden behind earlier work, or
+the call as a user makes it on an idle device. On a CPU both are the same."""
+
+Dimension: TypeAlias = bool | int | float | str
+"""A number or word that a workload's inputs are made with."""
+
+TaskSource: TypeAlias = Literal["kernelbench", "program", "gpumode", "flashinfer", "tritonbench", "own"]
 """The format a task was read from."""
 
 
@@ -47,9 +61,23 @@ class Candidate(Message, frozen=True, kw_only=True):
         return content_hash("candidate", self.language, self.entry_point, *parts)
 
 
-class Tolerance(Message, frozen=True, kw_only=True):
-    """How far an output may lie from the reference; null means: by the output's dtype (see docs/how-we-measure.md)."""
+class TaskRules(Message, frozen=True, kw_only=True):
+    """What candidates of a task may do, and how their time counts."""
 
+    library_calls: LibraryCalls = "deny"
+    """Whether the reference's own operators, or a vendor's library, may do the work."""
+    allowed: tuple[str, ...] = ()
+    """Operators (`aten::mm`) and libraries (`cublas`) that are allowed though others are not."""
+    measure: Measure = "device"
+    threads: int = 0
+    """On how many threads of a CPU candidate and reference run, bound to as many cores; 0: on all, bound to none."""
+
+
+class Tolerance(Message, frozen=True, kw_only=True):
+    """How far an output may lie from the reference; null means: as the profile has it (see docs/how-we-measure.md)."""
+
+    profile: str = "strict"
+    """`strict`, or what another harness lets through: `kernelbench`, `flashinfer`, `gpumode:2e-2,2e-2`."""
     rtol: float | None = None
     atol: float | None = None
 
@@ -72,6 +100,17 @@ class Scorer(Message, frozen=True, kw_only=True):
     """Of private writable memory (RLIMIT_DATA), for each process of one program."""
 
 
+class Workload(Message, frozen=True, kw_only=True):
+    """One concrete shape of a task's inputs, on which candidates are checked and timed."""
+
+    name: str
+    """Unique in its task: `short`, `shapes/odd`."""
+    dimensions: dict[str, Dimension]
+    """Given to the problem's `get_inputs` and `get_init_inputs` by name, as far as each takes them."""
+    hidden: bool = False
+    """Held out: candidates are checked on it when they are confirmed, and nobody who writes them is told of it."""
+
+
 class TaskSpec(Message, frozen=True, kw_only=True):
     """A task as it is sent to who must build, run or judge: enough to do so on another host."""
 
@@ -79,17 +118,53 @@ class TaskSpec(Message, frozen=True, kw_only=True):
     """For people: file or problem name."""
     source: TaskSource
     text: str
-    """The problem file, verbatim; of a program task the initial program."""
+    """The problem file, verbatim but for the workloads that it names: they are those of this task, and none is hidden;
+    of a program task the initial program."""
     tolerance: Tolerance = Tolerance()
+    rules: TaskRules = TaskRules()
     scorer: Scorer | None = None
     """Of a program task."""
+    workloads: tuple[Workload, ...] = ()
+    """Empty: the problem file makes one kind of inputs, and names none."""
+    files: tuple[SourceFile, ...] = ()
+    """Modules that the problem file may import; candidates cannot."""
+    shown_files: tuple[str, ...] = ()
+    """Paths of those that models are shown; empty: all of them."""
+    calling: Calling = "module"
+    entry_point: str = ""
+    """Name of the function that `python` candidates are to define where they are functions; empty: `ksearch_run`."""
+    languages: tuple[Language, ...] = ()
+    """What candidates may be written in; empty: any language."""
+    notes: str = ""
+    """What models are told beyond the problem file and our own rules: definition, conventions, licence. Markdown."""
 
     @property
     def task_id(self) -> str:
-        """Content hash over everything that can change a verdict; the name and the scorer's place are no part of it."""
+        """Content hash over everything that can change a verdict: not names, notes, the scorer's place."""
         scorer = self.scorer
         limits = (scorer.digest, str(scorer.timeout_s), str(scorer.memory_bytes)) if scorer else ()
-        return content_hash("task", self.source, self.text, str(self.tolerance.rtol), str(self.tolerance.atol), *limits)
+        threads = (f"threads {self.rules.threads}",) if self.rules.threads else ()
+        rules = (self.rules.library_calls, *self.rules.allowed, self.rules.measure, *threads)
+        tolerance = (self.tolerance.profile, str(self.tolerance.rtol), str(self.tolerance.atol))
+        workloads = tuple(
+            f"workload {one.name} {one.hidden} {sorted(one.dimensions.items())!r}" for one in self.workloads
+        )
+        calling = (f"calling {self.calling}",) if self.calling != "module" else ()
+        languages = (f"languages {sorted(self.languages)!r}",) if self.languages else ()
+        files = tuple(part for one in self.files for part in (f"file {one.path}", one.text))
+        return content_hash(
+            "task", self.source, self.text, *tolerance, *rules, *limits, *workloads, *calling, *languages, *files
+        )
+
+    @property
+    def shown(self) -> tuple[Workload, ...]:
+        """Workloads that a candidate's author is told of, and that it is timed on."""
+        return tuple(workload for workload in self.workloads if not workload.hidden)
+
+    @property
+    def hidden(self) -> tuple[Workload, ...]:
+        """Workloads that are held out."""
+        return tuple(workload for workload in self.workloads if workload.hidden)
 
 
 class TensorSpec(Message, frozen=True, kw_only=True):
@@ -103,6 +178,28 @@ class TensorSpec(Message, frozen=True, kw_only=True):
     """torch's name without the prefix: `float32`, `bfloat16`, `int64`."""
 
 
+class ModuleTerms(Message, frozen=True, kw_only=True):
+    """How candidates that are torch modules are made for a workload: as the reference's model is."""
+
+    arguments: str = "()"
+    """What they are made with: a Python literal, a tuple."""
+    parameters: int = 0
+    """How many of the tensors of role `parameter` are parameters; they come first, buffers follow."""
+    trains: bool = True
+    """Whether they are left in training mode."""
+
+
+class DescribedWorkload(Message, frozen=True, kw_only=True):
+    """What there is to know of one of several workloads."""
+
+    name: str
+    tensors: tuple[TensorSpec, ...]
+    """As a `TaskDescription` lists them."""
+    bytes_moved: int
+    flops: int = 0
+    """As in `TaskDescription`."""
+
+
 class TaskDescription(Message, frozen=True, kw_only=True):
     """What a coder and a planner are told about a task; made once, by running the reference."""
 
@@ -110,13 +207,42 @@ class TaskDescription(Message, frozen=True, kw_only=True):
     name: str
     language: Language
     tensors: tuple[TensorSpec, ...]
-    """Inputs in call order, then parameters and buffers in module order, then outputs."""
+    """Inputs in call order, then parameters and buffers in module order, then outputs; of several workloads, the
+    first one's."""
     prompt: str
     """Reference program, tensors and calling contract, as prose and code for a model."""
     entry_point: str
     bytes_moved: int
     """Bytes of inputs, parameters and outputs together: what any implementation must touch at least once;
     0: unknown."""
+    intake: Intake | None = None
+    """Whether the task can tell a kernel from a trick; null: not looked at."""
+    flops: int = 0
+    """Of the reference's matrix products, convolutions and attentions, two per multiply-add; 0: none, or unknown."""
+    workloads: tuple[DescribedWorkload, ...] = ()
+    """All of them, hidden ones aside, where there are several; empty: there is one, and it stands above."""
+    modules: tuple[ModuleTerms, ...] = ()
+    """Of each workload, where candidates are torch modules; empty where they are not."""
+    calls: tuple[CallForm, ...] = ()
+    """Of each workload; empty: a call takes the tensors one after the other, and nothing else."""
+
+    @property
+    def other_tensors(self) -> tuple[tuple[TensorSpec, ...], ...]:
+        """Tensors of each workload but the first."""
+        return tuple(workload.tensors for workload in self.workloads[1:])
+
+
+class CpuFacts(Message, frozen=True, kw_only=True):
+    """What a host says of its CPU."""
+
+    cores: int
+    """That a process here may run on, hardware threads included."""
+    l1_bytes: int = 0
+    """Data cache of one core; 0, as for the next two: not told."""
+    l2_bytes: int = 0
+    """Of one core, or of the cores that share it."""
+    l3_bytes: int = 0
+    """Shared by cores."""
 
 
 class Target(Message, frozen=True, kw_only=True):
@@ -130,6 +256,13 @@ class Target(Message, frozen=True, kw_only=True):
     """First line of the compiler's `--version`; for plain Python the interpreter and its version."""
     device: str
     """As the system reports it, e.g. `AMD EPYC` or `NVIDIA H200`."""
+    cpu: CpuFacts | None = None
+    """Of a target that is a CPU; what it says changes no artifact."""
+
+    @property
+    def platform(self) -> Platform:
+        """Kind of the device."""
+        return "cuda" if self.arch.startswith("sm_") else "cpu"
 
     @property
     def fingerprint(self) -> str:

@@ -10,10 +10,11 @@ from typing import TypeAlias
 import msgspec
 
 from messages.base import Message
+from messages.tasks import Measure
 
 
 class Interval(Message, frozen=True, kw_only=True):
-    """A 95 % bootstrap interval."""
+    """A 95 % interval of a median; see docs/how-we-measure.md."""
 
     low: float
     high: float
@@ -27,25 +28,60 @@ class CallCheck(Message, frozen=True, kw_only=True):
     max_abs_error: float
     error_ratio: float
     """Largest error divided by what the tolerance allows; ≤ 1 passes."""
+    own_error_ratio: float = 0.0
+    """Largest error divided by what the reference itself loses in the task's dtype, by one rounding at least."""
+    workload: str = ""
+    """On which of several; empty where there is one."""
+
+
+class TimedWorkload(Message, frozen=True, kw_only=True):
+    """How fast a candidate is on one of several workloads; each field as in `Measured`."""
+
+    name: str
+    latency_us: float
+    reference_latency_us: float
+    speedup_vs_reference: float
+    speedup_interval: Interval
+    baseline_latency_us: float | None = None
+    speedup_vs_baseline: float | None = None
+    baseline_interval: Interval | None = None
+    pairs: int = 0
 
 
 class Measured(Message, frozen=True, kw_only=True, tag="measured"):
-    """Correct on every call. `timed` is false where time means nothing (an interpreter); then no speedup is given."""
+    """Correct on every call. `timed` is false where time means nothing (an interpreter); then no speedup is given.
+
+    Of several workloads, latencies and speedups are geometric means over them; see docs/how-we-measure.md.
+    """
 
     timed: bool
     latency_us: float | None = None
-    """Median over the timed calls, by the judge's clock less the cost of an empty call."""
+    """Median over the timed calls: by the judge's clock less the cost of an empty call, on a GPU between two events."""
     reference_latency_us: float | None = None
     """The same for the reference, interleaved with the candidate's calls."""
     speedup_vs_reference: float | None = None
-    """Median over pairs of reference latency / candidate latency."""
+    """Median over blocks of two pairs, of reference latency / candidate latency."""
     speedup_interval: Interval | None = None
     """Of `speedup_vs_reference`; its lower bound is the credit."""
+    baseline: str = ""
+    """Name of a second program that was timed in the same rounds, `torch.compile`; empty: none was."""
+    baseline_latency_us: float | None = None
+    speedup_vs_baseline: float | None = None
+    baseline_interval: Interval | None = None
+    """Of `speedup_vs_baseline`."""
+    measure: Measure = "device"
+    """What counts as latency here."""
+    deterministic: bool | None = None
+    """Whether two calls on the same inputs gave the same bits; null: not looked at."""
     pairs: int = 0
     checks: tuple[CallCheck, ...] = ()
     reference_dtype: str = "float64"
     """Precision in which the expected values were computed."""
     notes: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    """Constructs in its text that a person may want to look at; they decide nothing."""
+    workloads: tuple[TimedWorkload, ...] = ()
+    """Each of several workloads that were timed; empty where there is one."""
 
 
 class Scored(Message, frozen=True, kw_only=True, tag="scored"):
@@ -64,6 +100,8 @@ class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
 
     reason: str
     speedup_interval: Interval
+    workloads: tuple[TimedWorkload, ...] = ()
+    """What is known so far of each of several workloads."""
 
 
 class Unstable(Message, frozen=True, kw_only=True, tag="unstable"):
@@ -71,6 +109,8 @@ class Unstable(Message, frozen=True, kw_only=True, tag="unstable"):
 
     reason: str
     speedup_interval: Interval
+    workload: str = ""
+    """On which of several; empty where there is one, or where it is all of them."""
 
 
 class Wrong(Message, frozen=True, kw_only=True, tag="wrong"):
@@ -85,6 +125,8 @@ class Wrong(Message, frozen=True, kw_only=True, tag="wrong"):
     max_abs_error: float = 0.0
     patterns: tuple[str, ...] = ()
     """What the wrong places have in common: `unwritten`, `tail columns`, `constant factor`, …"""
+    workload: str = ""
+    """On which of several; empty where there is one, or where it is one that is held out."""
 
 
 class DidNotBuild(Message, frozen=True, kw_only=True, tag="did_not_build"):
@@ -102,6 +144,8 @@ class Crashed(Message, frozen=True, kw_only=True, tag="crashed"):
     reason: str
     stage: str = ""
     log: str = ""
+    workload: str = ""
+    """As in `Wrong`."""
 
 
 class TimedOut(Message, frozen=True, kw_only=True, tag="timed_out"):
@@ -110,6 +154,8 @@ class TimedOut(Message, frozen=True, kw_only=True, tag="timed_out"):
     reason: str
     stage: str
     limit_s: float
+    workload: str = ""
+    """As in `Wrong`."""
 
 
 class Rejected(Message, frozen=True, kw_only=True, tag="rejected"):
@@ -117,6 +163,12 @@ class Rejected(Message, frozen=True, kw_only=True, tag="rejected"):
 
     reason: str
     rule: str
+    workload: str = ""
+    """As in `Wrong`."""
+
+
+LIBRARY_CALL_RULE = "library call"
+"""The rule of what had a library do the work; the others are named where they are found broken."""
 
 
 class Quarantined(Message, frozen=True, kw_only=True, tag="quarantined"):
@@ -124,6 +176,8 @@ class Quarantined(Message, frozen=True, kw_only=True, tag="quarantined"):
 
     reason: str
     speedup_interval: Interval
+    workload: str = ""
+    """As in `Wrong`."""
 
 
 Verdict: TypeAlias = (
@@ -136,8 +190,17 @@ Fate: TypeAlias = str
 
 GOOD_FATES: frozenset[Fate] = frozenset({"measured", "scored"})
 """Fates of candidates that do what the task asks."""
+CORRECT_FATES: frozenset[Fate] = GOOD_FATES | {"outpaced", "unstable"}
+"""Fates of candidates that give right results, though how fast they are may not be known exactly."""
+REFUTING_FATES: frozenset[Fate] = frozenset(
+    {"wrong", "did_not_build", "crashed", "timed_out", "rejected", "quarantined"}
+)
+"""Fates in a confirmation that take a candidate's good verdict back; after any other it is correct still."""
 NO_FAILURES: frozenset[Fate] = GOOD_FATES | {"declined"}
 """Fates that are not held against an action."""
+
+
+_MAX_WORKLOAD_LINES, _MAX_NAME_CHARS = 12, 60
 
 
 def fate_of(verdict: Verdict) -> Fate:
@@ -164,11 +227,33 @@ def score_text(score: float) -> str:
     return f"{score:.6g}"
 
 
-def worth_text(credit: float | None, speedup: float | None) -> str:
-    """Say in a word or two what a good candidate is worth: its speedup, or its score."""
+def worth_text(credit: float | None, speedup: float | None, *, is_least: bool = False) -> str:
+    """Say in a word or two what a good candidate is worth: its speedup, or what it has at least, or its score."""
     if credit is None:
         return "correct, not timed"
-    return f"score {score_text(credit)}" if speedup is None else f"{speedup:.2f}x"
+    if speedup is None:
+        return f"score {score_text(credit)}"
+    return f"at least {speedup:.2f}x" if is_least else f"{speedup:.2f}x"
+
+
+def workload_lines(verdict: Verdict) -> tuple[str, ...]:
+    """Say in one line each how fast it is on each of several workloads, the slowest first; bounded. Else nothing."""
+    timed = verdict.workloads if isinstance(verdict, Measured | Outpaced) else ()
+    by_speedup = sorted(timed, key=lambda one: one.speedup_vs_reference)
+    shown, others = by_speedup[:_MAX_WORKLOAD_LINES], by_speedup[_MAX_WORKLOAD_LINES:]
+    lines = [f"{one.name[:_MAX_NAME_CHARS]}: {_workload_text(one)}" for one in shown]
+    if others:
+        low, high = others[0].speedup_vs_reference, others[-1].speedup_vs_reference
+        lines.append(f"{len(others)} more workloads: {low:.2f}x to {high:.2f}x")
+    return tuple(lines)
+
+
+def _workload_text(timed: TimedWorkload) -> str:
+    interval = timed.speedup_interval
+    return (
+        f"{timed.speedup_vs_reference:.2f}x the reference [{interval.low:.2f}, {interval.high:.2f}], "
+        f"{timed.latency_us:.1f} us against {timed.reference_latency_us:.1f} us"
+    )
 
 
 def outcome_line(verdict: Verdict) -> str:

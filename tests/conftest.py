@@ -16,7 +16,16 @@ Backend: TypeAlias = tuple[str, dict[str, object]]
 REAL_TIME: Backend = ("asyncio", {})
 VIRTUAL_TIME: Backend = ("asyncio", {"loop_factory": VirtualTimeLoop})
 
-_RECORDING = ("keep_candidate", "keep_log", "keep_verdict", "keep_best", "keep_snapshot")
+_RECORDING = (
+    "lacks",
+    "source",
+    "keep_candidate",
+    "keep_attempt",
+    "keep_log",
+    "keep_verdict",
+    "keep_best",
+    "keep_snapshot",
+)
 
 
 @pytest.fixture
@@ -31,13 +40,22 @@ def event_loop_is_never_blocked() -> Iterator[None]:
     with blockbuster_ctx(["actors", "messages"]) as guard:
         for function in guard.functions.values():
             # The journal writes to the page cache and reads back from it: microseconds, see actors/bus/journal.py.
-            function.can_block_in("actors/bus/journal.py", ("_write", "_read_span", "load", "close"))
+            function.can_block_in("actors/bus/journal.py", ("write_all", "_read_span", "load", "close"))
             # So does the recorder, for the same reason: see actors/recorder/actor.py.
             function.can_block_in("actors/recorder/folder.py", _RECORDING)
+            function.can_block_in("actors/recorder/projection.py", ("take", "close"))
             # A model is opened once in a run; the SDK then looks for the system's certificates.
-            function.can_block_in("actors/llm/chat.py", ("__init__",))
+            function.can_block_in("actors/llm/endpoint.py", ("__init__",))
             # A crash that is logged is shown with its source lines.
             function.can_block_in("structlog/_base.py", ("_process_event",))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def users_cache_is_left_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have judges keep what they find out about tasks in a folder of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import anyio
 from anyio.abc import TaskStatus
 
+from actors.board import Queues
 from actors.bus.base import Bus
+from actors.member import Member
 from actors.work import serve
 from evaluators.base import Builder
 from messages.commands import BuildCandidate
@@ -16,19 +18,19 @@ async def serve_builds(
     bus: Bus,
     builder: Builder,
     *,
-    run_id: str,
-    queue: str,
+    queues: Queues,
     slots: int = 1,
+    member: Member | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer every `BuildCandidate` of a queue with a `CandidateBuilt` until cancelled.
+    """Answer every `BuildCandidate` of some queues with a `CandidateBuilt` until cancelled, or the member leaves.
 
     Args:
-        bus: where the queue and the run's stream are.
+        bus: where the queues and the runs' streams are.
         builder: compiles.
-        run_id: on whose stream the answers are published.
-        queue: whose jobs, see `messages.subjects.build_jobs`.
+        queues: whose jobs, see `messages.subjects.build_jobs`.
         slots: builds at once.
+        member: the process's presence; None: a run of one process.
         task_status: told when the first pull is about to begin.
     """
 
@@ -44,4 +46,13 @@ async def serve_builds(
             cpu_s=report.cpu_s,
         )
 
-    await serve(bus, queue, build, expects=BuildCandidate, run_id=run_id, slots=slots, task_status=task_status)
+    await serve(
+        bus,
+        queues,
+        build,
+        expects=BuildCandidate,
+        role="builder",
+        slots=slots,
+        member=member,
+        task_status=task_status,
+    )

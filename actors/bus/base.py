@@ -8,21 +8,28 @@ Promises (each has a contract test in `tests/contracts/bus.py`), none of them mo
 - A message id is stored once per stream, and once per queue for as long as its job is unacknowledged.
 - A full queue refuses (`QueueFullError`): back-pressure is the submitter's to handle.
 - A cancelled run's queued jobs are gone; its jobs in flight are told at their next heartbeat and never come back.
-- A key-value entry changes only if the writer knows its revision.
+- A key-value entry changes only if the writer knows its revision; one with a time to live is gone unless it is written
+  again in time. Such times are whole seconds, 1 at least, and may be up to a second late.
+- A blob is kept under the hash of its content for as long as its run.
 - What is too large (`MAX_JOB_BYTES`, `MAX_EVENT_BYTES`) is refused with a `BusError` and changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
 
+from messages.base import Role
 from messages.errors import BusError
 
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_JOB_BYTES = 1 << 20
 """Largest job and largest key-value entry: the default `max_payload` of a NATS server."""
+MAX_BLOB_BYTES = 256 << 20
+"""Largest blob: a packed artifact."""
 MAX_EVENT_BYTES = 8 << 20
 """Largest event: the largest `max_payload` that NATS recommends. An event holds prompt and answer, never artifacts."""
 
@@ -36,7 +43,11 @@ class ConflictError(BusError):
 
 
 class UnknownQueueError(BusError):
-    """The queue or stream was never declared."""
+    """The queue or stream was never declared, or was dropped."""
+
+
+class UnknownBlobError(BusError):
+    """No blob of the run has this digest."""
 
 
 class CancelledRunError(BusError):
@@ -63,6 +74,10 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
     """When it was appended, ISO 8601, UTC."""
     msg_id: str
     payload: bytes
+    role: Role | None = None
+    """Who published it, as far as the bus vouches for that; None where all publishers are one process."""
+    headers: Mapping[str, str] = {}
+    """What travelled beside it; a bus that was started anew may have lost them."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,12 +102,20 @@ class Delivery(Protocol):
     """A job in a worker's hands. Exactly one of `ack`, `nak`, `term` ends it; a late one is harmless."""
 
     @property
+    def queue(self) -> str:
+        """The queue it came from."""
+
+    @property
     def payload(self) -> bytes:
         """The job, encoded."""
 
     @property
     def msg_id(self) -> str:
         """The id under which it was submitted."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What travelled beside it, such as the trace it belongs to: nothing that the job's meaning depends on."""
 
     @property
     def attempt(self) -> int:
@@ -111,17 +134,17 @@ class Delivery(Protocol):
         """Start the ack time-out anew.
 
         Raises:
-            CancelledRunError: the run was cancelled.
+            CancelledRunError: the run was cancelled, or its queues were dropped.
         """
 
 
 class Bus(Protocol):
-    """Work queues, one event stream per run, and key-value entries."""
+    """Work queues, one event stream and the blobs of each run, and key-value entries."""
 
     async def declare_queue(self, spec: QueueSpec) -> None:
         """Make a queue; again with the same spec changes nothing, with another spec it is a `ConflictError`."""
 
-    async def submit(self, queue: str, payload: bytes, *, msg_id: str) -> bool:
+    async def submit(self, queue: str, payload: bytes, *, msg_id: str, headers: Mapping[str, str] = NO_HEADERS) -> bool:
         """Put a job into a queue. False if that id is there already.
 
         Raises:
@@ -130,11 +153,19 @@ class Bus(Protocol):
             CancelledRunError: its run was cancelled.
         """
 
-    async def pull(self, queue: str) -> Delivery:
-        """Wait for a job. Cancelling the wait strands none.
+    async def pull(self, *queues: str) -> Delivery:
+        """Wait for a job in any of these queues. Where several have one, the queue named first gives its.
+
+        Cancelling the wait strands none.
 
         Raises:
-            UnknownQueueError: the queue was not declared.
+            UnknownQueueError: one of the queues is not there, or is dropped during the wait.
+        """
+
+    async def drop_queues(self, run_id: str) -> None:
+        """Forget the run's queues with all that is in them; they may be declared again. Its event stream stays.
+
+        Jobs in flight are told at their next heartbeat.
         """
 
     async def next_dead_letter(self, run_id: str) -> DeadLetter:
@@ -144,19 +175,40 @@ class Bus(Protocol):
         """Make the run's event stream, or find it again. Returns the last sequence number (0: empty)."""
 
     async def publish(
-        self, run_id: str, payload: bytes, *, msg_id: str, expected_last_decision: int | None = None
+        self,
+        run_id: str,
+        payload: bytes,
+        *,
+        msg_id: str,
+        role: Role = "planner",
+        headers: Mapping[str, str] = NO_HEADERS,
+        expected_last_decision: int | None = None,
     ) -> int:
         """Append an event; durable when this returns. Returns its sequence number (the old one for a known `msg_id`).
 
         Args:
             run_id: whose stream.
             payload: the encoded body.
-            msg_id: de-duplication key.
+            msg_id: de-duplication key: letters, digits, dashes and dots.
+            role: who says it; a bus with permissions holds publishers to their own.
+            headers: what travels beside it, see `Posted.headers`; lower-case names, short values in ASCII.
             expected_last_decision: sequence number of the last record that was published *with* this argument
                 (0: none). Fences the planner: there is one writer of decisions.
 
         Raises:
             ConflictError: another decision was published since.
+            UnknownQueueError: the stream was not opened.
+        """
+
+    async def find(self, run_id: str, msg_id: str, *, role: Role | None = None) -> int | None:
+        """Return the sequence number of the event that was published under this id; None if there is none.
+
+        Args:
+            run_id: in whose stream.
+            msg_id: the id.
+            role: who is to have published it, where the bus vouches for that; None: anybody whom one may ask for.
+
+        Raises:
             UnknownQueueError: the stream was not opened.
         """
 
@@ -169,8 +221,17 @@ class Bus(Protocol):
     async def get(self, key: str) -> Entry | None:
         """Read an entry."""
 
-    async def put(self, key: str, value: bytes, *, revision: int) -> int:
+    async def entries(self, prefix: str) -> Mapping[str, Entry]:
+        """Read all entries whose keys begin with these whole tokens (`node.` or `node.evaluator.`), by key."""
+
+    async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None = None) -> int:
         """Write an entry whose revision is `revision` (0: that does not exist). Returns the new revision.
+
+        Args:
+            key: letters, digits and any of -/_=. (dots part tokens).
+            value: at most `MAX_JOB_BYTES`.
+            revision: what it has now.
+            ttl_s: how long it is there unless it is put again; None: for ever.
 
         Raises:
             ConflictError: it has another revision.
@@ -182,3 +243,20 @@ class Bus(Protocol):
         Raises:
             ConflictError: it has another revision.
         """
+
+    async def put_blob(self, run_id: str, content: bytes) -> str:
+        """Keep a blob for the run, once. Returns its digest (sha256, hex).
+
+        Raises:
+            UnknownQueueError: the run's stream was not opened.
+        """
+
+    async def get_blob(self, run_id: str, digest: str) -> bytes:
+        """Return a blob's content, which has this digest.
+
+        Raises:
+            UnknownBlobError: there is none.
+        """
+
+    async def delete_run(self, run_id: str) -> None:
+        """Forget all of a run: its queues, dead letters, events and blobs. A run that is not there is no error."""

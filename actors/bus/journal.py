@@ -2,6 +2,8 @@
 
 Rules of reading, for `JournalStore` and `read_journal` alike:
 
+- A record's number is its line's. Where the file is the recorder's projection of another bus's stream, numbers may be
+  missing, and then the record behind a gap names the one before it; `JournalStore`, which would write on, refuses such.
 - A last line without its newline, or that is no JSON, was torn by a crash before its publish returned: it is owed
   again.
 - Any other line that is no record of the expected number is an error that names file and line. Nothing is skipped.
@@ -21,7 +23,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -52,8 +54,8 @@ def read_journal(path: Path) -> Iterator[Record]:
     Raises:
         BusError: it cannot be read, or is damaged, or of a newer version.
     """
-    with _as_bus_errors(path), path.open("rb") as file:
-        for record, _ in _records(file, path):
+    with as_bus_errors(path), path.open("rb") as file:
+        for record, _ in records(file, path, gaps=True):
             yield record
 
 
@@ -84,8 +86,8 @@ class JournalStore:
 
     def load(self) -> Iterable[Head]:
         """Lock the file, check every line of it, and cut off a torn last one."""
-        with _as_bus_errors(self._path):
-            self._fd = _open_locked(self._path, durable=self._sync == "always")
+        with as_bus_errors(self._path):
+            self._fd = open_locked(self._path, durable=self._sync == "always")
             try:
                 return self._load()
             except BaseException:
@@ -129,7 +131,7 @@ class JournalStore:
     def _load(self) -> list[Head]:
         heads = []
         with self._path.open("rb") as file:
-            for record, end in _records(file, self._path):
+            for record, end in records(file, self._path, gaps=False):
                 self._starts.append(self._end)
                 self._end = end
                 heads.append(Head(seq=record.seq, msg_id=record.msg_id, decision=isinstance(record.body, Decided)))
@@ -146,7 +148,7 @@ class JournalStore:
     def _write_pending(self, batch: list[tuple[Posted, bytes]]) -> None:
         self._check()
         try:
-            _write(self._fd, b"".join(line for _, line in batch))
+            write_all(self._fd, b"".join(line for _, line in batch))
             if self._sync == "always":
                 _sync_data(self._fd)
         except OSError as error:
@@ -162,10 +164,10 @@ class JournalStore:
         stop = last
         while stop > after + 1 and self._end_of(stop) - start > SPAN_BYTES:
             stop = after + (stop - after) // 2
-        with _as_bus_errors(self._path):
+        with as_bus_errors(self._path):
             span = os.pread(self._fd, self._end_of(stop) - start, start)
         return [
-            _posted_of(_parse(line, number, self._path))
+            _posted_of(_parse(line, number, number - 1, self._path))
             for number, line in enumerate(span.splitlines(keepends=True), start=after + 1)
         ]
 
@@ -178,15 +180,12 @@ class JournalStore:
 
 
 def _line_of(entry: Posted, *, decision: bool) -> bytes:
-    """Return the entry's line, having made sure that reading gives back what was said.
-
-    JSON has no NaN and no infinity: without this check they would become null, and the journal unreadable.
-    """
+    """Return the entry's line, having made sure that reading gives back what was said."""
     try:
         body = codec.decode_body(entry.payload)
         record = Record(seq=entry.seq, at=entry.at, msg_id=entry.msg_id, body=body)
         line = codec.encode_line(record)
-        is_faithful = codec.decode_line(line) == record
+        is_faithful = codec.survives_json(body)
     except CodecError as error:
         raise BusError(f"event {entry.msg_id!r} cannot be kept in a journal: {error}") from error
     if not is_faithful:
@@ -200,25 +199,40 @@ def _posted_of(record: Record) -> Posted:
     return Posted(seq=record.seq, at=record.at, msg_id=record.msg_id, payload=codec.encode(record.body))
 
 
-def _records(file: BinaryIO, path: Path) -> Iterator[tuple[Record, int]]:
-    """Yield each record with the offset behind its line, up to a torn last line."""
-    end = 0
+def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record, int]]:
+    """Yield each record with the offset behind its line, up to a torn last line.
+
+    Args:
+        file: open for reading.
+        path: its name, for people.
+        gaps: whether numbers may be missing where the next record says so.
+
+    Raises:
+        BusError: a line is no record of the expected number.
+    """
+    end = last = 0
     ahead = file.readline()
-    for number in range(1, 1 << 62):
+    for number in count(1):
         line, ahead = ahead, file.readline()
         if not line or (not ahead and _is_torn(line)):
             return
         end += len(line)
-        yield _parse(line, number, path), end
+        record = _parse(line, number, last, path)
+        if record.after is not None and not gaps:
+            raise BusError(
+                f"{path}, line {number}: this is the recording of a run on a NATS server, which goes on there"
+            )
+        last = record.seq
+        yield record, end
 
 
-def _parse(line: bytes, number: int, path: Path) -> Record:
+def _parse(line: bytes, number: int, last: int, path: Path) -> Record:
     try:
         record = codec.decode_line(line)
     except CodecError as error:
         raise BusError(f"{path}, line {number}: {error}") from error
-    if record.seq != number:
-        raise BusError(f"{path}, line {number}: record {record.seq} stands where record {number} belongs")
+    if record.seq != last + 1 and not (record.after == last and record.seq > last):
+        raise BusError(f"{path}, line {number}: record {record.seq} stands where record {last + 1} belongs")
     return record
 
 
@@ -232,13 +246,18 @@ def _is_torn(line: bytes) -> bool:
     return False
 
 
-def _write(fd: int, block: bytes) -> None:
+def write_all(fd: int, block: bytes) -> None:
+    """Write, however many calls that takes.
+
+    Raises:
+        OSError: it could not all be written.
+    """
     rest = memoryview(block)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
-def _open_locked(path: Path, *, durable: bool) -> int:
+def open_locked(path: Path, *, durable: bool) -> int:
     """Open and lock a journal, making it if need be. The lock is the file's own and ends with the process."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
@@ -280,7 +299,8 @@ def _lock_holder(fd: int) -> str:
 
 
 @contextmanager
-def _as_bus_errors(path: Path) -> Iterator[None]:
+def as_bus_errors(path: Path) -> Iterator[None]:
+    """Say of a failed call to the system which journal it was about."""
     try:
         yield
     except OSError as error:

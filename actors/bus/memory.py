@@ -7,14 +7,16 @@ submits again what its journal says is unanswered.
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
+from hashlib import sha256
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from actors.bus.base import (
+    MAX_BLOB_BYTES,
     MAX_JOB_BYTES,
+    NO_HEADERS,
     CancelledRunError,
     ConflictError,
     DeadLetter,
@@ -22,16 +24,17 @@ from actors.bus.base import (
     Entry,
     Posted,
     QueueSpec,
+    UnknownBlobError,
     UnknownQueueError,
 )
-from actors.bus.line import Line
+from actors.bus.entries import Entries
+from actors.bus.line import Line, Place, first_of
 from actors.bus.queue import Job, WorkQueue
 from actors.bus.store import EventStore
 from actors.bus.stream import EventStream
 from actors.clock import utc_now
+from messages.base import Role
 from messages.errors import BusError
-
-_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 
 
 class MemoryBus:
@@ -49,8 +52,8 @@ class MemoryBus:
         self._streams: dict[str, EventStream] = {}
         self._queues: dict[str, _Queue] = {}
         self._runs: dict[str, _Run] = {}
-        self._entries: dict[str, Entry] = {}
-        self._revision = 0
+        self._entries = Entries()
+        self._blobs: dict[str, dict[str, bytes]] = {}
 
     async def declare_queue(self, spec: QueueSpec) -> None:
         """See `Bus.declare_queue`."""
@@ -63,26 +66,35 @@ class MemoryBus:
         elif queue.jobs.spec != spec:
             raise ConflictError(f"queue {spec.name!r} was declared otherwise: {queue.jobs.spec!r}, now {spec!r}")
 
-    async def submit(self, queue: str, payload: bytes, *, msg_id: str) -> bool:
+    async def submit(self, queue: str, payload: bytes, *, msg_id: str, headers: Mapping[str, str] = NO_HEADERS) -> bool:
         """See `Bus.submit`."""
         await checkpoint()
         found = self._queue(queue)
         if len(payload) > MAX_JOB_BYTES:
             raise BusError(f"job {msg_id!r} has {len(payload)} bytes; at most {MAX_JOB_BYTES} may be submitted")
         found.run.check()
-        is_new = found.jobs.put(msg_id, payload, anyio.current_time())
+        is_new = found.jobs.put(msg_id, payload, anyio.current_time(), headers)
         found.changed()
         return is_new
 
-    async def pull(self, queue: str) -> Delivery:
-        """See `Bus.pull`. Waiting workers are served in the order in which they came."""
-        found = self._queue(queue)
-        return await found.line.wait_for(found.take, found.jobs.next_due)
+    async def pull(self, *queues: str) -> Delivery:
+        """See `Bus.pull`. Of those who wait for a queue the first that came is served first."""
+        return await first_of([self._queue(queue).place for queue in queues])
+
+    async def drop_queues(self, run_id: str) -> None:
+        """See `Bus.drop_queues`."""
+        await checkpoint()
+        run = self._run(run_id)
+        for queue in run.queues:
+            queue.drop()
+            del self._queues[queue.jobs.spec.name]
+        run.queues.clear()
+        run.cancelled = False
 
     async def next_dead_letter(self, run_id: str) -> DeadLetter:
         """See `Bus.next_dead_letter`."""
         run = self._run(run_id)
-        return await run.line.wait_for(run.take_dead_letter, run.next_due)
+        return await first_of([run.place])
 
     async def open_stream(self, run_id: str) -> int:
         """See `Bus.open_stream`. Reads the whole store at once, without a pause: call it before there is other work."""
@@ -93,10 +105,22 @@ class MemoryBus:
         return stream.last_seq
 
     async def publish(
-        self, run_id: str, payload: bytes, *, msg_id: str, expected_last_decision: int | None = None
+        self,
+        run_id: str,
+        payload: bytes,
+        *,
+        msg_id: str,
+        role: Role = "planner",  # noqa: ARG002 - all publishers are this process
+        headers: Mapping[str, str] = NO_HEADERS,
+        expected_last_decision: int | None = None,
     ) -> int:
         """See `Bus.publish`."""
-        return await self._stream(run_id).publish(payload, msg_id, expected_last_decision)
+        return await self._stream(run_id).publish(payload, msg_id, expected_last_decision, headers)
+
+    async def find(self, run_id: str, msg_id: str, *, role: Role | None = None) -> int | None:  # noqa: ARG002 - as above
+        """See `Bus.find`."""
+        await checkpoint()
+        return self._stream(run_id).seq_of(msg_id)
 
     def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Posted, None]:
         """See `Bus.events`."""
@@ -114,25 +138,49 @@ class MemoryBus:
     async def get(self, key: str) -> Entry | None:
         """See `Bus.get`."""
         await checkpoint()
-        return self._entries.get(key)
+        return self._entries.get(key, anyio.current_time())
 
-    async def put(self, key: str, value: bytes, *, revision: int) -> int:
-        """See `Bus.put`. Revisions count the writes of the whole bus, as those of a JetStream bucket do."""
+    async def entries(self, prefix: str) -> Mapping[str, Entry]:
+        """See `Bus.entries`."""
         await checkpoint()
-        if _KEY.fullmatch(key) is None:
-            raise BusError(f"{key!r} is no key: use letters, digits and any of -/_=.")
-        if len(value) > MAX_JOB_BYTES:
-            raise BusError(f"entry {key!r} has {len(value)} bytes; at most {MAX_JOB_BYTES} may be put")
-        self._check_revision(key, revision)
-        self._revision += 1
-        self._entries[key] = Entry(value=value, revision=self._revision)
-        return self._revision
+        return self._entries.under(prefix, anyio.current_time())
+
+    async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None = None) -> int:
+        """See `Bus.put`."""
+        await checkpoint()
+        return self._entries.put(key, value, revision, ttl_s, anyio.current_time())
 
     async def delete(self, key: str, *, revision: int) -> None:
         """See `Bus.delete`."""
         await checkpoint()
-        self._check_revision(key, revision)
-        self._entries.pop(key, None)
+        self._entries.delete(key, revision, anyio.current_time())
+
+    async def put_blob(self, run_id: str, content: bytes) -> str:
+        """See `Bus.put_blob`."""
+        await checkpoint()
+        self._stream(run_id)
+        if len(content) > MAX_BLOB_BYTES:
+            raise BusError(f"a blob of {len(content)} bytes; at most {MAX_BLOB_BYTES} may be kept")
+        digest = sha256(content).hexdigest()
+        self._blobs.setdefault(run_id, {})[digest] = content
+        return digest
+
+    async def get_blob(self, run_id: str, digest: str) -> bytes:
+        """See `Bus.get_blob`."""
+        await checkpoint()
+        try:
+            return self._blobs.get(run_id, {})[digest]
+        except KeyError:
+            raise UnknownBlobError(f"run {run_id!r} has no blob {digest!r}") from None
+
+    async def delete_run(self, run_id: str) -> None:
+        """See `Bus.delete_run`. What the run's store keeps on disk is the store's owner's to delete."""
+        await self.drop_queues(run_id)
+        stream = self._streams.pop(run_id, None)
+        if stream is not None:
+            stream.close()
+        self._runs.pop(run_id, None)
+        self._blobs.pop(run_id, None)
 
     def close(self) -> None:
         """Let go of all stores; the bus cannot be used afterwards."""
@@ -140,12 +188,6 @@ class MemoryBus:
             stream.close()
         self._streams.clear()
         self._queues.clear()
-
-    def _check_revision(self, key: str, revision: int) -> None:
-        entry = self._entries.get(key)
-        last = 0 if entry is None else entry.revision
-        if last != revision:
-            raise ConflictError(f"entry {key!r} has revision {last}, not {revision}: somebody else wrote first")
 
     def _run(self, run_id: str) -> _Run:
         return self._runs.setdefault(run_id, _Run(run_id))
@@ -170,13 +212,13 @@ class _Run:
         self.run_id = run_id
         self.cancelled = False
         self.queues: list[_Queue] = []
-        self.line = Line()
+        self.place = Place(Line(), self._take_dead_letter, self._next_due)
 
     def check(self) -> None:
         if self.cancelled:
             raise CancelledRunError(f"run {self.run_id!r} was cancelled")
 
-    def take_dead_letter(self) -> DeadLetter | None:
+    def _take_dead_letter(self) -> DeadLetter | None:
         now = anyio.current_time()
         for queue in self.queues:
             letter = queue.jobs.take_dead_letter(now)
@@ -184,7 +226,7 @@ class _Run:
                 return letter
         return None
 
-    def next_due(self) -> float | None:
+    def _next_due(self) -> float | None:
         return min((due for queue in self.queues if (due := queue.jobs.next_due()) is not None), default=None)
 
 
@@ -193,20 +235,35 @@ class _Queue:
 
     def __init__(self, spec: QueueSpec, run: _Run) -> None:
         self.jobs = WorkQueue(spec)
-        self.line = Line()
+        self.place = Place(Line(), self._take, self.jobs.next_due)
         self.run = run
-
-    def take(self) -> _MemoryDelivery | None:
-        job = self.jobs.take(anyio.current_time())
-        if job is None:
-            return None
-        self.run.line.call()
-        return _MemoryDelivery(self, job)
+        self._is_dropped = False
 
     def changed(self) -> None:
         """Have the first in both lines look again."""
-        self.line.call()
-        self.run.line.call()
+        self.place.line.call()
+        self.run.place.line.call()
+
+    def drop(self) -> None:
+        """Forget all jobs; who waits for one, or has one, is told."""
+        self._is_dropped = True
+        self.jobs.clear()
+        self.changed()
+
+    def check(self) -> None:
+        """Raise if nobody wants the jobs any more."""
+        self.run.check()
+        if self._is_dropped:
+            raise CancelledRunError(f"queue {self.jobs.spec.name!r} was dropped")
+
+    def _take(self) -> _MemoryDelivery | None:
+        if self._is_dropped:
+            raise UnknownQueueError(f"queue {self.jobs.spec.name!r} was dropped")
+        job = self.jobs.take(anyio.current_time())
+        if job is None:
+            return None
+        self.run.place.line.call()
+        return _MemoryDelivery(self, job)
 
 
 class _MemoryDelivery:
@@ -218,12 +275,20 @@ class _MemoryDelivery:
         self._attempt = job.deliveries
 
     @property
+    def queue(self) -> str:
+        return self._queue.jobs.spec.name
+
+    @property
     def payload(self) -> bytes:
         return self._job.payload
 
     @property
     def msg_id(self) -> str:
         return self._job.msg_id
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._job.headers
 
     @property
     def attempt(self) -> int:
@@ -246,5 +311,5 @@ class _MemoryDelivery:
 
     async def in_progress(self) -> None:
         await checkpoint()
-        self._queue.run.check()
+        self._queue.check()
         self._queue.jobs.refresh(self._job, self._attempt, anyio.current_time())

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Mapping
 from enum import Enum, auto
 from itertools import count
 
-from actors.bus.base import DeadLetter, QueueFullError, QueueSpec
+from actors.bus.base import NO_HEADERS, DeadLetter, QueueFullError, QueueSpec
 
 
 class Place(Enum):
@@ -26,11 +27,12 @@ class Place(Enum):
 class Job:
     """A job and its whereabouts. Only its queue writes to it."""
 
-    __slots__ = ("deliveries", "due", "msg_id", "payload", "place")
+    __slots__ = ("deliveries", "due", "headers", "msg_id", "payload", "place")
 
-    def __init__(self, msg_id: str, payload: bytes) -> None:
+    def __init__(self, msg_id: str, payload: bytes, headers: Mapping[str, str]) -> None:
         self.msg_id = msg_id
         self.payload = payload
+        self.headers = headers
         self.place = Place.WAITING
         self.deliveries = 0
         self.due = 0.0
@@ -53,7 +55,7 @@ class WorkQueue:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def put(self, msg_id: str, payload: bytes, now: float) -> bool:
+    def put(self, msg_id: str, payload: bytes, now: float, headers: Mapping[str, str] = NO_HEADERS) -> bool:
         """Add a job; False if its id is here already.
 
         Raises:
@@ -64,7 +66,7 @@ class WorkQueue:
             return False
         if len(self._jobs) >= self.spec.max_jobs:
             raise QueueFullError(f"queue {self.spec.name!r} is full ({self.spec.max_jobs} jobs); submit again later")
-        job = self._jobs[msg_id] = Job(msg_id, payload)
+        job = self._jobs[msg_id] = Job(msg_id, payload, dict(headers))
         self._new.append(job)
         return True
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 import anyio
+import msgspec
 from anyio.lowlevel import checkpoint
 
-from actors.bus.base import MAX_EVENT_BYTES, ConflictError, Posted
+from actors.bus.base import MAX_EVENT_BYTES, NO_HEADERS, ConflictError, Posted
 from actors.bus.store import EventStore
 from messages.errors import BusError
 
@@ -22,6 +23,8 @@ class EventStream:
         self._store = store
         self._now = now
         self._seqs: dict[str, int] = {}
+        self._headers: dict[int, dict[str, str]] = {}
+        """Those that are not empty. No store keeps them."""
         self._last = 0
         self._last_decision = 0
         self._grown = anyio.Event()
@@ -33,7 +36,13 @@ class EventStream:
         """Sequence number of the newest entry; 0 if there is none."""
         return self._last
 
-    async def publish(self, payload: bytes, msg_id: str, expected_last_decision: int | None) -> int:
+    async def publish(
+        self,
+        payload: bytes,
+        msg_id: str,
+        expected_last_decision: int | None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> int:
         """Append an entry and return its number once it is durable; see `Bus.publish`.
 
         Once an entry has its number it is written, even if the publisher is cancelled meanwhile.
@@ -42,11 +51,17 @@ class EventStream:
         seq = self._seqs.get(msg_id)
         if seq is None:
             seq = self._add(payload, msg_id, expected_last_decision)
+            if headers:
+                self._headers[seq] = dict(headers)
         with anyio.CancelScope(shield=True):
             await self._store.commit(seq)
         self._grown.set()
         self._grown = anyio.Event()
         return seq
+
+    def seq_of(self, msg_id: str) -> int | None:
+        """Return the number of the entry with this id, if there is one."""
+        return self._seqs.get(msg_id)
 
     async def read(self, after: int) -> AsyncGenerator[Posted, None]:
         """Yield every durable entry behind `after`, then follow for ever."""
@@ -54,7 +69,8 @@ class EventStream:
             await checkpoint()
             entries = self._store.read(after, READ_AHEAD)
             for entry in entries:
-                yield entry
+                headers = self._headers.get(entry.seq)
+                yield entry if headers is None else msgspec.structs.replace(entry, headers=headers)
                 after = entry.seq
             if not entries:
                 await self._grown.wait()

@@ -3,43 +3,63 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 import anyio
+import msgspec
 from anyio.abc import TaskStatus
 
+from actors.board import Queues
 from actors.bus.base import Bus
-from actors.coder.parse import declines, parse_answer
+from actors.coder.answers import read_candidate
+from actors.coder.edits import holds_edits
+from actors.coder.parse import Parsed, declines
 from actors.coder.prompts import request_for
-from actors.llm.base import Answer, Model
+from actors.llm.base import Answer, Model, Request
+from actors.llm.endings import FenceEnding
+from actors.member import Member
 from actors.work import serve
 from messages.commands import WriteCandidate
 from messages.events import CandidateWritten
-from messages.subjects import write_jobs
+from messages.quotes import TASK, Original, quoting
+from messages.tasks import Candidate
 
 CUT_OFF = "length"
 """Finish reason of an answer that met the endpoint's token limit."""
+_ENDED_WELL = ("stop", "ended_early")
 
 
 async def serve_writes(
     bus: Bus,
     model: Model,
     *,
-    run_id: str,
+    queues: Queues,
     slots: int = 1,
+    member: Member | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer every `WriteCandidate` of a run until cancelled, `slots` at once.
+    """Answer every `WriteCandidate` of some queues until cancelled, or the member leaves; `slots` at once.
 
     An answer without a usable program is a `CandidateWritten` with a complaint. A model that fails is retried by the
-    bus; one that fails for good is a `JobLost`.
+    bus; one that fails for good ends a run of one process with a `JobLost`, and leaves the job to other members.
+
+    Args:
+        bus: where the queues and the runs' streams are.
+        model: writes.
+        queues: whose jobs, see `messages.subjects.write_jobs`.
+        slots: questions at once.
+        member: the process's presence; None: a run of one process.
+        task_status: told when the first pull is about to begin.
     """
     await serve(
         bus,
-        write_jobs(run_id),
+        queues,
         partial(write_candidate, model),
         expects=WriteCandidate,
-        run_id=run_id,
+        role="coder",
         slots=slots,
+        member=member,
+        deadline_s=lambda _: inf,  # a model's time-out is its own, and who answers by hand has none
         task_status=task_status,
     )
 
@@ -50,30 +70,57 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
     Raises:
         messages.errors.ModelError: the endpoint failed.
     """
-    request = request_for(job)
-    answer = await model.complete(request)
+    ending = partial(FenceEnding, partial(_holds_candidate, job))
+    request = msgspec.structs.replace(request_for(job), model=job.model, ending=ending)
+    return _quoting(job, read_answer(job, request, await model.complete(request)))
+
+
+def read_answer(job: WriteCandidate, request: Request, answer: Answer) -> CandidateWritten:
+    """Return what a model's answer to a job's question comes to. Pure: the same answer is always read alike."""
     declined = declines(answer.text) if job.mode == "improve" else ""
-    candidate, complaint = None, ""
-    if not declined:
-        candidate, complaint = parse_answer(answer.text, language=job.language, entry_point=job.task.entry_point)
+    is_complete = answer.finish_reason in _ENDED_WELL
+    parsed = Parsed(None, "") if declined else read_candidate(job, answer.text, is_complete=is_complete)
     return CandidateWritten(
         job_id=job.job_id,
         branch_id=job.branch_id,
-        candidate=candidate,
-        complaint=_with_reason(complaint, answer),
+        candidate=parsed.candidate,
+        complaint=_with_reason(parsed.complaint, answer),
+        notes=parsed.notes,
         declined=declined,
         prompt=f"{request.system}\n\n{request.prompt}",
         answer=answer.text,
         model=answer.model,
         usage=answer.usage,
         latency_s=answer.latency_s,
+        finish_reason=answer.finish_reason,
         faults=answer.faults,
     )
 
 
+def _quoting(job: WriteCandidate, written: CandidateWritten) -> CandidateWritten:
+    """Return the event without the passages that the run's events have already, or this one as its candidate."""
+    shown = [found for found in (job.base, job.second, job.current) if found is not None]
+    given = [Original(source=TASK, text=job.task.prompt), *(each for found in shown for each in _originals(found))]
+    own = _originals(written.candidate) if written.candidate is not None else []
+    prompt, prompt_quotes = quoting(written.prompt, given)
+    answer, answer_quotes = quoting(written.answer, own)
+    return msgspec.structs.replace(
+        written, prompt=prompt, prompt_quotes=prompt_quotes, answer=answer, answer_quotes=answer_quotes
+    )
+
+
+def _originals(candidate: Candidate) -> list[Original]:
+    return [Original(source=candidate.candidate_id, path=file.path, text=file.text) for file in candidate.files]
+
+
+def _holds_candidate(job: WriteCandidate, text: str) -> bool:
+    """Say whether an answer that is still coming is whole. Of search/replace blocks nobody knows which is the last."""
+    return not holds_edits(text) and read_candidate(job, text).candidate is not None
+
+
 def _with_reason(complaint: str, answer: Answer) -> str:
     """Add how the endpoint ended the answer, where that explains what is wrong with it."""
-    if not complaint or answer.finish_reason == "stop":
+    if not complaint or answer.finish_reason in _ENDED_WELL:
         return complaint
     if answer.finish_reason == CUT_OFF:
         return f"{complaint}. The endpoint cut the answer off at its token limit: be shorter"

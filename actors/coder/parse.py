@@ -1,4 +1,6 @@
-"""From a model's answer to a candidate, and back. Code is never altered: what stands between the fences is the file.
+"""From an answer of whole files to a candidate, and back.
+
+What stands between the fences is the file, to the letter, but for blocks that were escaped for HTML, which is noted.
 
 The rules, for people and for `prompts.py`, which tells them to the model:
 
@@ -13,15 +15,19 @@ The rules, for people and for `prompts.py`, which tells them to the model:
 
 from __future__ import annotations
 
+import html
 import re
+from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
+from actors.coder.fences import Block, UnusableError, read_blocks
 from messages.base import Language
 from messages.tasks import Candidate, SourceFile
 
-MAX_SOURCE_BYTES = 256 * 1024
-"""Larger sources are refused: no kernel needs them, and every prompt of the branch would carry them."""
+MAX_SOURCE_BYTES = 128 * 1024
+"""Larger sources are refused: no kernel needs them, and every prompt of the branch would carry them, often two (what
+is to be improved and what it was built on): some 80,000 tokens, about what models take in."""
 MAX_FILES = 16
 MAX_PATH_CHARS = 120
 
@@ -40,48 +46,89 @@ MAIN_PATHS: dict[Language, str] = {
 """What the main file is called if the answer does not say."""
 _HEADERS = (".h", ".hpp", ".hh", ".cuh", ".inc")
 _DECLINED = re.compile(r"\s*nothing further\b[:.,]?(?P<why>.*)", re.IGNORECASE | re.DOTALL)
-_OPENING = re.compile(r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`]*)$")
-_CLOSING = re.compile(r"^ {0,3}(?P<ticks>`{3,})\s*$")
-_PATH_ATTRIBUTE = re.compile(r"(?:^|\s)path=(?P<path>\S+)")
-_PATH_COMMENT = re.compile(r"^\s*(?://|#|/\*)\s*(?:file|path)\s*[:=]\s*(?P<path>\S+)")
+_HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
+_NO_DIFF = "return complete files, or search/replace blocks"
+_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|#39);")
+_ELISION = re.compile(
+    r"^\s*(?://|#|/\*)[^\w\n]*(?:\.{3}|…).*\b(?:unchanged|existing|rest of|same as|as before)\b|"
+    r"^\s*(?://|#|/\*)\s*\(?(?:the )?(?:rest|remainder|remaining) .*\b(?:unchanged|as before|omitted)\b",
+    re.IGNORECASE,
+)
+"""Comments that stand for code: `// ... existing code ...`, `# rest of the kernel unchanged`."""
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _PROSE_SHOWN = 400
 
 
-class _Block(msgspec.Struct, frozen=True, kw_only=True):
-    """One fenced block of an answer."""
+class Parsed(NamedTuple):
+    """What an answer comes to."""
 
-    line: int
-    """Line of the opening fence, from 1."""
-    tag: str
-    """First word of the info string in lower case; empty without one."""
-    path: str | None
-    text: str
-
-
-class _UnusableError(Exception):
-    """The answer holds no candidate; the text says why."""
+    candidate: Candidate | None
+    complaint: str
+    """What was wrong, in words that help to do better; empty if there is a candidate."""
+    notes: tuple[str, ...] = ()
+    """What had to be put right on the way."""
 
 
-def parse_answer(text: str, *, language: Language, entry_point: str) -> tuple[Candidate | None, str]:
-    """Find the candidate in an answer.
+def parse_answer(
+    text: str, *, language: Language, entry_point: str, is_complete: bool = False
+) -> tuple[Candidate | None, str]:
+    """Find the candidate in an answer of whole files; see `parse_files`."""
+    return parse_files(text, language=language, entry_point=entry_point, is_complete=is_complete)[:2]
 
-    Returns:
-        The candidate and an empty text, or None and what was wrong, in words that help to do better.
+
+def parse_files(text: str, *, language: Language, entry_point: str, is_complete: bool = False) -> Parsed:
+    """Find the candidate in an answer of whole files.
+
+    Args:
+        text: the answer.
+        language: what the candidate is to be written in.
+        entry_point: its function's name; empty: any program may be it.
+        is_complete: the model ended the answer by itself.
     """
     try:
-        blocks = _code_blocks(text, language)
+        blocks, notes = _unescaped(_code_blocks(text, language, is_complete=is_complete))
         main = _main_block(blocks, entry_point)
         files = _files(blocks, main, language)
-    except _UnusableError as error:
-        return None, str(error)
-    return Candidate(language=language, entry_point=entry_point, files=files), ""
+        check_whole(files)
+    except UnusableError as error:
+        return Parsed(None, str(error))
+    notes += _remarks(blocks, main, entry_point)
+    return Parsed(Candidate(language=language, entry_point=entry_point, files=files), "", notes)
+
+
+def check_files(files: tuple[SourceFile, ...]) -> None:
+    """Check paths and amount of text.
+
+    Raises:
+        UnusableError: they are out of bounds.
+    """
+    for file in files:
+        _check_path(file.path)
+    _check_paths(files)
+    size_bytes = sum(len(file.text.encode("utf-8", "surrogatepass")) for file in files)
+    if size_bytes > MAX_SOURCE_BYTES:
+        raise UnusableError(f"the program is too long: {size_bytes} bytes, {MAX_SOURCE_BYTES} are allowed")
+
+
+def check_whole(files: tuple[SourceFile, ...]) -> None:
+    """Look for comments that stand where code was left out.
+
+    Raises:
+        UnusableError: there is one.
+    """
+    for file in files:
+        for number, line in enumerate(file.text.split("\n"), start=1):
+            if _ELISION.match(line):
+                raise UnusableError(
+                    f"line {number} of {file.path} stands for code that was left out ({line.strip()[:120]!r}): "
+                    "return the complete file, or search/replace blocks"
+                )
 
 
 def declines(text: str) -> str:
     """Return why an answer sees nothing further worth trying; empty if it says no such thing, or holds a block."""
     said = _DECLINED.match(text)
-    if said is None or _blocks(text):
+    if said is None or read_blocks(text, is_complete=True):
         return ""
     return " ".join(said["why"].split()) or "it gives no reason"
 
@@ -101,118 +148,103 @@ def _fenced(file: SourceFile, tag: str) -> str:
     return f"{fence}{tag} path={file.path}\n{file.text}\n{fence}"
 
 
-def _code_blocks(text: str, language: Language) -> list[_Block]:
+def _code_blocks(text: str, language: Language, *, is_complete: bool) -> list[Block]:
     """Return the blocks that may be files of this language.
 
     Raises:
-        _UnusableError: there are none.
+        UnusableError: there are none.
     """
-    blocks = _blocks(text)
+    blocks = read_blocks(text, is_complete=is_complete)
     if not blocks:
         said = " ".join(text.split())
         if not said:
-            raise _UnusableError("the answer is empty")
-        raise _UnusableError(f"no code block (between two lines of three backticks) in: {said[:_PROSE_SHOWN]}")
+            raise UnusableError("the answer is empty")
+        if _HUNK.search(text):
+            raise UnusableError(f"the answer is a diff: {_NO_DIFF}")
+        raise UnusableError(f"no code block (between two lines of three backticks) in: {said[:_PROSE_SHOWN]}")
     usable = [block for block in blocks if block.path is not None or not block.tag or block.tag in _TAGS[language]]
+    hunks = [block for block in usable or blocks if _HUNK.search(block.text)]
+    if hunks and len(hunks) == len(usable or blocks):
+        raise UnusableError(f"the fenced block on line {hunks[0].line} of the answer is a diff: {_NO_DIFF}")
     if not usable:
         tags = ", ".join(sorted({repr(block.tag) for block in blocks}))
-        raise _UnusableError(f"no fenced block is tagged {_TAGS[language][0]!r}; found {tags}")
+        raise UnusableError(f"no fenced block is tagged {_TAGS[language][0]!r}; found {tags}")
     return usable
 
 
-def _blocks(text: str) -> list[_Block]:
-    """Split an answer into its fenced blocks.
-
-    Raises:
-        _UnusableError: a fence is never closed.
-    """
-    lines = text.split("\n")
-    blocks: list[_Block] = []
-    position = 0
-    while position < len(lines):
-        opening = _OPENING.match(lines[position].rstrip("\r"))
-        if opening is None:
-            position += 1
-            continue
-        end = _closing_line(lines, position + 1, len(opening["ticks"]))
-        if end is None:
-            raise _UnusableError(
-                f"the fence opened on line {position + 1} of the answer is never closed: the answer was cut off, "
-                f"or its last line is not {opening['ticks']}"
-            )
-        blocks.append(_block(position + 1, opening["info"], "\n".join(lines[position + 1 : end])))
-        position = end + 1
-    return blocks
+def _unescaped(blocks: list[Block]) -> tuple[list[Block], tuple[str, ...]]:
+    """Undo escapes for HTML in blocks that certainly were escaped: several of them, and no `<` or `>` at all."""
+    found: list[Block] = []
+    notes: list[str] = []
+    for block in blocks:
+        if len(_ENTITY.findall(block.text)) > 1 and not re.search("[<>]", block.text):
+            notes.append(f"the fenced block on line {block.line} of the answer was escaped for HTML")
+            found.append(structs.replace(block, text=html.unescape(block.text)))
+        else:
+            found.append(block)
+    return found, tuple(notes)
 
 
-def _closing_line(lines: list[str], start: int, ticks: int) -> int | None:
-    for position in range(start, len(lines)):
-        closing = _CLOSING.match(lines[position])
-        if closing is not None and len(closing["ticks"]) >= ticks:
-            return position
-    return None
+def _remarks(blocks: list[Block], main: Block, entry_point: str) -> tuple[str, ...]:
+    """Say what was chosen or supplied where the answer left it open."""
+    name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
+    rivals = [block for block in blocks if block is not main and block.path is None and name.search(block.text)]
+    notes = [f"the fence on line {block.line} of the answer was left open" for block in blocks if not block.is_closed]
+    if rivals:
+        others = ", ".join(str(block.line) for block in rivals)
+        notes.append(f"the block on line {main.line} was taken for the program, not what begins on line {others}")
+    return tuple(notes)
 
 
-def _block(line: int, info: str, text: str) -> _Block:
-    words = info.split()
-    tag = words[0].lower() if words and "=" not in words[0] else ""
-    named = _PATH_ATTRIBUTE.search(info) or _PATH_COMMENT.match(text.split("\n", 1)[0])
-    return _Block(line=line, tag=tag, path=named["path"].strip("\"'") if named else None, text=text)
-
-
-def _main_block(blocks: list[_Block], entry_point: str) -> _Block:
+def _main_block(blocks: list[Block], entry_point: str) -> Block:
     """Return the block that is the main file.
 
     Raises:
-        _UnusableError: none holds the entry point.
+        UnusableError: none holds the entry point.
     """
     if not any(block.text.strip() for block in blocks):
-        raise _UnusableError(f"the fenced block on line {blocks[0].line} of the answer is empty")
+        raise UnusableError(f"the fenced block on line {blocks[0].line} of the answer is empty")
     name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
     sources = [block for block in blocks if not (block.path or "").endswith(_HEADERS)]
     holders = [block for block in sources if name.search(block.text)]
     if not holders:
         where = "the fenced block" if len(blocks) == 1 else f"any of the {len(blocks)} fenced blocks"
-        raise _UnusableError(f"the entry point {entry_point!r} does not occur in {where}: return the complete program")
+        raise UnusableError(f"the entry point {entry_point!r} does not occur in {where}: return the complete program")
     return max(holders, key=lambda block: (len(block.text), block.line))
 
 
-def _files(blocks: list[_Block], main: _Block, language: Language) -> tuple[SourceFile, ...]:
+def _files(blocks: list[Block], main: Block, language: Language) -> tuple[SourceFile, ...]:
     """Return main file and named files.
 
     Raises:
-        _UnusableError: a path or the amount of text is out of bounds.
+        UnusableError: a path or the amount of text is out of bounds.
     """
     others = [block for block in blocks if block is not main and block.path is not None]
     files = [SourceFile(path=main.path or MAIN_PATHS[language], text=main.text)]
     files += [SourceFile(path=block.path or "", text=block.text) for block in others]
     for block, file in zip([main, *others], files, strict=True):
-        _check_file(file, block.line)
-    _check_paths(files)
-    size_bytes = sum(len(file.text.encode("utf-8", "surrogatepass")) for file in files)
-    if size_bytes > MAX_SOURCE_BYTES:
-        raise _UnusableError(f"the program is too long: {size_bytes} bytes, {MAX_SOURCE_BYTES} are allowed")
+        if not file.text.strip():
+            raise UnusableError(f"the fenced block on line {block.line} of the answer ({file.path}) is empty")
+    check_files(tuple(files))
     return tuple(files)
 
 
-def _check_file(file: SourceFile, line: int) -> None:
-    if not file.text.strip():
-        raise _UnusableError(f"the fenced block on line {line} of the answer ({file.path}) is empty")
-    if file.path.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", file.path):
-        raise _UnusableError(f"the path {file.path!r} is absolute: use a relative one")
-    if ".." in file.path.split("/"):
-        raise _UnusableError(f"the path {file.path!r} leaves the candidate's folder: use no '..'")
-    if _PATH.fullmatch(file.path) is None or len(file.path) > MAX_PATH_CHARS:
-        raise _UnusableError(
-            f"the path {file.path!r} is unusable: up to {MAX_PATH_CHARS} letters, digits, '_', '-', '.' and '/'"
+def _check_path(path: str) -> None:
+    if path.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", path):
+        raise UnusableError(f"the path {path!r} is absolute: use a relative one")
+    if ".." in path.split("/"):
+        raise UnusableError(f"the path {path!r} leaves the candidate's folder: use no '..'")
+    if _PATH.fullmatch(path) is None or len(path) > MAX_PATH_CHARS:
+        raise UnusableError(
+            f"the path {path!r} is unusable: up to {MAX_PATH_CHARS} letters, digits, '_', '-', '.' and '/'"
         )
 
 
-def _check_paths(files: list[SourceFile]) -> None:
+def _check_paths(files: tuple[SourceFile, ...]) -> None:
     if len(files) > MAX_FILES:
-        raise _UnusableError(f"the answer holds {len(files)} files, {MAX_FILES} are allowed")
+        raise UnusableError(f"the answer holds {len(files)} files, {MAX_FILES} are allowed")
     seen: set[str] = set()
     for file in files:
         if file.path in seen:
-            raise _UnusableError(f"two fenced blocks have the path {file.path!r}: give each file once, complete")
+            raise UnusableError(f"two fenced blocks have the path {file.path!r}: give each file once, complete")
         seen.add(file.path)

@@ -1,64 +1,80 @@
 """What a coder's model is told. Pure text; the order of parts is from what changes least to what changes most.
 
-System rules, task, action, base, latest attempt, history, complaint, request: endpoints that cache prefixes then read
-rules and task once in a run, and action and base once in a branch. The action is in every prompt: an attempt that
-debugs or improves still serves its hypothesis.
+System rules, task, hardware, instructions of people, action, base, code to merge, latest attempt, history, complaint,
+request: endpoints that cache prefixes then read rules and task once in a run, and action and base once in a branch.
+The action is in every prompt: an attempt that debugs or improves still serves its hypothesis.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
+from actors.coder.answers import edited, wants_edits
+from actors.coder.craft import CRAFTS
 from actors.coder.evidence import evidence_of
 from actors.coder.parse import MAIN_PATHS, render_files
 from actors.llm.base import Request
+from evaluators.hardware.roofline import roofline, roofline_lines, share_text
+from evaluators.hardware.table import describe_hardware, hardware_of
 from messages.base import Language
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief, Candidate
-from messages.verdicts import Measured, Scored, outcome_line
+from messages.verdicts import Measured, Outpaced, Scored, Unstable, outcome_line, workload_lines
 
 HISTORY_SHOWN = 12
 """Latest attempts of the branch that are listed; older ones are counted."""
+OUTCOME_CHARS = 320
+"""Of one of them."""
 
-_CRAFT: dict[Language, str] = {
-    "cpp": """\
-- Write C++17 for one CPU host. OpenMP is available (`#pragma omp`); the number of threads is set from outside.
-- Compiled with -O3, -fopenmp and the -march of the machine that runs it, without -ffast-math: reductions and calls of
-  libm vectorise only if you write them so that they may.
-- Use only the standard library and the compiler's intrinsics. No BLAS, no torch, no inline build steps.""",
-    "triton": """\
-- Write Triton kernels (`@triton.jit`) and the Python function that launches them, in one file.
-- Import torch, triton, triton.language and math, nothing else. torch is there for shapes, views and `torch.empty`
-  workspaces on the outputs' device; no operator of it may compute anything.
-- Blocks have sizes that are powers of two and known when a kernel is compiled: mask what lies outside the tensors.""",
-    "cuda": "- Write CUDA C++17 with raw kernels. No cuBLAS, cuDNN or torch operators for the work itself.",
-    "python": "- Write Python for the interpreter that runs the evaluator, with the modules that are there.",
-}
-
-_PROGRAM_RULES = f"""\
+_PROGRAM_RULES = """\
 You improve programs. You are given a task (an initial program, what its evaluator says of itself), one action to try,
 and the best code so far. Carry the action out and return a complete program.
 
 Rules
-{_CRAFT["python"]}
+- Write Python for the interpreter that runs the evaluator, with the modules that are there.
 - The evaluator's score is all that counts: the larger the better. A program that raises, hangs or ends its process has
   none.
 - Earn the score: detect no evaluator, and touch no files, network or other processes unless the task is about them.
 
 Answer format
 - Put the whole program into one fenced block whose first line is three backticks and `python`.
-- Return the complete file only: no fragments, no diffs, no placeholders. Put nothing else into fenced blocks.
+- Return the complete file: no fragments, no diffs, no placeholders. Put nothing else into fenced blocks.
 - Before it, say in two or three sentences what you did."""
 
+_EDIT_RULES = """\
 
-def system_rules(language: Language) -> str:
-    """Return the rules that hold in every call for this language."""
-    if language == "python":
-        return _PROGRAM_RULES
+
+Answering with search/replace blocks, where the end of the question asks for them
+- Each block names lines of the code that are there exactly once, copied to the letter with their indentation, and what
+  takes their place. The fence says which file:
+  ```{tag} path={path}
+  <<<<<<< SEARCH
+  lines that are there
+  =======
+  lines that take their place
+  >>>>>>> REPLACE
+  ```
+- Several blocks may stand in one fence, one behind the other; each is applied to what the earlier ones left. New files
+  are given whole, with `path=NAME`. If most of a program changes, return complete files instead."""
+
+
+def system_rules(language: Language, *, is_program: bool = False, edits: bool = True) -> str:
+    """Return the rules that hold in every call for kernels in this language, or for programs.
+
+    Args:
+        language: what is written.
+        is_program: the task is a program with an evaluator of its own.
+        edits: search/replace blocks may be asked for.
+    """
+    edit_rules = _EDIT_RULES.format(tag=_tag(language), path=MAIN_PATHS[language]) if edits else ""
+    if is_program:
+        return _PROGRAM_RULES + edit_rules
     return f"""\
 You write fast, correct programs. You are given a task (a reference program, its tensors, a calling contract), one
 action to try, and the best code so far. Carry the action out and return a complete program.
 
 Rules
-{_CRAFT[language]}
+{CRAFTS[language].RULES}
 - Correct first: every call is checked against the reference, on fresh inputs, within the tolerance of the dtype.
 - Do the whole work in every call. Keep no results, inputs or addresses between calls; detect no benchmark.
 - Touch no files, network, environment or other processes. Never write outside the output tensors.
@@ -67,16 +83,24 @@ Rules
 Answer format
 - Put each file into its own fenced block whose first line is three backticks, the language tag and `path=NAME`, e.g.
   ```{_tag(language)} path={MAIN_PATHS[language]}
-- Return complete files only: no fragments, no diffs, no placeholders. Put nothing else into fenced blocks.
-- The main file defines the entry point of the contract. Before it, say in two or three sentences what you did."""
+- Return complete files: no fragments, no diffs, no placeholders. Put nothing else into fenced blocks, and nothing but a
+  line between them.
+- The main file defines the entry point of the contract. Before it, say in two or three sentences what
+  you did.{edit_rules}
+
+An answer to another task:
+{CRAFTS[language].EXAMPLE}"""
 
 
 def request_for(job: WriteCandidate) -> Request:
     """Return the question that a job asks."""
     sections = (
         job.task.prompt,
+        _hardware(job),
+        _instructions(job.instructions),
         _action(job),
         _base(job),
+        _second(job),
         _latest(job),
         _history(job.history),
         _complaint(job.complaint),
@@ -85,13 +109,32 @@ def request_for(job: WriteCandidate) -> Request:
     return Request(
         request_id=job.job_id,
         role="coder",
-        system=system_rules(job.language),
+        system=system_rules(job.language, is_program=_is_program(job), edits=job.edit_format != "whole"),
         parts=tuple(section for section in sections if section),
     )
 
 
+def _is_program(job: WriteCandidate) -> bool:
+    """Say whether the task is a program and no kernel: only its own evaluator knows how it is entered."""
+    return not job.task.entry_point
+
+
 def _tag(language: Language) -> str:
     return "python" if language == "triton" else language
+
+
+def _hardware(job: WriteCandidate) -> str:
+    """Tell what the device is, what pays on it, and how long the task must take there."""
+    if job.target is None or _is_program(job):
+        return ""
+    lines = [f"- {line}" for line in CRAFTS[job.language].advice(hardware_of(job.target))]
+    return "\n".join(("# Hardware", "", describe_hardware(job.target), *lines, *roofline_lines(job.task, job.target)))
+
+
+def _instructions(instructions: tuple[str, ...]) -> str:
+    """List what people want minded; further lines are indented, and pass for no heading."""
+    lines = ["- " + text.replace("\n", "\n  ") for text in instructions]
+    return "\n".join(["# What the people who run this search want minded", "", *lines]) if lines else ""
 
 
 def _action(job: WriteCandidate) -> str:
@@ -104,10 +147,22 @@ def _action(job: WriteCandidate) -> str:
 
 def _base(job: WriteCandidate) -> str:
     if job.base is None:
-        start = "initial" if job.language == "python" else "reference"
+        start = "initial" if _is_program(job) else "reference"
         return f"# Base code\n\nThere is none yet: start from the {start} program of the task."
     outcome = job.base_outcome or "correct"
     return f"# Base code\n\nKnown good ({outcome}).\n\n{_code(job.base)}"
+
+
+def _second(job: WriteCandidate) -> str:
+    if job.second is None:
+        return ""
+    outcome = job.second_outcome or "correct"
+    base = f" ({job.base_outcome})" if job.base_outcome else ""
+    return (
+        f"# Code of another branch, to merge\n\nAlso known good ({outcome}). It reached that by other means than the "
+        f"base code{base}: take over the technique that the action names, and keep what makes the base code good.\n\n"
+        f"{_code(job.second)}"
+    )
 
 
 def _latest(job: WriteCandidate) -> str:
@@ -118,15 +173,33 @@ def _latest(job: WriteCandidate) -> str:
         said = "It has no verdict."
     elif isinstance(verdict, Measured) and not verdict.timed:
         said = "Your latest attempt is correct; how fast it is was not measured."
-    elif isinstance(verdict, Measured):
-        versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
-        said = f"Your latest attempt is correct but not faster{versus}: {outcome_line(verdict)}."
-    elif isinstance(verdict, Scored):
-        versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
-        said = "\n".join((f"Your latest attempt is no better{versus}: {outcome_line(verdict)}.", *verdict.notes))
+    elif isinstance(verdict, Measured | Scored):
+        said = _no_better(job, verdict)
+    elif isinstance(verdict, Unstable):
+        said = (
+            f"Your latest attempt is correct, but even measured again its time could not be told: {verdict.reason}. "
+            "Nothing is to be repaired; prefer ways whose time is steady."
+        )
+    elif isinstance(verdict, Outpaced):
+        said = f"Your latest attempt is correct but clearly slower than the best: {verdict.reason}."
     else:
-        said = f"Your latest attempt failed.\n\n{evidence_of(verdict)}"
+        said = f"Your latest attempt failed.\n\n{evidence_of(verdict, job.current)}"
     return f"# Your latest attempt\n\n{said}\n\n{_code(job.current)}"
+
+
+def _no_better(job: WriteCandidate, verdict: Measured | Scored) -> str:
+    """Say how a correct attempt compares with the base, on each workload, and with what the device allows."""
+    versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
+    if isinstance(verdict, Scored):
+        return "\n".join((f"Your latest attempt is no better{versus}: {outcome_line(verdict)}.", *verdict.notes))
+    share = _share(job, verdict)
+    lines = [f"Your latest attempt is correct but not faster{versus}: {outcome_line(verdict)}{share}."]
+    return "\n".join((*lines, *(f"- {line}" for line in workload_lines(verdict))))
+
+
+def _share(job: WriteCandidate, verdict: Measured) -> str:
+    found = roofline(job.task, job.target) if job.target and not job.task.workloads else None
+    return f"; {share_text(found, verdict.latency_us)}" if found and verdict.latency_us else ""
 
 
 def _history(history: tuple[AttemptBrief, ...]) -> str:
@@ -134,9 +207,16 @@ def _history(history: tuple[AttemptBrief, ...]) -> str:
         return ""
     shown = history[-HISTORY_SHOWN:]
     left_out = len(history) - len(shown)
-    lines = [f"({left_out} earlier attempts are not shown)"] if left_out else []
-    lines += [f"{brief.number}. {brief.outcome or brief.fate}" for brief in shown]
+    fates = Counter(brief.fate for brief in history)
+    lines = [f"{len(history)} so far: {', '.join(f'{count} {fate}' for fate, count in fates.most_common())}.", ""]
+    lines += [f"({left_out} earlier attempts are not shown)"] if left_out else []
+    lines += [f"{brief.number}. {_one_line(brief.outcome or brief.fate)}" for brief in shown]
     return "# Earlier attempts at this action\n\n" + "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= OUTCOME_CHARS else f"{words[:OUTCOME_CHARS].rpartition(' ')[0]} …"
 
 
 def _complaint(complaint: str) -> str:
@@ -144,7 +224,7 @@ def _complaint(complaint: str) -> str:
 
 
 def _wanted(job: WriteCandidate) -> str:
-    better, worse = ("score higher", "no better") if job.language == "python" else ("faster", "slower")
+    better, worse = ("score higher", "no better") if _is_program(job) else ("faster", "slower")
     asked = {
         "apply": _apply(job),
         "debug": "Find out why the latest attempt failed and repair it. Keep to the action; if the attempt cannot be "
@@ -154,14 +234,26 @@ def _wanted(job: WriteCandidate) -> str:
         "answer with `Nothing further:` and why, and no program: other actions then come sooner.",
     }[job.mode]
     draw = f" This is draw {job.sample} for this action: choose a way that others may not." if job.sample else ""
-    entry = f" with the entry point `{job.task.entry_point}`" if job.task.entry_point else ""
-    return f"# What to return\n\n{asked}{draw} Return the complete program{entry} in the answer format of the rules."
+    return f"# What to return\n\n{asked}{draw} {_format_wanted(job)}"
 
 
 def _apply(job: WriteCandidate) -> str:
     if job.base is None:
         return "Write the program, carrying out the action."
+    if job.second is not None:
+        return "Merge the two programs as the action says, into one that is better than both."
     return "Carry the action out on the base code; keep what made it good."
+
+
+def _format_wanted(job: WriteCandidate) -> str:
+    entry = f" with the entry point `{job.task.entry_point}`" if job.task.entry_point else ""
+    shown = edited(job)
+    if shown is None or not wants_edits(job):
+        return f"Return the complete program{entry} in the answer format of the rules."
+    return (
+        f"Answer with search/replace blocks against {shown.name}; if most of it changes, with the complete program"
+        f"{entry}."
+    )
 
 
 def _code(candidate: Candidate) -> str:

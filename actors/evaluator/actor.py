@@ -5,10 +5,13 @@ from __future__ import annotations
 import anyio
 from anyio.abc import TaskStatus
 
+from actors.board import Queues
 from actors.bus.base import Bus
-from actors.work import serve
+from actors.member import Member
+from actors.work import DEADLINE_S, serve
 from evaluators.base import Evaluator
 from messages.commands import EvaluateCandidate
+from messages.errors import ConfigError, EvaluatorError
 from messages.events import CandidateEvaluated
 
 
@@ -16,32 +19,53 @@ async def serve_evaluations(
     bus: Bus,
     evaluator: Evaluator,
     *,
-    run_id: str,
-    queue: str,
+    queues: Queues,
     slots: int = 1,
+    member: Member | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer every `EvaluateCandidate` of a queue with a `CandidateEvaluated` until cancelled.
+    """Answer every `EvaluateCandidate` of some queues with a `CandidateEvaluated` until cancelled or the member leaves.
 
     Args:
-        bus: where the queue and the run's stream are.
+        bus: where the queues and the runs' streams are.
         evaluator: judges; it sees to it that timings on one device do not overlap.
-        run_id: on whose stream the answers are published.
-        queue: whose jobs, see `messages.subjects.evaluate_jobs`.
+        queues: whose jobs, see `messages.subjects.evaluate_jobs`.
         slots: evaluations at once.
+        member: the process's presence; None: a run of one process.
         task_status: told when the first pull is about to begin.
     """
 
     async def evaluate(job: EvaluateCandidate) -> CandidateEvaluated:
-        report = await evaluator.evaluate(job)
+        try:
+            report = await evaluator.evaluate(job)
+        except ConfigError as error:
+            # Who submitted the task had it described, so it can be used: it is this host that cannot, or not now.
+            raise EvaluatorError(f"this host cannot judge the task: {error}") from error
         return CandidateEvaluated(
             job_id=job.job_id,
             candidate_id=job.candidate.candidate_id,
             verdict=report.verdict,
             purpose=job.purpose,
             device=report.device,
+            unit=report.unit,
             wall_s=report.wall_s,
             lease_s=report.lease_s,
+            isolation=report.isolation,
         )
 
-    await serve(bus, queue, evaluate, expects=EvaluateCandidate, run_id=run_id, slots=slots, task_status=task_status)
+    await serve(
+        bus,
+        queues,
+        evaluate,
+        expects=EvaluateCandidate,
+        role="evaluator",
+        slots=slots,
+        deadline_s=_deadline_s,
+        member=member,
+        task_status=task_status,
+    )
+
+
+def _deadline_s(job: EvaluateCandidate) -> float:
+    """Return how long an evaluation may take: a user's scorer has the user's limit, and may be waited for."""
+    return DEADLINE_S + (2 * job.task.scorer.timeout_s if job.task.scorer else 0.0)

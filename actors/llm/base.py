@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -14,6 +16,26 @@ ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high",
 """How much hidden reasoning an endpoint is asked for; which of them a model knows is the model's."""
 
 
+class Ending(Protocol):
+    """Reads an answer while it comes, and knows when it is whole."""
+
+    @property
+    def patience_chars(self) -> int:
+        """How much more is read of a whole answer before it is ended."""
+
+    def take(self, piece: str) -> bool:
+        """Read on; say whether what was read so far holds all that is needed. It may need more again later."""
+
+
+class AnswerSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer in JSON looks like, for endpoints that hold a model to it."""
+
+    name: str
+    """Letters, digits and underscores."""
+    schema: Mapping[str, object]
+    """JSON schema in OpenAI's strict form; see `actors.llm.strict`."""
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One question. Parts are ordered for prefix caching: rules first, then task, tree, this node."""
 
@@ -24,6 +46,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Rules that are the same in every call of this role."""
     parts: tuple[str, ...]
     """The user message, from what changes least to what changes most; joined by blank lines."""
+    ending: Callable[[], Ending] | None = None
+    """Makes the reader of one try's answer; null: only the endpoint knows when it ends."""
+    schema: AnswerSchema | None = None
+    """Held to where the endpoint can; the rules ask for the same in words."""
+    model: str = ""
+    """Which of several models is asked; empty: the only one, or the first."""
 
     @property
     def prompt(self) -> str:
@@ -39,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """As the endpoint says it: `stop`, `length`, `content_filter`, …"""
+    """As the endpoint says it: `stop`, `length`, `content_filter`, …; `ended_early`: it was whole, and not read on."""
     faults: tuple[EndpointFault, ...] = ()
     """Tries that failed before this answer came."""
 
@@ -56,3 +84,8 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Release connections."""
+
+
+def rules_digest(system: str) -> str:
+    """Return by what the rules of a question are known: blake2b-128, hex."""
+    return blake2b(system.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,6 +1,7 @@
 """The HTTP client below the openai package. The package decides what is tried again; this notes each try that fails.
 
-Besides, it bounds what an answer may weigh, and gives up soon on an address from which nothing has ever come.
+Besides, it bounds what an answer may weigh, reads streams to their end, so that one which breaks off is a try that
+failed, and gives up soon on an address from which nothing has ever come.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
@@ -21,27 +22,40 @@ import httpx2
 import openai
 import structlog
 
+from actors.llm.limits import tell_gate
+from actors.llm.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
 from messages.faults import EndpointFault
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""
+MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
+"""The same as a stream: some send 300 bytes and more for each token."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GIVE_UP_AFTER_S: Final = 2.5
 """An address that refuses for this long and never answered is wrong, or nobody is there. The package's pauses of 0.5, 1
 and 2 s, shortened by up to a quarter, make this the fourth try."""
 _CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
+_EVENT_STREAM: Final = "text/event-stream"
 """What a try without an answer raises."""
 _TROUBLE_S: Final = 10.0
 """An endpoint that answered before and fails for this long is worth a notice."""
 _SHOWN: Final = 200
 
-_calls: ContextVar[list[EndpointFault]] = ContextVar("failed tries of the call in progress")
+
+class Call:
+    """A call in progress, over all its tries."""
+
+    def __init__(self, faults: list[EndpointFault], begin: Callable[[], Gathering] | None) -> None:
+        self.faults = faults
+        self.begin = begin
+        """Begins to gather a try that is streamed."""
+        self.gathered: Gathering | None = None
+        """What the try that worked brought, if it was streamed."""
+
+
+_current: ContextVar[Call] = ContextVar("the call in progress")
 
 log = structlog.get_logger(__name__)
-
-
-class AnswerTooLongError(openai.OpenAIError):
-    """The body went on beyond `MAX_BODY_BYTES`. Not tried again here: the tokens were paid for."""
 
 
 class NeverReachedError(openai.OpenAIError):
@@ -49,13 +63,14 @@ class NeverReachedError(openai.OpenAIError):
 
 
 @contextmanager
-def noting(faults: list[EndpointFault]) -> Iterator[None]:
-    """Have the tries of this task that fail appended to `faults`."""
-    token = _calls.set(faults)
+def noting(faults: list[EndpointFault], begin: Callable[[], Gathering] | None = None) -> Iterator[Call]:
+    """Have the tries of this task that fail appended to `faults`; `begin` gathers one that is streamed."""
+    call = Call(faults, begin)
+    token = _current.set(call)
     try:
-        yield
+        yield call
     finally:
-        _calls.reset(token)
+        _current.reset(token)
 
 
 class TryingClient(openai.DefaultAsyncHttpxClient):
@@ -78,17 +93,18 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         self._said = False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send one try and read the whole answer.
+        """Send one try and read the whole answer; of a stream as much as is needed.
 
         Raises:
             AnswerTooLongError: it does not end.
+            NotUnderstoodError: it is a stream of something else.
             NeverReachedError: nobody ever answered there.
             httpx2.RequestError: no answer; noted.
         """
         started = anyio.current_time()
         try:
             response = await super().send(request, **{**options, "stream": True})
-            await _read(response)
+            await _read(response, request)
         except _CONNECTION_FAILURES as error:
             fault = self.note(_fault_of_error(error), started)
             if fault.kind == "unreachable" and not self._reached and self._failing_for_s() >= GIVE_UP_AFTER_S:
@@ -96,6 +112,9 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
             raise
         except AnswerTooLongError as error:
             self.note(EndpointFault(kind="too_long", detail=str(error)), started)
+            raise
+        except NotUnderstoodError as error:
+            self.note(EndpointFault(kind="malformed", detail=str(error)), started)
             raise
         self._reached = True
         if response.is_error:
@@ -115,7 +134,10 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
             elapsed_s=round(now - started, 3),
             retry_after_s=fault.retry_after_s,
         )
-        _calls.get([]).append(noted)
+        call = _current.get(None)
+        if call is not None:
+            call.faults.append(noted)
+        tell_gate(noted)
         if self._failing_since is None:
             self._failing_since = now
         self._tell(noted)
@@ -140,32 +162,43 @@ def timeout_of(timeout_s: float) -> httpx2.Timeout:
 class _Bounded(httpx2.AsyncByteStream):
     """A body that is an error once it is too long."""
 
-    def __init__(self, body: httpx2.AsyncByteStream) -> None:
+    def __init__(self, body: httpx2.AsyncByteStream, limit_bytes: int) -> None:
         self._body = body
+        self._limit_bytes = limit_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size_bytes = 0
         async for chunk in self._body:
             size_bytes += len(chunk)
-            if size_bytes > MAX_BODY_BYTES:
-                raise AnswerTooLongError(f"more than {MAX_BODY_BYTES >> 20} MiB without an end")
+            if size_bytes > self._limit_bytes:
+                raise AnswerTooLongError(f"more than {self._limit_bytes >> 20} MiB without an end")
             yield chunk
 
     async def aclose(self) -> None:
         await self._body.aclose()
 
 
-async def _read(response: httpx2.Response) -> None:
+async def _read(response: httpx2.Response, request: httpx2.Request) -> None:
     """Read the body, so that what goes wrong with it is this try's fault.
 
     Raises:
         AnswerTooLongError: it does not end.
-        httpx2.RequestError: the connection broke.
+        NotUnderstoodError: it is a stream of something else.
+        httpx2.RequestError: the connection broke, or the stream ended before its answer did.
     """
+    call = _current.get(None)
+    is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM) and not response.is_error
     if isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _Bounded(response.stream)
+        response.stream = _Bounded(response.stream, MAX_STREAM_BYTES if is_stream else MAX_BODY_BYTES)
     try:
-        await response.aread()
+        if is_stream and call is not None and call.begin is not None:
+            gathering = call.begin()
+            await gather(response.aiter_bytes(), gathering)
+            call.gathered = gathering
+        else:
+            await response.aread()
+    except BrokenStreamError as error:
+        raise httpx2.RemoteProtocolError(str(error), request=request) from None
     finally:
         await response.aclose()
 

@@ -15,40 +15,54 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from actors.planner.core.state import Node, SearchState, in_order
+from actors.planner.core.beliefs import gain_of
+from actors.planner.core.state import Node, Snapshot, in_order
 from messages.base import ROOT
 from messages.verdicts import worth_text
 
-CHARS_PER_TOKEN = 4
-"""A rule of thumb; the budget needs no more."""
 _RECENT = 64
 """The last nodes inserted keep their whole titles."""
 _SHORT_TITLE = 32
 
 
-def tree_digest(state: SearchState, *, budget_tokens: int, shown: Iterable[str] = ()) -> str:
+_written_whole: list[tuple[Snapshot, int, str]] = []
+"""Texts of the last snapshots: each is told again in every prompt until the next one."""
+_SNAPSHOTS_KEPT = 8
+
+
+def snapshot_digest(snapshot: Snapshot, *, budget_bytes: int) -> str:
+    """Return the lines of the tree as it was when the snapshot was taken; the same text whenever it is asked for."""
+    for kept, budget, text in _written_whole:
+        if kept is snapshot and budget == budget_bytes:
+            return text
+    shown = {snapshot.incumbent_id} if snapshot.incumbent_id else set()
+    text = tree_digest(in_order(snapshot.nodes), budget_bytes=budget_bytes, shown=shown)
+    _written_whole.insert(0, (snapshot, budget_bytes, text))
+    del _written_whole[_SNAPSHOTS_KEPT:]
+    return text
+
+
+def tree_digest(nodes: list[Node], *, budget_bytes: int, shown: Iterable[str] = ()) -> str:
     """Return the tree's lines.
 
     Args:
-        state: the search now.
-        budget_tokens: about how long the text may be.
-        shown: ids of nodes that the prompt speaks of; they give way last.
+        nodes: all of them, in order of insertion.
+        budget_bytes: about how long the text may be, as UTF-8.
+        shown: ids of nodes that give way last, besides the root.
     """
-    nodes = in_order(state.nodes)
-    budget = budget_tokens * CHARS_PER_TOKEN
     lines = {node.node_id: node_line(node) for node in nodes}
     size = _size(lines)
-    if size <= budget:
+    if size <= budget_bytes:
         return "\n".join(lines.values())
     size = _shorten(nodes, lines, size)
-    protected = {ROOT, *shown} | ({state.incumbent.node_id} if state.incumbent else set())
+    protected = {ROOT, *shown}
     hidden: dict[str, _Hidden] = {}
     left_out = ""
-    if size > budget:
-        hidden = _fold(nodes, lines, size - budget, protected)
+    if size > budget_bytes:
+        hidden = _fold(nodes, lines, size - budget_bytes, protected)
         size = _size(lines) + _size(_notes(hidden))
-    if size > budget:
-        left_out = _leave_out(nodes, lines, hidden, size - budget, protected)
+    if size > budget_bytes:
+        left_out = _leave_out(nodes, lines, hidden, size - budget_bytes, protected)
     notes = _notes(hidden)
     text = [part for node_id, line in lines.items() for part in (line, notes.get(node_id)) if part]
     return "\n".join([*text, left_out] if left_out else text)
@@ -64,7 +78,10 @@ has the same line, and comparing identities costs a tenth of hashing the node.""
 
 
 def node_line(node: Node, *, short: bool = False) -> str:
-    """Return a node in one line: id, parent, state, V, difficulty, title, best result, tries, how they ended."""
+    """Return a node in one line: id, parent, state, V, difficulty, title, expectation, best result, tries, fates.
+
+    A node in flight is written as an open one: a line holds until something else is to be told.
+    """
     key = (node.node_id, short)
     known = _known.get(key)
     if known is None or known[0] is not node:
@@ -78,12 +95,16 @@ def _written(node: Node, *, short: bool) -> str:
             return f"{ROOT} | root | the initial program, {worth_text(node.best.credit, node.best.speedup)}"
         return f"{ROOT} | root | the reference program, speedup 1.00x"
     parts = [
-        f"{node.node_id} < {node.parent_id}",
+        f"{node.node_id} < {node.parent_id}{f' + {node.second_id}' if node.second_id else ''}",
         _state(node),
         f"V {node.priority:.2f}",
         f"d{node.difficulty}",
         _short(node.title) if short else node.title,
     ]
+    parts += _expected(node)
+    parts += _ordered(node)
+    if node.earlier:
+        parts.append(f"in an earlier run: {node.earlier}")
     if node.best is not None:
         parts.append(_best(node))
     if node.tries or node.rounds:
@@ -93,12 +114,31 @@ def _written(node: Node, *, short: bool) -> str:
     return " | ".join(parts)
 
 
+def _expected(node: Node) -> list[str]:
+    """Say which gain is expected; of a result, what was expected when it was begun, and what came of it."""
+    if node.best is None:
+        return [f"expects {node.expected_gain:.2f}x"] if node.expected_gain is not None else []
+    found = gain_of(node.best, node.base)
+    if node.expected_then is None or found is None:
+        return []
+    return [f"expected {node.expected_then:.2f}x, gained {found.gain:.2f}x"]
+
+
+def _ordered(node: Node) -> list[str]:
+    """Say what a person ordered for a node."""
+    if node.barred:
+        return ["forbidden by a person" if node.forbidden is not None else "below a forbidden node"]
+    own = ["a person's own"] if node.origin == "person" else []
+    pinned = ["pinned by a person: comes next"] if node.pinned else []
+    return [*own, *pinned, *([f"a person adds {node.boost:+.2f} to its score"] if node.boost else [])]
+
+
 def _state(node: Node) -> str:
     if node.state == "pruned":
         return "given up" if node.given_up else "pruned"
     if node.state == "closed" and node.spent:
         return "spent"
-    return node.state.replace("_", " ")
+    return "open" if node.state == "in_flight" else node.state
 
 
 def _best(node: Node) -> str:
@@ -107,6 +147,8 @@ def _best(node: Node) -> str:
         return "best: correct, not timed"
     if best.speedup is None:
         return f"best {worth_text(best.credit, None)}"
+    if best.is_least:
+        return f"best at least {best.speedup:.2f}x (unstable: its time could not be told)"
     return f"best {best.speedup:.2f}x (credit {best.credit:.2f})"
 
 
@@ -119,7 +161,12 @@ def _short(title: str) -> str:
 
 
 def _size(lines: dict[str, str]) -> int:
-    return sum(map(len, lines.values())) + len(lines)
+    return sum(map(_bytes, lines.values()))
+
+
+def _bytes(line: str) -> int:
+    """Return a line's length as UTF-8, its end included."""
+    return 1 + (len(line) if line.isascii() else len(line.encode()))
 
 
 def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
@@ -128,7 +175,7 @@ def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
         is_old = position < len(nodes) - _RECENT
         if node.state == "pruned" or (node.state == "closed" and is_old):
             line = node_line(node, short=True)
-            size -= len(lines[node.node_id]) - len(line)
+            size -= _bytes(lines[node.node_id]) - _bytes(line)
             lines[node.node_id] = line
     return size
 
@@ -156,7 +203,7 @@ class _Hidden(msgspec.Struct):
 
 
 def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[str]) -> dict[str, _Hidden]:
-    """Replace settled subtrees by counts, deepest and oldest first, until `excess` characters are gone.
+    """Replace settled subtrees by counts, deepest and oldest first, until `excess` bytes are gone.
 
     Returns:
         The counts, by the node under which they stand.
@@ -174,10 +221,10 @@ def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[
         found = _Hidden(states=Counter())
         for node in _with_all_below(tops, by_id):
             found.take(node)
-            excess -= len(lines.pop(node.node_id)) + 1
+            excess -= _bytes(lines.pop(node.node_id))
         found.text = found.line(f"below {parent_id}")
         hidden[parent_id] = found
-        excess += len(found.text) + 1
+        excess += _bytes(found.text)
     return hidden
 
 
@@ -215,11 +262,11 @@ def _leave_out(
     for node in sorted(present, key=_interest):
         if excess <= -_NOTE_CHARS:
             break
-        excess -= len(lines.pop(node.node_id)) + 1
+        excess -= _bytes(lines.pop(node.node_id))
         left.take(node)
         below = hidden.pop(node.node_id, None)
         if below is not None:
-            excess -= len(below.text) + 1
+            excess -= _bytes(below.text)
             left.states.update(below.states)
     return left.line("nodes") if left.states else ""
 

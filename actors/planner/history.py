@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from actors.bus.base import Bus
+from actors.bus.reading import body_of
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
+from actors.planner.jobs import JobRequest
 from actors.planner.texts import Texts
-from messages.codec import Body, decode_body
-from messages.events import ClockTicked, Event, RunResumed, RunStarted, StopRequested
-from messages.facts import Decided
+from messages.codec import Body
+from messages.errors import ProtocolError
+from messages.events import (
+    ClockTicked,
+    ContinueRequested,
+    Event,
+    PauseRequested,
+    RunResumed,
+    RunStarted,
+    StopRequested,
+)
+from messages.facts import Decided, Fact, PlanRequested, RunFinished, SearchReopened
+from messages.models import Lineup
+from messages.steering import SteeringRequested
+
+_SWEEP_AT = 4096
+"""So many states are remembered before those of answered jobs are forgotten."""
+
+
+_OF_ONE_SESSION = StopRequested | PauseRequested | ContinueRequested | ClockTicked
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,8 +41,23 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     texts: Texts
     pending: tuple[tuple[int, Event], ...]
     """Events without a decision, in the order in which they are to be handled, with their sequence numbers."""
+    asked: Mapping[str, SearchState]
+    """Unanswered jobs, by id, with the state right after their request: what they are made of."""
+    finished: RunFinished | None
+    """How the run ended, unless it was reopened since."""
     last_seq: int
     last_decision: int
+
+    @property
+    def lineup(self) -> Lineup:
+        """Which models are asked from now on; an opening that nobody has decided on may say so."""
+        openings = [event.lineup for _, event in self.pending if isinstance(event, RunStarted | RunResumed)]
+        return next((lineup for lineup in reversed(openings) if lineup is not None), self.state.lineup)
+
+    @property
+    def pending_resumption(self) -> bool:
+        """Say whether somebody wants the run to go on, and nobody has decided on that."""
+        return any(isinstance(event, RunResumed) for _, event in self.pending)
 
 
 async def read_history(bus: Bus, run_id: str) -> History:
@@ -32,13 +66,19 @@ async def read_history(bus: Bus, run_id: str) -> History:
     Raises:
         messages.errors.BusError: the stream cannot be read.
         messages.codec.CodecError: it holds something that is no record of ours.
+        messages.errors.ProtocolError: it holds a planner's word that this release cannot read, and so cannot go by.
     """
     last = await bus.open_stream(run_id)
     folding = Folding()
     if last:
         events = bus.events(run_id)
         async for posted in events:
-            folding.take(posted.seq, decode_body(posted.payload))
+            body = body_of(posted)
+            if body is None and posted.role == "planner":
+                raise ProtocolError(
+                    f"record {posted.seq} of run {run_id!r} is of a newer release: lead the run with that one"
+                )
+            folding.take(posted.seq, body)
             if posted.seq >= last:
                 break
         await events.aclose()
@@ -60,53 +100,77 @@ class Folding:
         self.state = SearchState()
         self.texts = Texts()
         self._waiting: dict[int, Event] = {}
+        self._asked: dict[str, SearchState] = {}
+        self._finished: RunFinished | None = None
         self._last_seq = 0
         self._last_decision = 0
 
-    def take(self, seq: int, body: Body) -> None:
-        """Fold one record."""
+    def take(self, seq: int, body: Body | None) -> None:
+        """Fold one record; none if it is left out."""
         self._last_seq = seq
+        if body is None:
+            return
         if not isinstance(body, Decided):
             self.texts.take(body)
             self._waiting[seq] = body
             return
-        if isinstance(self._waiting.pop(body.cause, None), RunResumed):
+        cause = self._waiting.pop(body.cause, None)
+        if isinstance(cause, RunResumed):
             self._waiting = _without_void(self._waiting, body.cause)
+        elif not isinstance(cause, RunStarted) and not (self.state.finished and isinstance(cause, SteeringRequested)):
+            # In order: what came before led to nothing, and must not lead to something in a later state.
+            self._waiting = {at: event for at, event in self._waiting.items() if at > body.cause}
         self._last_decision = seq
         for fact in body.facts:
-            self.state = evolve(self.state, fact)
+            self._fold(fact)
+        if len(self._asked) >= _SWEEP_AT:
+            self._sweep()
+
+    def _fold(self, fact: Fact) -> None:
+        self.state = evolve(self.state, fact)
+        if isinstance(fact, JobRequest | PlanRequested):
+            self._asked[fact.job_id] = self.state
+        elif isinstance(fact, RunFinished):
+            self._finished = fact
+        elif isinstance(fact, SearchReopened):
+            self._finished = None
+
+    def _sweep(self) -> None:
+        self._asked = {job_id: at for job_id, at in self._asked.items() if job_id in self.state.jobs}
 
     def history(self) -> History:
         """Return what was folded so far."""
+        self._sweep()
         return History(
             state=self.state,
             texts=self.texts,
-            pending=_in_handling_order(self._waiting),
+            pending=_in_handling_order(self._waiting, steers_first=self.state.finished),
+            asked=self._asked,
+            finished=self._finished,
             last_seq=self._last_seq,
             last_decision=self._last_decision,
         )
 
 
-def _in_handling_order(waiting: dict[int, Event]) -> tuple[tuple[int, Event], ...]:
+def _in_handling_order(waiting: dict[int, Event], *, steers_first: bool) -> tuple[tuple[int, Event], ...]:
     """Put the latest resumption first: it lifts a stop, and what came before it was meant for the stopped run.
 
-    Only the start of the run comes before it, if nobody has decided on that yet. Requests to stop and ticks from before
-    the resumption are void.
+    Only the start of the run comes before it, if nobody has decided on that yet, and what people ordered of a run that
+    was over: what it begins with follows from that. Requests to stop and ticks from before the resumption are void.
     """
     resumed = [seq for seq, event in waiting.items() if isinstance(event, RunResumed)]
     if not resumed:
         return tuple(waiting.items())
     latest = resumed[-1]
     kept = {seq: event for seq, event in _without_void(waiting, latest).items() if not isinstance(event, RunResumed)}
-    start = tuple((seq, event) for seq, event in kept.items() if isinstance(event, RunStarted))
-    rest = tuple((seq, event) for seq, event in kept.items() if not isinstance(event, RunStarted))
+    early = RunStarted | SteeringRequested if steers_first else RunStarted
+    start = tuple((seq, event) for seq, event in kept.items() if seq < latest and isinstance(event, early))
+    rest = tuple(item for item in kept.items() if item not in start)
     return (*start, (latest, waiting[latest]), *rest)
 
 
 def _without_void(waiting: dict[int, Event], resumed_at: int) -> dict[int, Event]:
-    """Leave out requests to stop and ticks from before a resumption: they were meant for the session before it."""
+    """Leave out requests to stop or rest and ticks from before a resumption: they were meant for the session before."""
     return {
-        seq: event
-        for seq, event in waiting.items()
-        if not (seq < resumed_at and isinstance(event, StopRequested | ClockTicked))
+        seq: event for seq, event in waiting.items() if not (seq < resumed_at and isinstance(event, _OF_ONE_SESSION))
     }

@@ -7,19 +7,26 @@ missing. Its files are small and go to the page cache from the event loop, some 
 from __future__ import annotations
 
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from actors.bus.base import Bus, Posted
+from actors.bus.reading import body_of
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, in_order
 from actors.planner.core.tree import path_titles
+from actors.planner.texts import Texts, text_of, whole_written
 from actors.recorder.folder import Evidence, KeptVerdict, RunFiles, Snapshot
-from messages.codec import decode_body
-from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten
+from actors.recorder.projection import Projection
+from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, RunStarted
 from messages.facts import Decided, EditsApplied, IncumbentChanged, RunFinished
+from messages.quotes import Quote
+from messages.steering import SteeringRequested
+from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild
 
 PARTING_S = 10.0
@@ -31,6 +38,7 @@ async def record_run(
     *,
     run_id: str,
     folder: Path,
+    journal: Path | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """Write a run's candidates, its incumbent and its world model into the run's folder until cancelled.
@@ -40,14 +48,47 @@ async def record_run(
     Args:
         bus: where the run's stream is.
         run_id: which run.
-        folder: the run's folder; `candidates/`, `best/` and `world_model/` in it are the recorder's.
+        folder: the run's folder; `candidates/`, `attempts/`, `best/` and `world_model/` in it are the recorder's.
+        journal: file that is to be a copy of the stream, where the stream does not lie in a file itself.
         task_status: told when reading is about to begin.
 
     Raises:
-        messages.errors.BoundaryError: the folder cannot be written, or the bus failed.
+        messages.errors.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
     """
-    await bus.open_stream(run_id)
-    recorder = _Recorder(RunFiles(folder), run_id)
+    last = await bus.open_stream(run_id)
+    if journal is None:
+        await _record(bus, _Recorder(RunFiles(folder), run_id), run_id, task_status)
+        return
+    projection = await anyio.to_thread.run_sync(Projection, journal)
+    try:
+        projection.check(run_id, last)
+        await _record(bus, _Recorder(RunFiles(folder), run_id, projection), run_id, task_status)
+    finally:
+        projection.close()
+
+
+async def record_past(bus: Bus, *, run_id: str, folder: Path, journal: Path) -> None:
+    """Write down what the stream holds now, as `record_run` does, and return.
+
+    Args:
+        bus: where the run's stream is.
+        run_id: which run.
+        folder: the run's folder.
+        journal: file that is to be a copy of the stream.
+
+    Raises:
+        messages.errors.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
+    """
+    last = await bus.open_stream(run_id)
+    projection = await anyio.to_thread.run_sync(Projection, journal)
+    try:
+        projection.check(run_id, last)
+        await _catch_up(bus, run_id, _Recorder(RunFiles(folder), run_id, projection))
+    finally:
+        projection.close()
+
+
+async def _record(bus: Bus, recorder: _Recorder, run_id: str, task_status: TaskStatus[None]) -> None:
     task_status.started()
     try:
         async with aclosing(bus.events(run_id)) as events:
@@ -71,20 +112,29 @@ async def _catch_up(bus: Bus, run_id: str, recorder: _Recorder) -> None:
 
 
 class _Recorder:
-    """The fold of a stream into files. Keeps the tree, for its titles, and no texts."""
+    """The fold of a stream into files. Keeps the tree, for its titles, and no texts that are on disk."""
 
-    def __init__(self, files: RunFiles, run_id: str) -> None:
+    def __init__(self, files: RunFiles, run_id: str, projection: Projection | None = None) -> None:
         self._files = files
         self._run_id = run_id
+        self._projection = projection
         self._state = SearchState()
+        self._texts = Texts()
+        """What no candidate's folder has: the task, and programs that were given."""
         self.last_seq = 0
 
     def take(self, posted: Posted) -> None:
         """Write down one entry."""
-        body = decode_body(posted.payload)
+        body = body_of(posted)
+        if self._projection is not None and body is not None:
+            self._projection.take(posted, body)
         match body:
-            case CandidateWritten():
-                self._files.keep_candidate(body)
+            case CandidateWritten() if self._files.lacks(body):
+                written = whole_written(body, partial(self._quoted, body.candidate))
+                self._files.keep_candidate(written)
+                self._files.keep_attempt(written)
+            case RunStarted() | SteeringRequested():
+                self._texts.take(body)
             case CandidateBuilt():
                 self._files.keep_log(body.candidate_id, body.outcome.log)
                 if isinstance(body.outcome, DidNotBuild):
@@ -96,6 +146,13 @@ class _Recorder:
             case _:
                 pass
         self.last_seq = posted.seq
+
+    def _quoted(self, own: Candidate | None, quote: Quote) -> str | None:
+        """Return the text that a quote is from: the event's own candidate, one that was given, or one on disk."""
+        if own is not None and own.candidate_id == quote.source:
+            return text_of(own, quote.path)
+        given = self._texts.quoted(quote)
+        return given if given is not None else self._files.source(quote.source, quote.path)
 
     def _decided(self, posted: Posted, decided: Decided) -> None:
         for fact in decided.facts:
@@ -128,6 +185,7 @@ class _Recorder:
             credit=fact.credit,
             speedup_vs_reference=fact.speedup,
             latency_us=fact.latency_us,
+            screen_speedup=fact.screen_speedup,
         )
 
 

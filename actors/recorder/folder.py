@@ -1,4 +1,7 @@
-"""The derived part of a run's folder: `candidates/<id>/`, `best/`, `world_model/`. The journal can make it all anew.
+"""The derived part of a run's folder. The journal can make it all anew.
+
+`candidates/<id>/`: a program, the prompt and the answer that it came from first, its verdict. `attempts/<job>/`: each
+answer of a coder, with prompt and answer where they do not lie beside a candidate. `best/`, `world_model/`.
 
 Every file appears whole (written beside its place and renamed). A model chose the names of source files, so a name
 that could leave the candidate's folder, or hide one of our own files, is not used: the text stays in the journal.
@@ -7,6 +10,7 @@ that could leave the candidate's folder, or hide one of our own files, is not us
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,16 +21,19 @@ import msgspec
 import structlog
 
 from actors.planner.core.state import Node
-from messages.base import Message
+from messages.base import Message, Usage
 from messages.codec import to_json
 from messages.errors import BoundaryError
 from messages.events import CandidateWritten
 from messages.tasks import Candidate
 from messages.verdicts import Verdict
 
-OURS = frozenset({"candidate.json", "prompt.md", "answer.md", "build.log", "verdict.json", "evidence.json"})
+OURS = frozenset(
+    {"candidate.json", "prompt.md", "answer.md", "build.log", "screen.json", "verdict.json", "evidence.json"}
+)
 """Names of the recorder's own files."""
 _NAME_BYTES = 200
+_ID = re.compile(r"[0-9a-f]{32}")
 _UNUSABLE = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
 """What the file system says to a name, rather than to us."""
 
@@ -48,8 +55,27 @@ class Manifest(Message, frozen=True, kw_only=True):
     model: str
 
 
+class KeptAttempt(Message, frozen=True, kw_only=True):
+    """`attempt.json`: what an answer of a coder was read as."""
+
+    job_id: str
+    branch_id: str
+    candidate_id: str | None = None
+    """Null: the answer holds no candidate."""
+    complaint: str = ""
+    declined: str = ""
+    notes: tuple[str, ...] = ()
+    """What had to be put right to read it."""
+    model: str
+    usage: Usage
+    latency_s: float
+    finish_reason: str
+    texts: str
+    """Folder, relative to the run's, that holds `prompt.md` and `answer.md`."""
+
+
 class KeptVerdict(Message, frozen=True, kw_only=True):
-    """`verdict.json`: the latest verdict on a candidate."""
+    """`verdict.json`: the latest verdict on a candidate; if that confirms it, `screen.json` holds the one before."""
 
     seq: int
     """Place of its event in the run's stream."""
@@ -79,6 +105,8 @@ class Evidence(Message, frozen=True, kw_only=True):
     """Lower bound of the speedup's 95 % interval, or a score."""
     speedup_vs_reference: float | None = None
     latency_us: float | None = None
+    screen_speedup: float | None = None
+    """What its screening had said; null if it was measured once."""
     candidate: Manifest | None = None
     evaluation: KeptVerdict | None = None
 
@@ -102,8 +130,16 @@ class RunFiles:
 
     def __init__(self, folder: Path) -> None:
         self._candidates = folder / "candidates"
+        self._attempts = folder / "attempts"
         self._best = folder / "best"
         self._snapshot = folder / "world_model" / "latest.json"
+
+    def lacks(self, written: CandidateWritten) -> bool:
+        """Say whether an answer, or its candidate, is still to be kept."""
+        folders = [self._attempts / written.job_id / "attempt.json"]
+        if written.candidate is not None:
+            folders.append(self._candidates / written.candidate.candidate_id / "candidate.json")
+        return not all(path.exists() for path in folders)
 
     def keep_candidate(self, written: CandidateWritten) -> None:
         """Keep a candidate with the prompt and the answer it came from; of equal ones the first."""
@@ -121,6 +157,38 @@ class RunFiles:
             # Last, since its presence says that the others are there.
             _write_json(folder / "candidate.json", _manifest(written, candidate, files))
 
+    def source(self, candidate_id: str, path: str) -> str | None:
+        """Return a file of a candidate that was kept; None if there is none. An id may come from anybody."""
+        folder = self._candidates / candidate_id
+        manifest = _read(folder / "candidate.json", Manifest) if _ID.fullmatch(candidate_id) else None
+        if manifest is None or path not in manifest.files:
+            return None
+        with _as_boundary_errors(folder):
+            return (folder / path).read_bytes().decode()
+
+    def keep_attempt(self, written: CandidateWritten) -> None:
+        """Keep how an answer was read; call it after `keep_candidate`, whose files it does not repeat.
+
+        Jobs are named by our planner, but events come from any coder: a name that could lead elsewhere is not used.
+        """
+        if "/" in written.job_id or not is_usable_name(written.job_id):
+            log.warning("attempt kept in the journal only: its job's name cannot be used", job=written.job_id)
+            return
+        folder = self._attempts / written.job_id
+        if (folder / "attempt.json").exists():
+            return
+        candidate_id = written.candidate.candidate_id if written.candidate else None
+        with _as_boundary_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            source = self._candidates / candidate_id if candidate_id else None
+            manifest = _read(source / "candidate.json", Manifest) if source else None
+            lies_there = manifest is not None and manifest.job_id == written.job_id
+            if not lies_there:
+                _write(folder / "prompt.md", written.prompt.encode())
+                _write(folder / "answer.md", written.answer.encode())
+            texts = f"candidates/{candidate_id}" if lies_there else f"attempts/{written.job_id}"
+            _write_json(folder / "attempt.json", _kept_attempt(written, candidate_id, texts))
+
     def keep_log(self, candidate_id: str, text: str) -> None:
         """Keep what the compiler said, if it said anything."""
         path = self._candidates / candidate_id / "build.log"
@@ -134,9 +202,12 @@ class RunFiles:
         path = self._candidates / candidate_id / "verdict.json"
         with _as_boundary_errors(path):
             last = _read(path, KeptVerdict)
-            if last is None or last.seq < kept.seq:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _write_json(path, kept)
+            if last is not None and last.seq >= kept.seq:
+                return
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if last is not None and kept.purpose == "confirm" and last.purpose == "screen":
+                _write_json(path.with_name("screen.json"), last)
+            _write_json(path, kept)
 
     def keep_best(self, evidence: Evidence) -> None:
         """Make `best/` this candidate's, unless it is a later one's.
@@ -227,6 +298,22 @@ def _manifest(written: CandidateWritten, candidate: Candidate, files: tuple[str,
         job_id=written.job_id,
         branch_id=written.branch_id,
         model=written.model,
+    )
+
+
+def _kept_attempt(written: CandidateWritten, candidate_id: str | None, texts: str) -> KeptAttempt:
+    return KeptAttempt(
+        job_id=written.job_id,
+        branch_id=written.branch_id,
+        candidate_id=candidate_id,
+        complaint=written.complaint,
+        declined=written.declined,
+        notes=written.notes,
+        model=written.model,
+        usage=written.usage,
+        latency_s=written.latency_s,
+        finish_reason=written.finish_reason,
+        texts=texts,
     )
 
 

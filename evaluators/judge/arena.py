@@ -6,6 +6,8 @@ crashes it. Around every output lie guard bytes, and the output itself is filled
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import mmap
 import os
 from collections.abc import Sequence
@@ -14,11 +16,12 @@ import msgspec
 import torch
 
 from evaluators.judge.problem import DTYPES, Tensors
+from evaluators.runners.pages import collapse, rounded
 from messages.tasks import TensorSpec
 
 GUARD_BYTES = 4096
 _ALIGNMENT = 4096
-_GUARD_BYTE = 0xA5
+GUARD_BYTE = 0xA5
 
 _POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
     torch.float32: (torch.int32, 0x7FC0DEAD),
@@ -34,7 +37,7 @@ _POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
 }
 """Per dtype: as what it is filled, and with what. A NaN for floats; for integers a value that is rare."""
 
-_DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+_DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,24 +52,45 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     bits: int
 
 
-class Area:
-    """One memfd with tensors in it, mapped here for writing."""
+class HostMemory:
+    """One memfd, mapped here for writing."""
 
-    def __init__(self, name: str, specs: Sequence[TensorSpec], *, guarded: bool) -> None:
+    def __init__(self, name: str, size_bytes: int) -> None:
+        self.size_bytes = size_bytes = rounded(size_bytes)
+        self.fd = os.memfd_create(f"ksearch-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.fd, size_bytes)
+        # A runner that made it smaller would have the judge fall over its end.
+        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        collapse(self.fd, size_bytes)
+        self.mapped = mmap.mmap(self.fd, size_bytes)
+
+    def restore(self) -> None:
+        """Have it consist of huge pages again: who may write to it can split them (`MADV_REMOVE`)."""
+        collapse(self.fd, self.size_bytes, is_new=False)
+
+
+class Area:
+    """Memory of the host with tensors in it."""
+
+    def __init__(
+        self, name: str, specs: Sequence[TensorSpec], *, guarded: bool, memory: HostMemory | None = None
+    ) -> None:
+        """Lay the tensors out.
+
+        Args:
+            name: `inputs` or `outputs`.
+            specs: the tensors.
+            guarded: whether guard bytes lie around each.
+            memory: where they lie, from its beginning; null: in memory of their own.
+        """
         self._guard = GUARD_BYTES if guarded else 0
-        self.placed: list[Placed] = []
-        end = 0
-        for spec in specs:
-            offset = -(-(end + self._guard) // _ALIGNMENT) * _ALIGNMENT
-            self.placed.append(_place(name, offset, spec))
-            end = offset + _size_bytes(spec) + self._guard
-        self.size_bytes = -(-max(end, 1) // _ALIGNMENT) * _ALIGNMENT
-        self.fd = os.memfd_create(f"ksearch-{name}")
-        os.ftruncate(self.fd, self.size_bytes)
-        self._memory = mmap.mmap(self.fd, self.size_bytes)
-        self.tensors: Tensors = view_tensors(self._memory, self.placed, specs)
+        self.placed, needed_bytes = lay_out(name, specs, self._guard)
+        memory = memory or HostMemory(name, needed_bytes)
+        self.fd, self.size_bytes = memory.fd, memory.size_bytes
+        self.tensors: Tensors = view_tensors(memory.mapped, self.placed, specs)
         self._laid: list[torch.Tensor | None] = [None] * len(specs)
-        self._bytes = torch.frombuffer(self._memory, dtype=torch.uint8)
+        self._bytes = torch.frombuffer(memory.mapped, dtype=torch.uint8)
+        self._restore = memory.restore
 
     def open_read_only(self) -> int:
         """Return a new descriptor that cannot be mapped for writing."""
@@ -79,26 +103,34 @@ class Area:
                 place.copy_(value)
                 self._laid[index] = value
 
+    def restore(self) -> None:
+        """Have the memory be as fast as when it was new, whatever a candidate did to it."""
+        self._restore()
+
     def poison(self) -> None:
         """Fill all tensors with their pattern and the bytes around them with the guard's."""
         for tensor in self.tensors:
             poison(tensor)
         for around in self._guards():
-            around.fill_(_GUARD_BYTE)
+            around.fill_(GUARD_BYTE)
+
+    def settle(self) -> None:
+        """Wait until what was written here can be seen by others: at once."""
+
+    def forget(self) -> None:
+        """Forget what lies there: `fill` writes all of it."""
+        self._laid = [None] * len(self._laid)
+
+    def altered(self) -> bool:
+        """Say whether somebody else wrote to the tensors since `fill`: nobody can, they map it read-only."""
+        return False
 
     def broken_guards(self) -> bool:
         """Say whether anything was written around the tensors since `poison`."""
-        return any(bool((around != _GUARD_BYTE).any()) for around in self._guards())
+        return any(bool((around != GUARD_BYTE).any()) for around in self._guards())
 
     def _guards(self) -> list[torch.Tensor]:
-        if not self._guard:
-            return []
-        spans: list[torch.Tensor] = []
-        for place, tensor in zip(self.placed, self.tensors, strict=True):
-            end = place.offset + tensor.numel() * tensor.element_size()
-            spans.append(self._bytes[place.offset - self._guard : place.offset])
-            spans.append(self._bytes[end : end + self._guard])
-        return spans
+        return guards_of(self._bytes, self.placed, self.tensors) if self._guard else []
 
 
 def poison(tensor: torch.Tensor) -> None:
@@ -113,7 +145,9 @@ def is_poison(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.view(view) == value
 
 
-def view_tensors(memory: mmap.mmap, placed: Sequence[Placed], specs: Sequence[TensorSpec]) -> Tensors:
+def view_tensors(
+    memory: mmap.mmap | ctypes.Array[ctypes.c_char], placed: Sequence[Placed], specs: Sequence[TensorSpec]
+) -> Tensors:
     """Return tensors over mapped memory."""
     return tuple(
         torch.frombuffer(memory, dtype=DTYPES[spec.dtype], count=_count(spec.shape), offset=place.offset).view(
@@ -121,6 +155,27 @@ def view_tensors(memory: mmap.mmap, placed: Sequence[Placed], specs: Sequence[Te
         )
         for place, spec in zip(placed, specs, strict=True)
     )
+
+
+def lay_out(name: str, specs: Sequence[TensorSpec], guard_bytes: int) -> tuple[list[Placed], int]:
+    """Say where the tensors of an area lie, and how large it is."""
+    placed: list[Placed] = []
+    end = 0
+    for spec in specs:
+        offset = -(-(end + guard_bytes) // _ALIGNMENT) * _ALIGNMENT
+        placed.append(_place(name, offset, spec))
+        end = offset + _size_bytes(spec) + guard_bytes
+    return placed, -(-max(end, 1) // _ALIGNMENT) * _ALIGNMENT
+
+
+def guards_of(area: torch.Tensor, placed: Sequence[Placed], tensors: Tensors) -> list[torch.Tensor]:
+    """Return the bytes before and behind every tensor of an area."""
+    spans: list[torch.Tensor] = []
+    for place, tensor in zip(placed, tensors, strict=True):
+        end = place.offset + tensor.numel() * tensor.element_size()
+        spans.append(area[place.offset - GUARD_BYTES : place.offset])
+        spans.append(area[end : end + GUARD_BYTES])
+    return spans
 
 
 def _place(area: str, offset: int, spec: TensorSpec) -> Placed:

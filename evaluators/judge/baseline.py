@@ -8,27 +8,32 @@ that the candidate is given. Its frames are the runner's; `KEEP` copies the last
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
+import torch
 
 from evaluators.guard import die_with_parent
-from evaluators.judge.arena import Area, Placed, view_tensors
-from evaluators.judge.problem import ProblemError, Tensors, load_model, run_model, share_parameters
+from evaluators.judge.arena import Area, lay_out, view_tensors
+from evaluators.judge.memory import SharedArea
+from evaluators.judge.nests import as_form
+from evaluators.judge.problem import Problem, ProblemError, Tensors, load_model, run_model, share_parameters
+from evaluators.judge.problem_code import Staged, stage_of
 from evaluators.judge.side import Answer, Line, NoAnswerError
 from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC
-from messages.tasks import TaskSpec, TensorSpec
+from evaluators.runners.heap import keep_freed_memory
+from evaluators.runners.pages import map_shared
+from messages.calls import CallForm
+from messages.tasks import TaskSpec, TensorSpec, Workload
 
 ATTACH, KEEP = 4, 5
-_ATTACHED_FDS = 2
-_LAYOUT_BYTES = 1 << 17
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+ATTACHED_FDS = 2
+LAYOUT_BYTES = 1 << 17
 _CALL_S = 300.0
 _EMPTY_CALLS = 15
 _WARM_UPS, _CALM_CALLS, _WARM_UP_S = 3, 16, 4.0
@@ -41,6 +46,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     specs: tuple[TensorSpec, ...]
     trains: bool
+    call: CallForm | None
+    """What the tensors of role `input` are part of; null: they are the arguments."""
 
 
 class BaselineError(Exception):
@@ -50,39 +57,31 @@ class BaselineError(Exception):
 class BaselineSide:
     """The judge's handle of its baseline worker."""
 
-    def __init__(self, task: TaskSpec, *, close_fds: Sequence[int]) -> None:
+    def __init__(
+        self, task: TaskSpec, workload: Workload | None = None, *, threads: int, close_fds: Sequence[int]
+    ) -> None:
         """Fork. Must happen before torch has used OpenMP in this process.
 
         Args:
             task: the problem, which the worker loads for itself.
+            workload: the one that it computes on; null: the task's first, if it names any.
+            threads: on how many it computes.
             close_fds: descriptors of the judge that the worker must not hold open.
         """
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        parent, nonce = os.getpid(), int.from_bytes(os.urandom(8), "little")
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 1
-            try:
-                die_with_parent(parent)
-                os.setpgid(0, 0)
-                for fd in (*close_fds, self._control.fileno()):
-                    os.close(fd)
-                status = _serve(theirs, task, nonce)
-            finally:
-                os._exit(status)
-        theirs.close()
-        self._line = Line(self._control, self.pid, nonce)
+        self.pid, self._control, self._line = fork_worker(
+            lambda end, nonce: _serve(end, task, workload, nonce, threads), close_fds
+        )
         self._results: Area | None = None
         self.empty_ns = 0
 
-    def attach(self, inputs: Area, specs: Sequence[TensorSpec], *, trains: bool) -> None:
-        """Have it compute on shared memory, and warm it up.
+    def attach(self, inputs: SharedArea, problem: Problem) -> None:
+        """Have it compute on shared memory that holds the tensors of its problem, and warm it up.
 
         Raises:
             BaselineError: it failed.
         """
-        results = Area("results", [spec for spec in specs if spec.role == "output"], guarded=False)
-        layout = Layout(specs=tuple(specs), trains=trains)
+        results = Area("results", problem.output_specs, guarded=False)
+        layout = Layout(specs=problem.tensors, trains=problem.trains, call=problem.call)
         socket.send_fds(self._control, [msgspec.msgpack.encode(layout)], [inputs.fd, results.fd])
         self._results = results
         self.ask(ATTACH, limit_s=_CALL_S)
@@ -117,14 +116,27 @@ class BaselineSide:
         Raises:
             BaselineError: it failed.
         """
-        self.ask(KEEP, limit_s=_CALL_S)
+        self.keep_ns()
         return () if self._results is None else self._results.tensors
+
+    def keep_ns(self) -> int:
+        """Have it copy the outputs of the last call. Returns the time in ns, an empty call's included.
+
+        Raises:
+            BaselineError: it failed.
+        """
+        return self.ask(KEEP, limit_s=_CALL_S).elapsed_ns
 
     def page_faults(self) -> int:
         """Return how many pages the kernel has given it so far."""
         stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
         # The command's name stands in parentheses and may hold anything; minflt is the eighth field after it.
         return int(stat.rpartition(")")[2].split()[7])
+
+    def has_huge_pages(self) -> bool:
+        """Say whether the kernel gave it huge pages, which its malloc asks for."""
+        rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text(encoding="ascii")
+        return any(line.startswith("AnonHugePages:") and line.split()[1] != "0" for line in rollup.splitlines())
 
     def hurry(self, *, first: bool) -> bool:
         """Put it before other processes of the host, or back; False where that is not permitted."""
@@ -150,51 +162,85 @@ class BaselineSide:
         os.waitpid(self.pid, 0)
 
 
-def _serve(control: socket.socket, task: TaskSpec, nonce: int) -> int:
+def fork_worker(
+    serve: Callable[[socket.socket, int], int], close_fds: Sequence[int]
+) -> tuple[int, socket.socket, Line]:
+    """Fork a side that runs the user's own code.
+
+    Args:
+        serve: what it does to its end, given its end of the socket and the nonce of the frames; returns an exit code.
+        close_fds: descriptors of this process that it must not hold open.
+
+    Returns:
+        Its process id, this process's end of the socket, and the line over it.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent, nonce = os.getpid(), int.from_bytes(os.urandom(8), "little")
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            die_with_parent(parent)
+            os.setpgid(0, 0)
+            for fd in (*close_fds, ours.fileno()):
+                os.close(fd)
+            status = serve(theirs, nonce)
+        finally:
+            os._exit(status)
+    theirs.close()
+    return pid, ours, Line(ours, pid, nonce)
+
+
+def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, nonce: int, threads: int) -> int:
     """Answer frames until the judge is gone."""
-    body, fds, _, _ = socket.recv_fds(control, _LAYOUT_BYTES, _ATTACHED_FDS)
+    body, fds, _, _ = socket.recv_fds(control, LAYOUT_BYTES, ATTACHED_FDS)
     layout = msgspec.msgpack.decode(body, type=Layout)
+    torch.set_num_threads(threads)
     inputs_fd, results_fd = fds
     keep_freed_memory()
     given = _attach("inputs", inputs_fd, [spec for spec in layout.specs if spec.role != "output"])
     results = _attach("results", results_fd, [spec for spec in layout.specs if spec.role == "output"])
     count = sum(spec.role == "input" for spec in layout.specs)
     inputs, state = given[:count], given[count:]
-    model = load_model(task).train(layout.trains)
+    model = load_model(task, workload=workload).train(layout.trains)
     share_parameters(model, state)
+    form = as_form(layout.call.arguments) if layout.call else None
+    reference = Staged(lambda: run_model(model, inputs, form=form), stage_of(task, "cpu"))
+    return _answer(control, nonce, reference, results)
+
+
+def _answer(control: socket.socket, nonce: int, run: Callable[[], Tensors], results: Tensors) -> int:
+    """Answer frames until the judge is gone.
+
+    Args:
+        control: this end of the socket.
+        nonce: of the frames.
+        run: calls the reference.
+        results: where its outputs are copied to.
+    """
     outputs: Tensors = ()
     while True:
         frame = control.recv(FRAME.size)
         if len(frame) != FRAME.size:
             return 0
-        _, operation, sequence, _, _ = FRAME.unpack(frame)
+        _, operation, sequence, _, _, _ = FRAME.unpack(frame)
         status = 0
         if operation == CALL:
             # Freed first: in a program of its own the previous result would be gone as well.
             outputs = ()
             try:
-                outputs = run_model(model, inputs)
+                outputs = run()
             except ProblemError:
                 status = 1
         elif operation == KEEP:
             for place, output in zip(results, outputs, strict=True):
                 place.copy_(output)
-        control.send(FRAME.pack(MAGIC, operation, sequence, nonce, status))
+        control.send(FRAME.pack(MAGIC, operation, sequence, nonce, status, 0))
 
 
 def _attach(name: str, fd: int, specs: Sequence[TensorSpec]) -> Tensors:
     """Map an area that the judge made; the layout follows from the same specs."""
-    placed: list[Placed] = Area(name, specs, guarded=False).placed
-    memory = mmap.mmap(fd, os.fstat(fd).st_size, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+    placed, _ = lay_out(name, specs, 0)
+    size_bytes = os.fstat(fd).st_size
+    memory = (ctypes.c_char * size_bytes).from_address(map_shared(fd, size_bytes, writable=True))
     return view_tensors(memory, placed, specs)
-
-
-def keep_freed_memory() -> None:
-    """Have malloc reuse freed memory instead of giving it back to the kernel.
-
-    By default it depends on the heap's chance layout whether each result of an eager operation costs thousands of page
-    faults (seen: 1.0 or 6.6 ms for the same call). The reference gets the good case, always.
-    """
-    libc = ctypes.CDLL(None)
-    libc.mallopt(_M_TRIM_THRESHOLD, -1)
-    libc.mallopt(_M_MMAP_MAX, 0)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from evaluators.judge.candidate import Buffers, CandidateFailedError, CandidateSide
+from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.families import DataSet
 from evaluators.judge.launching import Launcher
+from evaluators.judge.memory import Buffers, make_buffers
+from evaluators.judge.place import Place
 from evaluators.judge.problem import Problem
 from evaluators.judge.protocol import Artifact, Limits
+from evaluators.judge.side import Answer
 from evaluators.judge.stopwatch import net_ns
-from evaluators.judge.wrong import WrongOutputError
+from evaluators.judge.terms import terms_for
+from evaluators.judge.wrong import WrongOutputError, refuse_if_unfinished
 from evaluators.languages.base import LanguageSupport
 from messages.verdicts import TimedOut, Wrong
+
+COPY_SHARE = 0.2
+"""Of a call's time: more is never taken off for handing outputs over, which a candidate might have spared itself."""
 
 
 class Bench:
@@ -28,6 +35,10 @@ class Bench:
         threads: int,
         reference_ns: int,
         keep: frozenset[int] = frozenset(),
+        buffers: Buffers | None = None,
+        workload: str = "",
+        number: int = 0,
+        is_hidden: bool = False,
     ) -> None:
         """Make the buffers.
 
@@ -39,15 +50,28 @@ class Bench:
             threads: how many OpenMP threads they are given: torch's default, as the reference.
             reference_ns: about how long the reference takes.
             keep: processes below this one that are not a candidate's.
+            buffers: of the workload, where several share their memory; null: made here.
+            workload: its name, where there are several.
+            number: of the workload among all whose calls a runner can be asked for.
+            is_hidden: whether authors of candidates are not to be told of it.
         """
         self.problem = problem
+        self.workload, self.number, self.is_hidden = workload, number, is_hidden
         self.threads = threads
         self._limits = limits
         self._reference_s = reference_ns / 1e9
         self._support = support
         self._launcher = launcher
         self._keep = keep | self._launcher.pids
-        self.buffers = Buffers(problem.tensors)
+        self.terms = terms_for(problem, problem.rules, support)
+        self.buffers = buffers or make_buffers([problem.tensors], problem.device)[0]
+        self.reference_ns = reference_ns
+        self._last: CandidateSide | None = None
+
+    @property
+    def returns_outputs(self) -> bool:
+        """Whether candidates return their outputs, and their runner copies them."""
+        return self.terms.module is not None
 
     @property
     def output_names(self) -> list[str]:
@@ -64,18 +88,47 @@ class Bench:
         """Return how long the calls of a candidate may take together."""
         return max(self._limits.evaluation_s, self._limits.evaluation_slowdown * self._reference_s)
 
-    def side(self, artifact: Artifact, *, private_inputs: bool = False) -> CandidateSide:
-        """Return a runner for a candidate, not yet started."""
-        return CandidateSide(
-            self.buffers,
+    def side(
+        self,
+        artifact: Artifact,
+        *,
+        private_inputs: bool = False,
+        stops: bool = True,
+        others: Sequence[Bench] = (),
+    ) -> CandidateSide:
+        """Return a runner for a candidate, not yet started.
+
+        Args:
+            artifact: what was built.
+            others: all workloads, by their numbers, that it can be asked for, where there are several.
+            private_inputs: let it write to a copy of its inputs.
+            stops: whether it is stopped between its calls; only to see what that costs.
+        """
+        self.buffers.renew()
+        self.buffers.restore()
+        self._last = CandidateSide(
+            self.place,
             artifact,
             self._support,
             self._launcher,
             self._limits,
             threads=self.threads,
+            others=[bench.place for bench in others],
             keep=self._keep,
             private_inputs=private_inputs,
+            stops=stops,
         )
+        return self._last
+
+    @property
+    def place(self) -> Place:
+        """Return what a runner is to know of this workload."""
+        return Place(buffers=self.buffers, terms=self.terms, number=self.number)
+
+    @property
+    def isolation(self) -> tuple[str, ...]:
+        """Return the layers that the last candidate's process was behind."""
+        return () if self._last is None else self._last.isolation
 
 
 class Calls:
@@ -85,6 +138,10 @@ class Calls:
         self._bench = bench
         self._side = side
         self._spent_ns = 0
+        self.copy_ns = 0
+        """What handing over what a call returned costs, to be taken off; see `returned.py`."""
+        self.last = Answer(status=0, elapsed_ns=0)
+        """Of the last call; before the first, nothing."""
 
     def on(self, data: DataSet) -> None:
         """Call it on a data set.
@@ -93,15 +150,28 @@ class Calls:
             CandidateFailedError: it does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
+        self.turn()
         self._bench.buffers.lay(data.inputs, data.state)
+        self._side.hold(data.state)
         self.again(data.family)
 
-    def again(self, family: str, *, just_before: Callable[[], None] | None = None) -> int:
+    def turn(self) -> None:
+        """Have the runner called on this workload from now on; what lies in the memory is another's until then."""
+        self._side.turn_to(self._bench.place)
+
+    def again(
+        self,
+        family: str,
+        *,
+        just_before: Callable[[], None] | None = None,
+        cover: Callable[[], None] | None = None,
+    ) -> int:
         """Call it on what lies in the buffers. Returns its time in ns, the empty call taken off.
 
         Args:
             family: where that data came from.
             just_before: done when the outputs are poisoned.
+            cover: begins work that the call is to begin behind, when everything else is settled.
 
         Raises:
             CandidateFailedError: it does not answer, or takes too long.
@@ -109,16 +179,26 @@ class Calls:
         """
         outputs = self._bench.buffers.outputs
         outputs.poison()
+        if (glimpse := self._bench.buffers.glimpse) is not None:
+            glimpse.draw()
         if just_before is not None:
             just_before()
+        self._bench.buffers.settle()
+        if cover is not None:
+            cover()
         call_limit_s = self._side.call_limit_s(self._bench.call_limit_s)
-        answer = self._side.call(limit_s=call_limit_s)
+        answer = self.last = self._side.call(limit_s=call_limit_s)
         # One that took longer than its limit was starved for the rest: that is the host's fault.
         self._spent_ns += min(answer.elapsed_ns, int(call_limit_s * 1e9))
         limit_s = self._bench.evaluation_limit_s
         if self._spent_ns > limit_s * 1e9:
             reason = f"its calls together took longer than {limit_s:g} s"
             raise CandidateFailedError(TimedOut(reason=reason, stage="evaluation", limit_s=limit_s))
+        if glimpse is not None:
+            refuse_if_unfinished(glimpse, family)
         if outputs.broken_guards():
             raise WrongOutputError(Wrong(reason="it wrote outside its outputs' bounds", family=family))
-        return net_ns(answer.elapsed_ns, self._side.empty_ns)
+        if self._bench.buffers.inputs.altered():
+            raise WrongOutputError(Wrong(reason="it changes its inputs", family=family))
+        net = net_ns(answer.elapsed_ns, self._side.empty_ns)
+        return net - min(self.copy_ns, int(COPY_SHARE * net))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,45 +15,40 @@ from typing import TypeVar
 
 import msgspec
 
+from evaluators.folders import remove_tree
 from evaluators.guard import kill_descendants
-from evaluators.judge.arena import Area
-from evaluators.judge.launching import Launcher, RunnerSpec
+from evaluators.judge.launching import Launcher, RunnerError, RunnerSpec
+from evaluators.judge.memory import Buffers
+from evaluators.judge.place import Place
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Artifact, Limits
+from evaluators.judge.sealing import filters_of, not_sealed, other_process
 from evaluators.judge.side import Answer, Line, NoAnswerError, Stage
+from evaluators.judge.terms import Terms, broken_rule
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_folder
-from evaluators.runners.base import CALL, EMPTY, LOAD, LOADED
-from messages.tasks import TensorSpec
-from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut
+from evaluators.printed import printable
+from evaluators.runners.base import CALL, EMPTY, GIVE, HOLD, ISOLATION, LOAD, LOADED, SEAL
+from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
+from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Wrong
 
 _EMPTY_CALLS = 15
 _THREAD_BYTES = 256 << 20
 """Address space that a thread may need besides: its stack, and an arena of malloc's."""
 _LOG_TAIL = 1500
+_CACHE_BYTES = 64 << 20
+"""Largest file that a GPU candidate may write: its compiled kernels."""
 _END_S = 5.0
 
-_Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild)
+_Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild | Wrong)
 
 
 class CandidateFailedError(Exception):
     """The candidate's process did not do its part; carries the verdict."""
 
-    def __init__(self, verdict: Crashed | TimedOut | Rejected | DidNotBuild) -> None:
+    def __init__(self, verdict: Crashed | TimedOut | Rejected | DidNotBuild | Wrong) -> None:
         super().__init__(verdict.reason)
         self.verdict = verdict
-
-
-class Buffers:
-    """The memory in which candidates of one task are called."""
-
-    def __init__(self, specs: Sequence[TensorSpec]) -> None:
-        self.inputs = Area("inputs", [spec for spec in specs if spec.role != "output"], guarded=False)
-        self.outputs = Area("outputs", [spec for spec in specs if spec.role == "output"], guarded=True)
-
-    def lay(self, inputs: Tensors, state: Tensors) -> None:
-        """Write a call's data."""
-        self.inputs.fill((*inputs, *state))
 
 
 class CandidateSide:
@@ -61,29 +56,34 @@ class CandidateSide:
 
     def __init__(
         self,
-        buffers: Buffers,
+        place: Place,
         artifact: Artifact,
         support: LanguageSupport,
         launcher: Launcher,
         limits: Limits,
         *,
         threads: int,
+        others: Sequence[Place] = (),
         keep: frozenset[int],
         private_inputs: bool = False,
+        stops: bool = True,
     ) -> None:
         """Prepare; entering the context starts the process.
 
         Args:
-            buffers: shared memory of the task.
+            place: the workload that it is called on first.
             artifact: what was built.
             support: of its language.
             launcher: starts its runner.
             limits: what it may use.
             threads: how many OpenMP uses; as many as the reference.
+            others: all workloads that it can be asked for, by their numbers; empty: the one.
             keep: process ids below this process that are not the candidate's.
             private_inputs: let it write to a copy of its inputs, to see whether that is what it does.
+            stops: whether it is stopped between its calls.
         """
-        self._buffers = buffers
+        self._place = place
+        self._others = others or (place,)
         self._artifact = artifact
         self._support = support
         self._launcher = launcher
@@ -91,11 +91,19 @@ class CandidateSide:
         self._threads = threads
         self._keep = keep
         self._private_inputs = private_inputs
-        self._stage: Stage = "start"
-        self._calls = 0
+        self._stops = stops
+        self._may_start_compilers = False
         self.empty_ns = 0
+        self.isolation: tuple[str, ...] = ()
+        """The layers that its process was behind when it had not loaded the candidate yet; as it said then."""
 
     def __enter__(self) -> CandidateSide:
+        self._stage: Stage = "start"
+        self._held: dict[int, Tensors] = {}
+        """What the instance of a workload holds, by its number."""
+        self._called: set[int] = set()
+        """Workloads that it was called on, by their numbers."""
+        self._is_sealed = False
         # Inside the judge's own folder: whoever ends the judge removes this with it.
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -110,7 +118,7 @@ class CandidateSide:
             inputs_bytes=self._buffers.inputs.size_bytes,
             outputs_fd=self._buffers.outputs.fd,
             outputs_bytes=self._buffers.outputs.size_bytes,
-            tensors=(*self._buffers.inputs.placed, *self._buffers.outputs.placed),
+            workloads=tuple((*one.buffers.inputs.placed, *one.buffers.outputs.placed) for one in self._others),
             product=self._artifact.product,
             entry_point=self._artifact.entry_point,
             tvm_ffi=_tvm_ffi_library(),
@@ -118,11 +126,19 @@ class CandidateSide:
             memory_bytes=self._memory_bytes(),
             file_bytes=self._limits.printed_bytes,
             threads=self._threads,
+            terms=msgspec.structs.replace(self._terms, module=None, call=None),
+            calls=tuple(one.terms.call for one in self._others),
+            instances=tuple(one.terms.module for one in self._others if one.terms.module is not None),
+            cache=str(self._cache()),
+            cache_bytes=_CACHE_BYTES,
         )
-        with theirs, (self._folder / "log").open("wb") as log:
-            self._process = self._launcher.start(spec, log=log.fileno())
+        # Read by the descriptor: a candidate may have put something else where it was.
+        self._log = (self._folder / "log").open("w+b", buffering=0)
+        with theirs:
+            self._process = self._launcher.start(spec, log=self._log.fileno())
         os.close(inputs_fd)
-        self._line = Line(ours, self._process.pid, nonce)
+        self._line = Line(ours, self._process.pid, nonce, stops=self._stops)
+        self._line.workload = self._place.number
         return self
 
     def __exit__(
@@ -130,22 +146,81 @@ class CandidateSide:
     ) -> None:
         self._end()
         self._line.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._log.close()
+        remove_tree(self._folder)
 
     def load(self) -> None:
-        """Measure empty calls, then load the artifact.
+        """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some.
 
         Raises:
             CandidateFailedError: it cannot be loaded.
         """
         limit_s = self._limits.load_s
-        self.empty_ns = min(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
+        self._await_start()
+        empty = sorted(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
+        self.empty_ns = empty[self._buffers.empty_rank(len(empty))]
+        claim = self.ask(ISOLATION, limit_s=limit_s).status
+        self.isolation = unpack(claim)
+        self._may_start_compilers = may_start_compilers(claim)
+        if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
+            raise RunnerError(f"--isolation strict, but a runner here lacks {', '.join(missing)}")
+        if self._terms.module is None:
+            self._load()
+
+    def _await_start(self) -> None:
+        """Wait until it answers: nothing of the candidate is there yet, so whatever goes wrong is our failure."""
+        self.ask(EMPTY, limit_s=max(self._limits.load_s, self._limits.start_s))
+
+    def turn_to(self, place: Place) -> None:
+        """Have calls be on another workload; its memory is to be laid anew then."""
+        if place.number == self._place.number:
+            return
+        self._place = place
+        self._buffers.renew()
+        self._line.workload = place.number
+
+    @property
+    def _buffers(self) -> Buffers:
+        return self._place.buffers
+
+    @property
+    def _terms(self) -> Terms:
+        return self._place.terms
+
+    def hold(self, state: Tensors) -> None:
+        """Have a module's instance for this workload hold these parameters, which lie in the buffers.
+
+        They are constants to it: other ones take another process, in which nothing of the former is left. That one
+        serves the other workloads as well.
+
+        Raises:
+            CandidateFailedError: it cannot be loaded.
+        """
+        number = self._place.number
+        if self._terms.module is None or self._held.get(number) is state:
+            return
+        if number in self._held:
+            self.__exit__(None, None, None)
+            self.__enter__()
+            self._await_start()
+        self._held[number] = state
+        self._buffers.settle()
+        self._load()
+
+    def _load(self) -> None:
         self._stage = "load"
-        status = self.ask(LOAD, limit_s=limit_s).status
+        status = self.ask(LOAD, limit_s=self._limits.load_s).status
+        if (broken := broken_rule(status, self._terms)) is not None:
+            raise CandidateFailedError(broken)
         if status != LOADED:
             failure = self._support.explain_load_failure(status, self._log_tail())
             raise CandidateFailedError(self._at_stage(failure))
         self._stage = "first call"
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._process.pid
 
     def hurry(self, *, first: bool) -> bool:
         """Put it before other processes of the host, or back; False where that is not permitted."""
@@ -156,37 +231,107 @@ class CandidateSide:
 
         Raises:
             CandidateFailedError: it does not, or a call returns something else than 0.
+            RunnerError: it does not, though no candidate was loaded.
         """
+        number = self._place.number
+        if operation == CALL:
+            self._stage = "call" if number in self._called else "first call"
         try:
-            answer = self._line.exchange(operation, limit_s=limit_s)
+            take = self._buffers.take if operation in {CALL, EMPTY, GIVE} else None
+            glimpse = self._buffers.glimpse
+            look = glimpse.take if operation == CALL and glimpse is not None else None
+            answer = self._line.exchange(operation, limit_s=limit_s, take=take, look=look)
         except NoAnswerError as silence:
             raise CandidateFailedError(self._explain(silence)) from None
         if operation == CALL:
+            if (broken := broken_rule(answer.status, self._terms)) is not None:
+                raise CandidateFailedError(broken)
             if answer.status != 0:
                 failure = self._support.explain_call_failure(answer.status, self._log_tail())
                 raise CandidateFailedError(self._at_stage(failure))
-            self._calls += 1
+            self._called.add(number)
             self._stage = "call"
         return answer
 
     def call_limit_s(self, later_s: float) -> float:
-        """Return how long the next call may take, given what a later one may: the first may take longer."""
-        return later_s if self._calls else max(later_s, self._limits.first_call_s)
+        """Return how long the next call may take, given what a later one may: the first on a workload may take longer.
+
+        It compiles there what it needs for these shapes.
+        """
+        return later_s if self._place.number in self._called else max(later_s, self._limits.first_call_s)
 
     def call(self, *, limit_s: float) -> Answer:
-        """Call the candidate once.
+        """Call the candidate once. Once it was called on all workloads, it has compiled, and is sealed.
+
+        Raises:
+            CandidateFailedError: see `ask` and `seal`.
+        """
+        answer = self.ask(CALL, limit_s=limit_s)
+        if len(self._called) == len(self._others):
+            self.seal()
+        return answer
+
+    def seal(self) -> None:
+        """Take away the means to start processes, where compilers needed them until now; at once if that was done.
+
+        Raises:
+            CandidateFailedError: they were not given up, or see `ask`.
+        """
+        if not self._may_start_compilers or self._is_sealed:
+            return
+        before = filters_of(self.pid)
+        self.ask(SEAL, limit_s=self._limits.load_s)
+        self._is_sealed = True
+        if (refusal := not_sealed(self.pid, before)) is not None:
+            raise CandidateFailedError(refusal)
+
+    def expect_alone(self) -> None:
+        """See that nothing of the candidate's runs besides its own process.
+
+        Raises:
+            CandidateFailedError: something does.
+        """
+        if (refusal := other_process(self.pid, self._keep)) is not None:
+            raise CandidateFailedError(refusal)
+
+    def empty(self) -> Answer:
+        """Do all that a call does, but for the candidate.
 
         Raises:
             CandidateFailedError: see `ask`.
         """
-        return self.ask(CALL, limit_s=limit_s)
+        return self.ask(EMPTY, limit_s=self._limits.load_s)
+
+    def keep_returned(self) -> None:
+        """Have a module's runner keep what the last call returned, as its caller would.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        self.ask(HOLD, limit_s=self._limits.load_s)
+
+    def give_kept(self) -> None:
+        """Have it hand over once more what it keeps: the outputs are that then.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        self.ask(GIVE, limit_s=self._limits.load_s)
 
     def _at_stage(self, failure: _Failure) -> _Failure:
         return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure
 
     def _explain(self, silence: NoAnswerError) -> Crashed | TimedOut | Rejected:
-        """Say why there was no answer. The process is dead afterwards."""
+        """Say why there was no answer. The process is dead afterwards.
+
+        Raises:
+            RunnerError: it had not loaded the candidate yet: only our own code has run there.
+        """
         stage = self._stage
+        if stage == "start":
+            self._end()
+            told = f"; it said: {said}" if (said := self._log_tail()) else ""
+            raise RunnerError(f"a runner {silence.kind} before it had loaded a candidate{told}")
         if silence.kind == "timed out":
             self._end()
             reason = f"killed after {silence.limit_s:g} s without an answer ({stage})"
@@ -194,6 +339,9 @@ class CandidateSide:
         if silence.kind == "cannot be stopped":
             self._end()
             return Rejected(reason="its process cannot be stopped between calls", rule="control")
+        if silence.kind == "went on":
+            self._end()
+            return Rejected(reason="its process went on between its calls, while it was to be stopped", rule="control")
         if silence.kind == "bad frame":
             self._end()
             return Rejected(reason="it wrote to its runner's control socket", rule="control")
@@ -216,12 +364,22 @@ class CandidateSide:
         kill_descendants(keep=self._keep)
 
     def _log_tail(self) -> str:
-        text = (self._folder / "log").read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip()
+        size = os.fstat(self._log.fileno()).st_size
+        tail = os.pread(self._log.fileno(), _LOG_TAIL, max(0, size - _LOG_TAIL))
+        text = printable(tail.decode(errors="replace")).strip()
         return text.replace(self._artifact.product, Path(self._artifact.product).name).replace(str(self._folder), ".")
+
+    def _cache(self) -> Path:
+        """Return where compiled kernels of this artifact are kept while the judge lives: checks fill it for timings."""
+        folder = Path.cwd() / f"cache-{hashlib.blake2b(self._artifact.product.encode(), digest_size=8).hexdigest()}"
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)  # whoever the runner becomes; the judge's own folder is closed to others
+        return folder
 
     def _memory_bytes(self) -> int:
         shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes
-        return shared + self._limits.memory_bytes + _THREAD_BYTES * self._threads
+        held = sum(place.held_bytes for place in self._others)
+        return shared + held + self._limits.memory_bytes + _THREAD_BYTES * self._threads
 
 
 def _say_end(code: int) -> str:

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from evaluators.devices import platform_of
 from evaluators.judge.arena import total_bytes
+from evaluators.judge.flops import count_flops
 from evaluators.judge.problem import Problem
+from evaluators.judge.terms import module_terms
 from evaluators.languages import support_of
+from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, LanguageSupport
+from evaluators.languages.passed import dtype_of, passed
+from evaluators.languages.python import function_contract
+from evaluators.policy.operators import say_rules
 from messages.base import Language
-from messages.tasks import TaskDescription, TaskSpec, TensorSpec
+from messages.calls import CallForm, Number
+from messages.tasks import DescribedWorkload, TaskDescription, TaskSpec
+
+_NONE: Mapping[str, Problem] = MappingProxyType({})
 
 
-def describe_problem(task: TaskSpec, problem: Problem, language: Language) -> TaskDescription:
+def describe_problem(
+    task: TaskSpec, problem: Problem, language: Language, workloads: Mapping[str, Problem] = _NONE
+) -> TaskDescription:
     """Return the task's description for candidates of a language.
+
+    Args:
+        task: what is to be described.
+        problem: of its first workload.
+        language: of the candidates.
+        workloads: its problem for each of several workloads, by name, hidden ones aside; empty: there is one.
 
     Raises:
         ConfigError: the language cannot be given these tensors.
+        ProblemError: its candidates cannot be made as the model is.
     """
-    support = support_of(language)
+    support = support_of(language, platform_of(problem.device))
+    made = tuple(map(module_terms, workloads.values() or (problem,))) if support.runner in MODULE_RUNNERS else ()
     tensors = problem.tensors
     mode = "training mode, as constructed" if problem.trains else "eval mode"
     parts = (
@@ -23,11 +46,21 @@ def describe_problem(task: TaskSpec, problem: Problem, language: Language) -> Ta
         f"Make this program's `Model.forward` fast on {support.runs_on}, with the same results.",
         "## Reference",
         f"```python\n{task.text.strip()}\n```",
-        f"The model is made by `Model(*{problem.init_inputs!r})` and runs in {mode}.",
+        *(
+            f"It imports `{file.path}`:\n\n```python\n{file.text.strip()}\n```"
+            for file in task.files
+            if not task.shown_files or file.path in task.shown_files
+        ),
+        *((_made_by(problem, workloads, mode),) if task.calling == "module" else ()),
+        *(("## About it", task.notes) if task.notes else ()),
         "## Tensors",
-        _table(tensors),
+        _tables(workloads) or _table(problem),
         "## Calling contract",
-        support.describe(tensors),
+        support.describe(tensors, problem.call, task.entry_point),
+        *(("## Workloads", _say_workloads(task, is_module=support.runner in MODULE_RUNNERS)) if workloads else ()),
+        "## Checks",
+        _checks(task),
+        *(("## Library calls", say_rules(task.rules)) if support.runner in TORCH_RUNNERS else ()),
     )
     return TaskDescription(
         task_id=task.task_id,
@@ -35,15 +68,83 @@ def describe_problem(task: TaskSpec, problem: Problem, language: Language) -> Ta
         language=language,
         tensors=tensors,
         prompt="\n\n".join(parts),
-        entry_point=support.entry_point,
+        entry_point=_entry_point(task, support),
         bytes_moved=total_bytes(tensors),
+        flops=count_flops(problem),
+        workloads=tuple(
+            DescribedWorkload(
+                name=name, tensors=each.tensors, bytes_moved=total_bytes(each.tensors), flops=count_flops(each)
+            )
+            for name, each in workloads.items()
+        ),
+        modules=made,
+        calls=_calls([*workloads.values()] or [problem]),
     )
 
 
-def _table(tensors: tuple[TensorSpec, ...]) -> str:
+def _calls(problems: list[Problem]) -> tuple[CallForm, ...]:
+    """Return what calls take, of each workload; nothing where none takes more than tensors one after the other."""
+    found = [problem.call for problem in problems if problem.call is not None]
+    return tuple(found) if len(found) == len(problems) else ()
+
+
+def _entry_point(task: TaskSpec, support: LanguageSupport) -> str:
+    if support.runner in MODULE_RUNNERS and task.calling != "module":
+        return task.entry_point or function_contract.ENTRY_POINT
+    return support.entry_point
+
+
+def _made_by(problem: Problem, workloads: Mapping[str, Problem], mode: str) -> str:
+    calls = dict.fromkeys(f"`Model(*{each.init_inputs!r})`" for each in workloads.values() or (problem,))
+    which = " or ".join(calls) + (", by the workload," if len(calls) > 1 else "")
+    return f"The model is made by {which} and runs in {mode}."
+
+
+def _tables(workloads: Mapping[str, Problem]) -> str:
+    return "\n\n".join(f"### Workload `{name}`\n\n{_table(each)}" for name, each in workloads.items())
+
+
+def _say_workloads(task: TaskSpec, *, is_module: bool) -> str:
+    """Say what it means that there are several."""
+    process = (
+        "Each has a module of its own, made with its own arguments. One process calls them all, in any order: what is "
+        "kept outside of a module must fit all of them."
+        if is_module
+        else "One process is called on all of them, in any order: what is kept from one call to the next must fit all. "
+        "The shapes in the contract are those of the first; read them from what is given, or choose code by them."
+    )
+    held_out = (
+        " Before it counts as the best it is also checked on shapes that are not told here (of the same ranks and "
+        "dtypes): it must be right on any."
+        if task.hidden
+        else ""
+    )
+    return (
+        f"There are {len(task.shown)} workloads, and one program must be right on each. {process} What counts is the "
+        f"geometric mean of the speedups on them.{held_out}"
+    )
+
+
+def _checks(task: TaskSpec) -> str:
+    """Say what a kernel must stand: the families by kind, no numbers that it could be fitted to."""
+    return (
+        "Every call, the timed ones too, has inputs that were never seen, and its outputs are compared with "
+        f"the reference in float64 (tolerance profile `{task.tolerance.profile}`). Shapes and dtypes are "
+        "always those above. Values are not always distributed as `get_inputs` draws them: some data is "
+        "shifted or scaled, holds a few huge values, equal, sorted or tiny ones, or mostly zeros; integers "
+        "are always as it draws them. Parameters have other values in some calls. Infinities and NaNs must be "
+        "where the reference has them."
+    )
+
+
+def _table(problem: Problem) -> str:
     lines = ["| index | tensor | role | shape | dtype |", "|---|---|---|---|---|"]
     inputs = outputs = 0
-    for tensor in tensors:
+    for tensor in passed(problem.tensors, problem.call):
+        if isinstance(tensor, Number):
+            lines.append(f"| `inputs[{inputs}]` | `{tensor.name}` | number {tensor.value!r} | | {dtype_of(tensor)} |")
+            inputs += 1
+            continue
         if tensor.role == "output":
             index, outputs = f"outputs[{outputs}]", outputs + 1
         else:

@@ -1,28 +1,52 @@
-"""The data that candidates are checked and timed on.
+"""The data that candidates are checked on, and how data is made.
 
-Seeds come from `os.urandom`. A candidate sees each data set at most once: check data is kept for the next candidates
-(every one is a process of its own) and renewed bit by bit; timed calls get data that this candidate never saw.
+Seeds come from `os.urandom`; a family and a seed say a data set. A candidate sees each data set once (the first is sent
+again at the end): check data is kept for the next candidates (every one is a process of its own) and renewed bit by
+bit; timed calls get data that this candidate never saw. Everything is computed where the problem's tensors lie.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import secrets
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
-from evaluators.judge.compare import Allowed
+from evaluators.judge import distributions
+from evaluators.judge.compare import Allowed, relative_distance
+from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
 from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
+from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
 
-GIVEN, CENTRED, PERTURBED = "given", "centred", "perturbed parameters"
+GIVEN, CENTRED, PERTURBED, SPIKES = "given", "centred", "perturbed parameters", "spikes"
+NEARLY_EQUAL = "nearly equal to an earlier call"
 
-CHECKS = (GIVEN, CENTRED, PERTURBED, GIVEN, GIVEN)
-"""In this order: most wrong candidates fail on the first."""
-FEW_CHECKS = (GIVEN, CENTRED, PERTURBED)
-_KEPT_BYTES = 512 << 20
+CHECKS = (GIVEN, CENTRED, SPIKES, GIVEN, PERTURBED)
+"""For every candidate, most wrong ones fail on the first. Drawn families come before the last, which is on other
+parameters: modules need another process for those."""
+FEW_CHECKS = (GIVEN, CENTRED, SPIKES, PERTURBED)
+"""For candidates of which each call takes long."""
+DRAWN, FEW_DRAWN = 3, 1
+"""How many other families each candidate is checked on at least, drawn for it."""
+EXTRA_S = 1.0
+"""Further ones are, as far as they fit in this time: all of them where tensors are small."""
+_OTHERS = tuple(family for family in ADVERSARIAL if family != SPIKES)
+
+_LEAST_KEPT_BYTES, _KEPT_ONE_IN, _KEPT_BYTES_ON_GPU = 512 << 20, 16, 8 << 30
+"""On a host a judge keeps data of a sixteenth of the memory, or this much: there are three of them."""
 _RENEW_EVERY = 4
-_PERTURBATION = 0.1
+_MOST_SAID = 160
+_MAKING_S = 2.0
+"""No further family is drawn for a candidate when making their data has taken this long: where little can be kept."""
+_MOST_LOST = 2.0**-12
+"""A family says nothing where rounding alone moves the result by more than this, and than four roundings."""
+_MOST_LOST_LOOSELY = 2.0**-4
+"""The same in profiles that let a lower precision through, with inputs rounded to that one."""
 
 
 class DataSet:
@@ -34,125 +58,289 @@ class DataSet:
         self.inputs = inputs
         self.state = state
         self.expected: Tensors = ()
-        """In float64 where the reference has such a form."""
+        """In float64 where the reference has such a form; empty for timed data, whose reference runs when they do."""
         self.allowed: tuple[Allowed, ...] = ()
+        self.complaint: Callable[[Tensors], str] | None = None
+        """Says what is wrong with outputs, where the problem itself does; null: they are compared with the expected."""
 
     @property
     def size_bytes(self) -> int:
         """Return what keeping it costs, parameters aside."""
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.inputs, *self.expected))
 
-    @property
-    def finite(self) -> bool:
-        """Whether the expected values are all finite."""
-        return all(bool(tensor.isfinite().all()) for tensor in self.expected)
 
+class DataMaker:
+    """Makes data sets of a problem."""
 
-class CheckData:
-    """Data sets with expected values."""
-
-    def __init__(self, problem: Problem, tolerance: Tolerance, *, families: Sequence[str] = CHECKS) -> None:
-        self._problem = problem
+    def __init__(self, problem: Problem, tolerance: Tolerance) -> None:
+        self.problem = problem
         self._tolerance = tolerance
-        self._families = families
-        self._kept: list[DataSet | None] = [None] * len(families)
-        self._skipped: set[str] = set()
-        self._candidates = 0
         self.reference_dtype = "float64"
+        self.skipped: dict[str, str] = {}
+        """Families that this reference cannot be checked on, and why."""
+        first = problem.inputs(new_seed())
+        may_vary = [
+            tensor.is_floating_point() and not kept for tensor, kept in zip(first, problem.as_drawn, strict=True)
+        ]
+        self._is_continuous = tuple(
+            varies and not distributions.is_whole(tensor) for tensor, varies in zip(first, may_vary, strict=True)
+        )
+        self._is_binary = tuple(
+            varies and not continuous and distributions.is_binary(tensor)
+            for tensor, varies, continuous in zip(first, may_vary, self._is_continuous, strict=True)
+        )
 
-    def sets(self) -> Iterator[DataSet]:
-        """Yield the data sets for one candidate, each once."""
-        self._candidates += 1
-        if self._candidates % _RENEW_EVERY == 0:
-            self._kept[(self._candidates // _RENEW_EVERY) % len(self._families)] = None
-        for index, family in enumerate(self._families):
-            if family in self._skipped or not self._applies(family):
-                continue
-            data = self._kept[index] or self._make(family)
-            if data is None:
-                self._skipped.add(family)
-                continue
-            kept_bytes = sum(kept.size_bytes for kept in self._kept if kept is not None and kept is not data)
-            self._kept[index] = data if kept_bytes + data.size_bytes <= _KEPT_BYTES else None
-            yield data
-
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        """Families that this reference cannot be checked on."""
-        return tuple(sorted(self._skipped))
-
-    def _applies(self, family: str) -> bool:
+    def applies(self, family: str) -> bool:
+        """Say whether a family differs from the given data here, and was not found to say nothing."""
+        if family in self.skipped:
+            return False
         if family == PERTURBED:
-            return any(tensor.is_floating_point() for tensor in self._problem.state[: self._problem.parameter_count])
-        if family == CENTRED:
-            return any(spec.role == "input" and "float" in spec.dtype for spec in self._problem.tensors)
-        return True
+            return any(tensor.is_floating_point() for tensor in self.problem.state[: self.problem.parameter_count])
+        if family in WITH_TIES and any("float" not in spec.dtype for spec in self.problem.output_specs):
+            return False
+        return family == GIVEN or any(self._is_continuous) or (family == "sparse" and any(self._is_binary))
 
-    def _make(self, family: str) -> DataSet | None:
-        """Make a data set; None if the reference is not finite there."""
-        seed = new_seed()
-        inputs, state = self._problem.inputs(seed), self._problem.state
-        if family == CENTRED:
-            inputs = tuple(_centred(tensor) for tensor in inputs)
-        elif family == PERTURBED:
-            state = tuple(
-                _perturbed(tensor) if index < self._problem.parameter_count else tensor
-                for index, tensor in enumerate(state)
+    def bare(self, family: str, seed: int) -> DataSet:
+        """Make the data alone."""
+        inputs, state = self.problem.inputs(seed), self.problem.state
+        if family == PERTURBED:
+            count = self.problem.parameter_count
+            moved = (
+                distributions.perturbed(tensor, generator_for(seed, index, tensor))
+                if tensor.is_floating_point()
+                else tensor
+                for index, tensor in enumerate(state[:count])
             )
-        data = DataSet(family, seed, inputs, state)
-        native = self._problem.reference(inputs, state)
-        data.expected = self._expected(inputs, state, native)
-        if family != GIVEN and not data.finite:
-            return None
+            state = (*moved, *state[count:])
+        elif family != GIVEN:
+            inputs = tuple(
+                self._changed(family, index, tensor, generator_for(seed, index, tensor))
+                for index, tensor in enumerate(inputs)
+            )
+        return self._judged(DataSet(family, seed, inputs, state))
+
+    def _judged(self, data: DataSet) -> DataSet:
+        if self.problem.has_check:
+            data.complaint = partial(self.problem.complaint, data.inputs)
+        return data
+
+    def given(self) -> DataSet:
+        """Make a data set of what the task draws."""
+        data, native = self._expecting(GIVEN)
         data.allowed = tuple(
             Allowed(expected, own, self._tolerance) for expected, own in zip(data.expected, native, strict=True)
         )
         return data
 
+    def make(self, family: str) -> DataSet | None:
+        """Make a data set; None (and a word in `skipped`) if the reference says nothing there.
+
+        Raises:
+            ProblemError: the reference fails on what the task draws.
+        """
+        if family == GIVEN:
+            return self.given()
+        try:
+            return self._varied(family)
+        except ProblemError as error:  # a matrix that can no longer be factorised, say
+            self.skipped[family] = f"the reference fails there: {str(error)[:_MOST_SAID]}"
+            return None
+
+    def _varied(self, family: str) -> DataSet | None:
+        """Make a data set that the task does not draw.
+
+        Raises:
+            ProblemError: the reference fails on it.
+        """
+        data, native = self._expecting(family)
+        if not (_is_finite(data.expected) and _is_finite(native)):
+            self.skipped[family] = "the reference is not finite there"
+            return None
+        if data.complaint is not None and (said := data.complaint(native)):
+            self.skipped[family] = f"the reference itself fails the problem's check there: {said}"
+            return None
+        is_conditioned = family not in ADVERSARIAL and not any(map(self._is_loose, (out.dtype for out in native)))
+        lost = (0.0,) * len(native) if is_conditioned else self._lost_by_rounding(data, native)
+        if any(loss > self._most_lost(output.dtype) for loss, output in zip(lost, native, strict=True)):
+            self.skipped[family] = f"rounding alone moves the result by {min(max(lost), 1.0):.1%} there, or more"
+            return None
+        data.allowed = tuple(
+            Allowed(expected, own, self._tolerance, input_error=loss)
+            for expected, own, loss in zip(data.expected, native, lost, strict=True)
+        )
+        return data
+
+    def _expecting(self, family: str) -> tuple[DataSet, Tensors]:
+        """Return data with its expected values, and the reference in the task's own dtype."""
+        data = self.bare(family, new_seed())
+        native = self.problem.reference(data.inputs, data.state)
+        data.expected = self._expected(data.inputs, data.state, native)
+        return data, native
+
+    def nearly(self, base: DataSet) -> DataSet:
+        """Make a copy that differs in one or two elements of one input, as a cache by samples would not notice.
+
+        What is allowed there is what is allowed for `base`: the new values are as the others.
+        """
+        seed = new_seed()
+        choices = [index for index, continuous in enumerate(self._is_continuous) if continuous]
+        changed = choices[seed % len(choices)]
+        inputs = tuple(
+            distributions.nearly_equal(tensor, generator_for(seed, index, tensor)) if index == changed else tensor
+            for index, tensor in enumerate(base.inputs)
+        )
+        data = self._judged(DataSet(NEARLY_EQUAL, seed, inputs, base.state))
+        data.allowed = base.allowed
+        return data
+
+    @property
+    def can_vary(self) -> bool:
+        """Whether any input may be changed at all."""
+        return any(self._is_continuous)
+
+    def _changed(self, family: str, index: int, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        if self._is_continuous[index]:
+            change = distributions.centred if family == CENTRED else ADVERSARIAL[family]
+            return change(tensor, generator)
+        if self._is_binary[index] and family == "sparse":
+            return distributions.zeros_and_ones(tensor, generator)
+        return tensor
+
     def _expected(self, inputs: Tensors, state: Tensors, native: Tensors) -> Tensors:
         if self.reference_dtype == "float64":
             try:
-                return self._problem.reference(inputs, state, wide=True)
+                return self.problem.reference(inputs, state, wide=True)
             except ProblemError:
                 self.reference_dtype = str(native[0].dtype).removeprefix("torch.")
         return tuple(widen(tensor) for tensor in native)
 
+    def _step(self, dtype: torch.dtype) -> float:
+        """Return the machine epsilon of the precision that inputs may be rounded to."""
+        bounds = bounds_of(self._tolerance, str(dtype).removeprefix("torch."))
+        return max(torch.finfo(dtype).eps, 0.0 if bounds.atol is None else bounds.rtol)
 
-class TimedData:
-    """Inputs for timed calls, made before the lease as far as memory allows."""
+    def _is_loose(self, dtype: torch.dtype) -> bool:
+        """Say whether the task's tolerance lets a lower precision than this one through."""
+        return dtype.is_floating_point and self._step(dtype) > torch.finfo(dtype).eps
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._ready: list[DataSet] = []
-        self._served = 0
+    def _most_lost(self, dtype: torch.dtype) -> float:
+        return _MOST_LOST_LOOSELY if self._is_loose(dtype) else most_lost(dtype)
 
-    def prepare(self, count: int) -> None:
-        """Make up to `count` data sets, and renew the oldest."""
-        if self._ready:
-            self._ready.pop(0)
-        while len(self._ready) < count and self._fits():
-            self._ready.append(self._make())
-        self._served = 0
+    def _lost_by_rounding(self, data: DataSet, native: Tensors) -> tuple[float, ...]:
+        """Return per output how far rounding alone moves it: of the computation, and of the inputs.
 
-    def next(self) -> DataSet:
-        """Return one that this candidate has not seen."""
-        if self._served < len(self._ready):
-            data = self._ready[self._served]
-        else:
-            data = self._make()
-            if self._fits():
-                self._ready.append(data)
-        self._served += 1
-        return data
+        The reference's own error is not enough: on data that is exact in it by luck (constants) it is zero.
+        """
+        own = [
+            relative_distance(expected, output) if output.is_floating_point() else 0.0
+            for expected, output in zip(data.expected, native, strict=True)
+        ]
+        if self.reference_dtype != "float64":
+            return tuple(own)
+        swayed = tuple(
+            distributions.rounded(
+                tensor.double(), self._step(tensor.dtype), generator_for(data.seed + 1, index, tensor)
+            )
+            if self._is_continuous[index]
+            else tensor
+            for index, tensor in enumerate(data.inputs)
+        )
+        moved = self.problem.reference(swayed, data.state, wide=True)
+        return tuple(
+            max(loss, relative_distance(expected, output)) if output.is_floating_point() else 0.0
+            for loss, expected, output in zip(own, data.expected, moved, strict=True)
+        )
 
-    def _fits(self) -> bool:
-        if not self._ready:
-            return True
-        return self._ready[0].size_bytes * (len(self._ready) + 1) <= _KEPT_BYTES
 
-    def _make(self) -> DataSet:
-        seed = new_seed()
-        return DataSet(GIVEN, seed, self._problem.inputs(seed), self._problem.state)
+class CheckData:
+    """Data sets with expected values, the first ones the same families for all candidates, the last ones drawn."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        tolerance: Tolerance,
+        *,
+        families: Sequence[str] = CHECKS,
+        drawn: int = DRAWN,
+        extra_s: float = EXTRA_S,
+        share: int = 1,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            problem: the task's.
+            tolerance: the task's.
+            families: what every candidate is checked on, in this order.
+            drawn: how many others besides, at least.
+            extra_s: for how long there may be more of them.
+            share: how many workloads share the memory for data.
+        """
+        self._maker = DataMaker(problem, tolerance)
+        self._families = families
+        self._drawn, self._extra_s = drawn, extra_s
+        self._spent_s = 0.0
+        """What making data of drawn families for this candidate has taken."""
+        self._kept: dict[str, DataSet] = {}
+        self._most_bytes = kept_bytes(problem) // share
+        self._candidates = 0
+        self._chance = random.SystemRandom()
+
+    @property
+    def reference_dtype(self) -> str:
+        """Return the precision of the expected values."""
+        return self._maker.reference_dtype
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Return the families that this reference cannot be checked on, and why."""
+        return self._maker.skipped
+
+    def sets(self) -> Iterator[DataSet]:
+        """Yield the data sets for one candidate, each once."""
+        yield from self.on_given_state()
+        yield from self.on_other_state()
+
+    def on_given_state(self) -> Iterator[DataSet]:
+        """Yield those that have the task's own parameters: all but the last."""
+        self._candidates += 1
+        if self._candidates % _RENEW_EVERY == 0 and self._kept:
+            # The oldest: a dictionary keeps the order in which things came.
+            del self._kept[next(iter(self._kept))]
+        for index, family in enumerate(self._families[:-1]):
+            yield from self._found(family, f"{family} {index}")
+        yield from self._drawn_sets()
+
+    def on_other_state(self) -> Iterator[DataSet]:
+        """Yield what comes last: data with other parameters, or nothing if there are none."""
+        last = self._families[-1]
+        yield from self._found(last, f"{last} {len(self._families) - 1}")
+
+    def _drawn_sets(self) -> Iterator[DataSet]:
+        yielded, begun, self._spent_s = 0, time.perf_counter(), 0.0
+        for family in self._chance.sample(_OTHERS, len(_OTHERS)):
+            is_enough = yielded >= self._drawn and time.perf_counter() - begun >= self._extra_s
+            if is_enough or self._spent_s > _MAKING_S:
+                return
+            for data in self._found(family, family):
+                yielded += 1
+                yield data
+
+    def _found(self, family: str, key: str) -> Iterator[DataSet]:
+        """Yield the data set, or none if the family does not apply."""
+        if key in self._kept:
+            yield self._kept[key]
+            return
+        if not self._maker.applies(family):
+            return
+        begun = time.perf_counter()
+        data = self._maker.make(family)
+        self._spent_s += time.perf_counter() - begun
+        if data is None:
+            return
+        taken_bytes = sum(kept.size_bytes for kept in self._kept.values())
+        if taken_bytes + data.size_bytes <= self._most_bytes:
+            self._kept[key] = data
+        yield data
 
 
 def new_seed() -> int:
@@ -160,13 +348,23 @@ def new_seed() -> int:
     return secrets.randbits(63)
 
 
-def _centred(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor - tensor.mean() if tensor.is_floating_point() else tensor
+def generator_for(seed: int, index: int, tensor: torch.Tensor) -> torch.Generator:
+    """Return a generator of a data set's own for its tensor number `index`, on that tensor's device."""
+    return torch.Generator(device=tensor.device).manual_seed((seed + 7919 * index + 1) % (1 << 63))
 
 
-def _perturbed(tensor: torch.Tensor) -> torch.Tensor:
-    """Move each element by about a tenth of the tensor's root mean square (of 1 where that is 0)."""
-    if not tensor.is_floating_point():
-        return tensor
-    size = tensor.pow(2).mean().sqrt()
-    return tensor + _PERTURBATION * torch.where(size > 0, size, 1.0) * torch.randn_like(tensor)
+def most_lost(dtype: torch.dtype) -> float:
+    """Return by how much rounding may move an output, relative to its scale, for a check of it to say something."""
+    return max(_MOST_LOST, 4 * torch.finfo(dtype).eps) if dtype.is_floating_point else _MOST_LOST
+
+
+def kept_bytes(problem: Problem) -> int:
+    """Return how much data a judge keeps for the next candidates."""
+    if problem.device != "cpu":
+        return _KEPT_BYTES_ON_GPU
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_LEAST_KEPT_BYTES, memory_bytes // _KEPT_ONE_IN)
+
+
+def _is_finite(tensors: Tensors) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)

@@ -9,74 +9,113 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import torch
 
-from messages.tasks import TaskSpec, TensorSpec
+from evaluators.judge.nests import DTYPES, Tensors, call_form, call_model, check_outputs, run_model, take_inputs
+from evaluators.judge.problem_code import ProblemError, Staged, called, load_module, seed_all, stage_of
+from evaluators.structure import Form, paths
+from messages.calls import CallForm
+from messages.tasks import Dimension, Measure, TaskSpec, TensorSpec, Workload
 
-Tensors: TypeAlias = tuple[torch.Tensor, ...]
+__all__ = [
+    "DTYPES",
+    "Problem",
+    "ProblemError",
+    "Tensors",
+    "load_model",
+    "put_state",
+    "require_memory",
+    "run_model",
+    "share_parameters",
+    "widen",
+]
+
 _T = TypeVar("_T")
-_MODULE_NAME = "ksearch_problem"
 _INPUT_COPIES = 6
+_MOST_SAID = 500
 _ALL_COPIES = 10
 """Memory that judging takes, in multiples of the inputs, and of all tensors (measured): buffers, and float64."""
-
-DTYPES = {
-    str(dtype).removeprefix("torch."): dtype
-    for dtype in (
-        torch.float32,
-        torch.float64,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-    )
-}
-"""What a tensor of a task may hold."""
-
-
-class ProblemError(Exception):
-    """The problem's code failed, or does what a task may not do. The text is for the one who wrote it."""
 
 
 class Problem:
     """A task's reference program, ready to run."""
 
-    def __init__(self, task: TaskSpec) -> None:
+    def __init__(self, task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> None:
         """Load the problem and run it once.
+
+        Args:
+            task: the problem.
+            device: where its tensors live and its reference runs.
+            workload: what its inputs are made with; null: the task's first, if it names any.
 
         Raises:
             ProblemError: it cannot be used.
         """
-        self._module = _load_module(task)
+        self.device = device
+        self.measure: Measure = task.rules.measure
+        self.rules = task.rules
+        self.stage = stage_of(task, device)
+        """What the problem's code is to run in."""
+        with self.stage():
+            self._module = load_module(task, device)
         self.trains = True
         """Whether the model is in training mode, as KernelBench leaves it."""
-        self.init_inputs, self._model = _build(self._module, _seed_of(task))
+        self._given = _given_by(task, workload)
+        with self.stage():
+            self.init_inputs, self._model = _build(self._module, task, device, self._given)
         self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in _state_of(self._model))
         self.state_names = tuple(name for name, _ in _state_of(self._model))
         self.parameter_count = sum(1 for _ in self._model.parameters())
+        if task.calling != "module" and self.state:
+            raise ProblemError(
+                f"Model holds {self.state_names[0]}, but candidates of this task are functions: give it as an input"
+            )
         self._wide: torch.nn.Module | None = None
+        self._form: Form | None = None
+        """Of the arguments of a call."""
+        self._layout: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         inputs = self.inputs(seed=_seed_of(task))
-        require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)))
-        self._input_layout = tuple((tensor.shape, tensor.dtype) for tensor in inputs)
+        require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)), device)
         self.output_specs: tuple[TensorSpec, ...] = ()
-        self._admit(inputs)
-        require_memory(_ALL_COPIES * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in self.tensors))
+        self._output_form = self._admit(inputs)
+        self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
+        """What a call takes and returns; null: one tensor after the other."""
+        all_bytes = sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in self.tensors)
+        require_memory(_ALL_COPIES * all_bytes, device)
+        if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
+            raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
+
+    @property
+    def form(self) -> Form:
+        """Form of the arguments of a call."""
+        if self._form is None:
+            raise ProblemError("get_inputs() was not called yet")
+        return self._form
+
+    @property
+    def as_drawn(self) -> tuple[bool, ...]:
+        """Say of each input whether it has only values as `get_inputs` draws them: the file's `AS_DRAWN` names it.
+
+        Raises:
+            ProblemError: it names something else than inputs.
+        """
+        names, kept = tuple(self._input_names()), getattr(self._module, "AS_DRAWN", ())
+        if not isinstance(kept, list | tuple) or not all(isinstance(name, str) for name in kept):
+            raise ProblemError(f"AS_DRAWN is {kept!r}; it must be a list of names of inputs")
+        if unknown := next((one for one in kept if not any(_is_part(name, one) for name in names)), None):
+            raise ProblemError(f"AS_DRAWN names {unknown!r}, which is no input; there are: {', '.join(names)}")
+        return tuple(any(_is_part(name, one) for one in kept) for name in names)
 
     @property
     def tensors(self) -> tuple[TensorSpec, ...]:
         """Inputs, then state, then outputs."""
-        inputs = zip(self._input_names(), self._input_layout, strict=True)
+        inputs = zip(self._input_names(), self._layout, strict=True)
         return (
             *(_spec(name, "input", shape, dtype) for name, (shape, dtype) in inputs),
             *(
@@ -87,23 +126,48 @@ class Problem:
         )
 
     def inputs(self, seed: int) -> Tensors:
-        """Return what `get_inputs` gives under a seed: dense tensors.
+        """Return the tensors that `get_inputs` gives for the workload under a seed: dense.
 
         Raises:
-            ProblemError: it gives something else, or other shapes than before.
+            ProblemError: it gives something else, or other shapes or constants than before.
         """
-        torch.manual_seed(seed)
-        random.seed(seed)
-        given = _called("get_inputs()", self._module.get_inputs)
-        if not isinstance(given, Sequence):
-            raise ProblemError(f"get_inputs() returns {type(given).__name__}; it must return a list of tensors")
-        for index, value in enumerate(given):
-            _admit_tensor(f"get_inputs()[{index}]", value)
-        tensors = tuple(value.detach().contiguous() for value in given)
+        seed_all(seed)
+        with self.stage(), torch.device(self.device):
+            given = called("get_inputs()", lambda: _filled(self._module.get_inputs, self._given))
+        form, tensors = take_inputs(given, self.device)
         layout = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
-        if layout != getattr(self, "_input_layout", layout):
+        if self._form is None:
+            self._form, self._layout = form, layout
+        if layout != self._layout:
             raise ProblemError("get_inputs() returns other shapes or dtypes from one call to the next")
+        if form != self._form:
+            raise ProblemError("get_inputs() returns other numbers, texts or keys from one call to the next")
         return tensors
+
+    @property
+    def has_check(self) -> bool:
+        """Whether the file says itself what is right, by a function `check_outputs(arguments…, output)`.
+
+        Where an answer is right if it has certain properties (the factors of a matrix), outputs of one right program
+        differ from those of another by more than any rounding.
+        """
+        return callable(vars(self._module).get("check_outputs"))
+
+    def complaint(self, inputs: Tensors, outputs: Tensors) -> str:
+        """Return what the file's `check_outputs` has to say against outputs, bounded; empty if nothing.
+
+        It is the problem's own code, and runs here, on memory that is the judge's. Where it raises, it says so.
+
+        Raises:
+            ProblemError: it returns something else than a text.
+        """
+        with self.stage():
+            said = check_outputs(self._module.check_outputs, self.form, inputs, self._output_form, outputs, self.device)
+        if not isinstance(said, str):
+            raise ProblemError(
+                f"check_outputs() returns {type(said).__name__}; it must return a text, empty where all is right"
+            )
+        return " ".join(said.split())[:_MOST_SAID]
 
     def reference(self, inputs: Tensors, state: Tensors, *, wide: bool = False) -> Tensors:
         """Run the reference; the tensors it is given stay as they are.
@@ -119,24 +183,35 @@ class Problem:
         model = self._widened() if wide else self._model
         put_state(model, state)
         given = tuple(widen(tensor) for tensor in inputs) if wide else inputs
-        outputs = run_model(model, given)
+        with self.stage():
+            outputs = run_model(model, given, self.device, self.form, wide=wide)
         if wide and any(output.dtype in {torch.float32, torch.float16, torch.bfloat16} for output in outputs):
             raise ProblemError("the reference leaves float64 on its way")
         return outputs
 
+    @cached_property
+    def needs_stage(self) -> bool:
+        """Say whether the reference itself, not only its inputs, names a GPU that is not there: that slows it."""
+        inputs = self.inputs(seed=0)
+        put_state(self._model, self.state)
+        reference = Staged(lambda: run_model(self._model, inputs, self.device, self.form), self.stage)
+        reference()
+        return reference.is_needed
+
     def _widened(self) -> torch.nn.Module:
         if self._wide is None:
-            self._wide = _called("Model in float64", lambda: copy.deepcopy(self._model).double())
+            self._wide = called("Model in float64", lambda: copy.deepcopy(self._model).double())
         return self._wide
 
-    def _admit(self, inputs: Tensors) -> None:
-        """Run the reference twice and see that it can be judged by.
+    def _admit(self, inputs: Tensors) -> Form:
+        """Run the reference twice and see that it can be judged by. Returns the form of its outputs.
 
         Raises:
             ProblemError: it changes its inputs, is random, or returns no tensors.
         """
         before = tuple(tensor.clone() for tensor in inputs)
-        first = self.reference(inputs, self.state)
+        with self.stage():
+            output_form, first = call_model(self._model, inputs, self.device, self.form)
         if not all(_same(now, then) for now, then in zip(inputs, before, strict=True)):
             raise ProblemError("the reference changes its inputs; write it without in-place operations on them")
         if not _all_close(first, self.reference(inputs, self.state)):
@@ -145,30 +220,38 @@ class Problem:
             first = self.reference(inputs, self.state)
             if not _all_close(first, self.reference(inputs, self.state)):
                 raise ProblemError("the reference is random: two calls with the same inputs give different outputs")
-        names = ("output",) if len(first) == 1 else tuple(f"output{index}" for index in range(len(first)))
+        names = ("output",) if len(first) == 1 else tuple(_output_names(output_form))
         self.output_specs = tuple(
             _spec(name, "output", tensor.shape, tensor.dtype) for name, tensor in zip(names, first, strict=True)
         )
+        return output_form
 
     def _input_names(self) -> Iterator[str]:
-        """Yield the names of `forward`'s arguments; `input3` where it has none."""
+        """Yield the names of the tensors among `forward`'s arguments."""
+        names = self._argument_names()
+        for path in paths(self.form):
+            index, dot, below = path.partition(".")
+            yield f"{names[int(index)]}{dot}{below}"
+
+    def _argument_names(self) -> list[str]:
+        """Return what `forward` calls the arguments that it is given; `input3` where it has no name for one."""
         names = [
             parameter.name
             for parameter in inspect.signature(self._model.forward).parameters.values()
             if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
         ]
-        for index in range(len(self._input_layout)):
-            yield names[index] if index < len(names) else f"input{index}"
+        given = self.form["items"]
+        count = len(given) if isinstance(given, list) else 0
+        return [names[index] if index < len(names) else f"input{index}" for index in range(count)]
 
 
-def require_memory(needed_bytes: int) -> None:
-    """Refuse a problem for which this host is too small, before the kernel kills somebody.
+def require_memory(needed_bytes: int, device: str = "cpu") -> None:
+    """Refuse a problem for which this host or GPU is too small, before the kernel kills somebody.
 
     Raises:
         ProblemError: it is.
     """
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    free = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), needed_bytes)
+    free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
     if needed_bytes > free:
         raise ProblemError(
             f"judging it takes {needed_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
@@ -176,31 +259,19 @@ def require_memory(needed_bytes: int) -> None:
         )
 
 
-def load_model(task: TaskSpec) -> torch.nn.Module:
-    """Load a problem for its model alone, as the baseline worker needs it. Runs nothing else.
+def _free_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+
+
+def load_model(task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> torch.nn.Module:
+    """Load a problem for its model alone, as the baseline worker needs it; see `Problem`. Runs nothing else.
 
     Raises:
         ProblemError: it fails.
     """
-    return _build(_load_module(task), _seed_of(task))[1]
-
-
-def run_model(model: torch.nn.Module, inputs: Tensors) -> Tensors:
-    """Call a model and return its outputs as a tuple, dense.
-
-    Raises:
-        ProblemError: it fails, or returns something else than tensors.
-    """
-    with torch.no_grad():
-        result = _called("Model.forward()", lambda: model(*inputs))
-    outputs = (result,) if isinstance(result, torch.Tensor) else result
-    if not isinstance(outputs, tuple | list) or not outputs:
-        raise ProblemError(
-            f"Model.forward() returns {type(result).__name__}; it must return a tensor or a tuple of them"
-        )
-    for index, value in enumerate(outputs):
-        _admit_tensor(f"output {index} of Model.forward()", value)
-    return tuple(value.detach().contiguous() for value in outputs)
+    with stage_of(task, device)():
+        return _build(load_module(task, device), task, device, _given_by(task, workload))[1]
 
 
 def put_state(model: torch.nn.Module, state: Tensors) -> None:
@@ -233,51 +304,51 @@ def _state_of(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [*model.named_parameters(), *model.named_buffers(), *plain]
 
 
-def _load_module(task: TaskSpec) -> ModuleType:
-    module = ModuleType(_MODULE_NAME)
-    sys.modules[_MODULE_NAME] = module
-    code = compile(task.text, f"{task.name}.py", "exec")
-    _called("the file", lambda: exec(code, module.__dict__))  # noqa: S102 - the user's own problem
-    return module
-
-
 def _seed_of(task: TaskSpec) -> int:
     """Return the seed under which a task's model is made: the same parameters in every run."""
     return int(task.task_id[:12], 16)
 
 
-def _build(module: ModuleType, seed: int) -> tuple[Sequence[object], torch.nn.Module]:
-    """Return the arguments of the model, and the model."""
-    torch.manual_seed(seed)
-    random.seed(seed)
-    arguments = _called("get_init_inputs()", module.get_init_inputs)
+def _given_by(task: TaskSpec, workload: Workload | None) -> dict[str, Dimension]:
+    """Return what a workload gives to the problem's functions."""
+    chosen = workload or next(iter(task.shown), None)
+    return chosen.dimensions if chosen else {}
+
+
+def _filled(function: Callable[..., _T], given: dict[str, Dimension]) -> _T:
+    """Call a function of the problem with as much of what is given as it takes."""
+    if not given:
+        return function()
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return function(**given)
+    return function(**{name: value for name, value in given.items() if name in parameters})
+
+
+def _build(
+    module: ModuleType, task: TaskSpec, device: str, given: dict[str, Dimension]
+) -> tuple[Sequence[object], torch.nn.Module]:
+    """Return the arguments of the model, and the model: models of the same arguments have the same parameters."""
+    seed_all(_seed_of(task))
+    arguments = called("get_init_inputs()", lambda: _filled(module.get_init_inputs, given))
     if not isinstance(arguments, list | tuple):
         raise ProblemError(f"get_init_inputs() returns {type(arguments).__name__}; it must return a list")
-    model = _called("Model(*get_init_inputs())", lambda: module.Model(*arguments))
+    with torch.device(device):
+        model = called("Model(*get_init_inputs())", lambda: module.Model(*arguments))
     if not isinstance(model, torch.nn.Module):
         raise ProblemError("Model is no torch.nn.Module")
-    return arguments, model
+    return arguments, model.to(device)
 
 
-def _called(what: str, function: Callable[[], _T]) -> _T:
-    try:
-        return function()
-    except ProblemError:
-        raise
-    except (Exception, SystemExit) as error:  # the problem's code may raise whatever it likes
-        text = " ".join(str(error).split())[:500]
-        raise ProblemError(f"{what} raises {type(error).__name__}: {text}") from error
+def _is_part(name: str, of: str) -> bool:
+    """Say whether a tensor is what a name means, or lies below it in a nest."""
+    return name == of or name.startswith(f"{of}.")
 
 
-def _admit_tensor(what: str, value: object) -> None:
-    if not isinstance(value, torch.Tensor):
-        raise ProblemError(f"{what} is {type(value).__name__}, not a tensor")
-    if value.device.type != "cpu":
-        raise ProblemError(f"{what} is on device {value.device}; leave tensors on the CPU")
-    if value.dtype not in DTYPES.values():
-        raise ProblemError(f"{what} is {value.dtype}, which is not supported")
-    if value.numel() == 0:
-        raise ProblemError(f"{what} is empty")
+def _output_names(form: Form) -> Iterator[str]:
+    """Yield the names of several outputs: `output1`, or by its key in a dict."""
+    for path in paths(form):
+        yield f"output{path}" if path[:1].isdecimal() else path
 
 
 def _spec(name: str, role: str, shape: torch.Size, dtype: torch.dtype) -> TensorSpec:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from messages.base import Language
+from messages.base import Isolation, Language
 from messages.commands import Purpose
 from messages.errors import ProtocolError
 from messages.tasks import TaskDescription, TaskSpec
@@ -23,6 +23,8 @@ MAX_FRAME_BYTES = 64 << 20
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate may use. Wall-clock limits are by the judge's clock."""
 
+    start_s: float = 30.0
+    """Until the runner is there; on a GPU with its context."""
     load_s: float = 10.0
     first_call_s: float = 10.0
     call_s: float = 3.0
@@ -35,13 +37,22 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Address space beyond the tensors and the threads' stacks."""
     printed_bytes: int = 256 << 10
     """The rest is dropped."""
+    isolation: Isolation = "auto"
+    """`strict`: only behind the layers without which a candidate could reach the host."""
 
+
+GPU_LIMITS = Limits(load_s=180.0, first_call_s=60.0, call_s=5.0, evaluation_s=120.0)
+"""For candidates on a GPU: the first call may compile and tune."""
 
 INTERPRETED_LIMITS = Limits(load_s=20.0, first_call_s=60.0, call_s=60.0, evaluation_s=180.0)
 """For candidates that an interpreter runs: a call may take a thousand times as long as on its device."""
 
-Work: TypeAlias = Literal["check", "time"]
-"""What a judge does. Checks may go on beside a timing; a timing has its device alone."""
+Work: TypeAlias = Literal["check", "time", "both"]
+"""What a judge does. Checks may go on beside a timing on a CPU; a timing has its device alone. On a GPU one judge does
+both, one after the other."""
+
+
+Baseline: TypeAlias = Literal["", "torch.compile"]
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
@@ -51,6 +62,10 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     language: Language
     limits: Limits
     work: Work
+    device: str = "cpu"
+    """`cpu`, or `cuda:0`: a judge of a GPU sees that one only."""
+    baseline: Baseline = ""
+    """A second program that is timed beside the reference."""
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +84,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
     """Ask a checking judge whether a candidate is correct."""
 
     artifact: Artifact
+    purpose: Purpose = "screen"
+    """To `confirm` it, it is checked on hidden workloads too."""
 
 
 class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):
@@ -76,6 +93,8 @@ class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):
 
     artifact: Artifact
     purpose: Purpose
+    keep_above: float | None = None
+    """See `EvaluateCandidate`."""
 
 
 ToJudge: TypeAlias = Open | Describe | Check | Time
@@ -103,19 +122,27 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     checks: tuple[CallCheck, ...]
     reference_dtype: str
     """Precision of the expected values."""
+    deterministic: bool | None = None
+    """Whether a repeated call gave the same bits; null: not looked at."""
     notes: tuple[str, ...]
+    isolation: tuple[str, ...] = ()
+    """The layers that its process was behind; see `evaluators/sandbox/claims.py`."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
     """Answer to `Judge`."""
 
     verdict: Verdict
+    isolation: tuple[str, ...] = ()
+    """As in `Passed`; empty where no process was started."""
 
 
 class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed"):
     """The judge itself is broken; it ends."""
 
     text: str
+    permanent: bool = False
+    """Whether another one on this host would fail likewise."""
 
 
 FromJudge: TypeAlias = Opened | ProblemBroken | Described | Passed | Judged | JudgeFailed

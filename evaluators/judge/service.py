@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import socket
-import time
+from collections.abc import Sequence
 
+import msgspec
 import torch
 
+from evaluators.devices import CPU
 from evaluators.guard import become_subreaper
+from evaluators.intake.examining import examine
+from evaluators.intake.kept import kept_or_made
 from evaluators.judge.awake import AwakeCores
 from evaluators.judge.baseline import BaselineError, BaselineSide
 from evaluators.judge.bench import Bench
 from evaluators.judge.checking import Checker
+from evaluators.judge.cores import CoresError, require_cores
 from evaluators.judge.description import describe_problem
+from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
+from evaluators.judge.gpu_timing import GpuTimer, is_healthy
+from evaluators.judge.host import Host, HostError
 from evaluators.judge.launching import RunnerError, open_launcher
-from evaluators.judge.problem import Problem, ProblemError
+from evaluators.judge.problem import ProblemError
 from evaluators.judge.protocol import (
+    Artifact,
+    Baseline,
     Check,
     Describe,
     Described,
@@ -24,14 +34,25 @@ from evaluators.judge.protocol import (
     JudgeFailed,
     Open,
     Opened,
+    Passed,
     ProblemBroken,
     Time,
 )
 from evaluators.judge.timing import Timer
+from evaluators.judge.workloads import (
+    Loaded,
+    Rooms,
+    choose_threads,
+    gpu_reference_ns,
+    load_problems,
+    open_rooms,
+    workloads_of,
+)
 from evaluators.languages import support_of
+from evaluators.languages.interpreting import why_untimed
+from messages.commands import Purpose
 from messages.errors import ConfigError, ProtocolError
-
-_SHORT_CALL_NS = 100_000_000
+from messages.tasks import TaskDescription, TaskSpec
 
 
 def serve(descriptor: int) -> int:
@@ -41,16 +62,21 @@ def serve(descriptor: int) -> int:
     opened = channel.receive()
     if not isinstance(opened, Open):
         return 2
-    threads = torch.get_num_threads()
+    threads = opened.task.rules.threads or torch.get_num_threads()
     try:
-        if opened.work == "time":
+        if opened.work == "both":
+            _serve_gpu(channel, opened)
+        elif opened.work == "time":
             _serve_timings(channel, opened, threads)
         else:
             _serve_checks(channel, opened, threads)
     except ProblemBrokenError as error:
         channel.send(ProblemBroken(text=f"problem {opened.task.name!r}: {error}"))
         return 0
-    except (BaselineError, ProblemError, RunnerError) as error:
+    except CoresError as error:
+        channel.send(JudgeFailed(text=str(error), permanent=True))
+        return 1
+    except (BaselineError, HostError, ProblemError, RunnerError) as error:
         channel.send(JudgeFailed(text=str(error)))
         return 1
     return 0
@@ -61,63 +87,147 @@ class ProblemBrokenError(Exception):
 
 
 def _serve_checks(channel: JudgeChannel, opened: Open, threads: int) -> None:
+    host = Host()
     support = support_of(opened.language)
-    launcher = open_launcher(support.runner)
-    try:
-        problem = Problem(opened.task)
-        description = describe_problem(opened.task, problem, opened.language)
-    except (ProblemError, ConfigError) as error:
-        raise ProblemBrokenError(str(error)) from error
-    reference_ns = _choose_threads(problem)
-    bench = Bench(problem, support, launcher, opened.limits, threads=threads, reference_ns=reference_ns)
-    checker = Checker(bench, opened.task, is_slow=bool(support.not_timed))
+    untimed = bool(why_untimed(opened.task, opened.language, "cpu"))
+    launcher = open_launcher(
+        support.runner, for_gpus="none" if opened.task.calling == "module" else "all" if untimed else "some"
+    )
+    loaded, description = _loaded_and_described(opened, CPU)
+    reference_ns = choose_threads([each.problem for each in loaded])
+    rooms = open_rooms(loaded, support, launcher, opened.limits, threads=threads, reference_ns=reference_ns)
+    benches = rooms.shown
+    checkers = _Checkers(rooms, opened.task, is_slow=untimed)
     channel.send(Opened())
     while (request := channel.receive()) is not None:
         match request:
             case Describe():
-                channel.send(Described(description=description))
-            case Check(artifact=artifact):
-                channel.send(checker.check(artifact))
+                channel.send(Described(description=_examined(description, opened.task, benches)))
+            case Check(artifact=artifact, purpose=purpose):
+                answer = checkers.check(artifact, purpose)
+                if isinstance(answer, Judged):
+                    host.answer_for(answer.verdict)
+                channel.send(answer)
             case _:
                 raise ProtocolError(f"a checking judge was sent {type(request).__name__}")
 
 
 def _serve_timings(channel: JudgeChannel, opened: Open, threads: int) -> None:
+    require_cores(opened.task.rules.threads)
+    host = Host()
     # Before anything else: the forks must come before the first use of OpenMP.
     descriptors = (channel.fileno(),)
     awake = AwakeCores(close_fds=descriptors)
-    baseline = BaselineSide(opened.task, close_fds=descriptors)
+    baselines = [
+        BaselineSide(opened.task, workload, threads=threads, close_fds=descriptors)
+        for workload in workloads_of(opened.task, hidden=False)
+    ]
     try:
-        problem = Problem(opened.task)
+        loaded = load_problems(opened.task, CPU, hidden=False)
     except ProblemError as error:
         raise ProblemBrokenError(str(error)) from error
-    keep = awake.pids | {baseline.pid}
     support = support_of(opened.language)
-    launcher, reference_ns = open_launcher(support.runner), _choose_threads(problem)
-    bench = Bench(problem, support, launcher, opened.limits, threads=threads, reference_ns=reference_ns, keep=keep)
-    timer = Timer(bench, opened.task, baseline, awake)
+    benches = open_rooms(
+        loaded,
+        support,
+        open_launcher(support.runner),
+        opened.limits,
+        threads=threads,
+        reference_ns=choose_threads([each.problem for each in loaded]),
+        keep=awake.pids | {baseline.pid for baseline in baselines},
+    ).shown
+    timer = Timer(benches, opened.task, baselines, awake)
     channel.send(Opened())
     while (request := channel.receive()) is not None:
         if not isinstance(request, Time):
             raise ProtocolError(f"a timing judge was sent {type(request).__name__}")
-        channel.send(Judged(verdict=timer.time(request.artifact, request.purpose)))
+        verdict = timer.time(request.artifact, request.purpose, request.keep_above)
+        host.answer_for(verdict)
+        channel.send(Judged(verdict=verdict))
         timer.renew()
 
 
-def _choose_threads(problem: Problem) -> int:
-    """Compute on one thread where that is quick: the judge shares the host with what it measures.
+def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
+    """Check and time on a GPU: one candidate at a time, nothing else beside it."""
+    # Forks come before the first use of the GPU.
+    kinds: tuple[Baseline, ...] = ("", opened.baseline) if opened.baseline else ("",)
+    awake = AwakeCores(close_fds=(channel.fileno(),))
+    baselines = [
+        [GpuBaselineSide(opened.task, kind, workload, close_fds=(channel.fileno(),)) for kind in kinds]
+        for workload in workloads_of(opened.task, hidden=False)
+    ]
+    support = support_of(opened.language, "cuda")
+    launcher = open_launcher(support.runner)
+    loaded, description = _loaded_and_described(opened, DEVICE)
+    rooms = open_rooms(
+        loaded,
+        support,
+        launcher,
+        opened.limits,
+        threads=1,
+        reference_ns=[gpu_reference_ns(each.problem) for each in loaded],
+        keep=awake.pids | {baseline.pid for sides in baselines for baseline in sides},
+    )
+    benches = rooms.shown
+    checkers = _Checkers(rooms, opened.task, is_slow=False)
+    timer = GpuTimer(benches, opened.task, baselines, awake)
+    channel.send(Opened())
+    while (request := channel.receive()) is not None:
+        match request:
+            case Describe():
+                channel.send(Described(description=_examined(description, opened.task, benches)))
+                continue
+            case Check(artifact=artifact, purpose=purpose):
+                answer: Passed | Judged = checkers.check(artifact, purpose)
+            case Time(artifact=artifact, purpose=purpose, keep_above=keep_above):
+                answer = Judged(verdict=timer.time(artifact, purpose, keep_above))
+                timer.renew()
+            case _:
+                raise ProtocolError(f"a judge was sent {type(request).__name__}")
+        if not is_healthy():
+            channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
+            return
+        channel.send(answer)
 
-    The baseline worker, a process of its own, keeps torch's default.
 
-    Returns:
-        About how long the reference takes, in ns.
+def _loaded_and_described(opened: Open, device: str) -> tuple[list[Loaded], TaskDescription]:
+    """Load the problem for all workloads and say what there is to know of them.
+
+    Raises:
+        ProblemBrokenError: it cannot be used.
     """
-    default = torch.get_num_threads()
-    torch.set_num_threads(1)
-    inputs = problem.inputs(seed=0)
-    begun = time.perf_counter_ns()
-    problem.reference(inputs, problem.state)
-    took_ns = time.perf_counter_ns() - begun
-    if took_ns > _SHORT_CALL_NS:
-        torch.set_num_threads(default)
-    return took_ns
+    try:
+        loaded = load_problems(opened.task, device, hidden=True)
+        shown = {each.name: each.problem for each in loaded if not each.is_hidden}
+        several = shown if len(shown) > 1 else {}
+        return loaded, describe_problem(opened.task, loaded[0].problem, opened.language, several)
+    except (ProblemError, ConfigError) as error:
+        raise ProblemBrokenError(str(error)) from error
+
+
+def _examined(description: TaskDescription, task: TaskSpec, benches: Sequence[Bench]) -> TaskDescription:
+    """Add whether the task can tell a kernel from a trick: found once, for who asks what the task is.
+
+    Of several workloads that are shown the cheapest is looked at: what it can tell, the task can.
+    """
+    problem = min(benches, key=lambda bench: bench.reference_ns).problem
+    intake = kept_or_made(task, problem.device, lambda: examine(problem, task.tolerance))
+    return msgspec.structs.replace(description, intake=intake)
+
+
+class _Checkers:
+    """Checks candidates; on hidden workloads those that are to be confirmed, in memory that no other process sees."""
+
+    def __init__(self, rooms: Rooms, task: TaskSpec, *, is_slow: bool) -> None:
+        self._rooms, self._task, self._is_slow = rooms, task, is_slow
+        self._shown = Checker(rooms.shown, task, is_slow=is_slow)
+        self._all: Checker | None = None
+
+    def check(self, artifact: Artifact, purpose: Purpose) -> Passed | Judged:
+        """Say that it passed, or what is wrong with it."""
+        checker = self._shown
+        if purpose == "confirm" and self._rooms.is_hiding:
+            # Made when it is first needed: most tasks have nothing to hide, and most candidates are never confirmed.
+            checker = self._all = self._all or Checker(self._rooms.open_all(), self._task, is_slow=self._is_slow)
+        answer = checker.check(artifact)
+        return msgspec.structs.replace(answer, isolation=checker.isolation)

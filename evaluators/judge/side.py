@@ -12,11 +12,13 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from evaluators.judge.cores import cpu_ns
 from evaluators.runners.base import FRAME, MAGIC
 
 Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
@@ -24,8 +26,17 @@ Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 
 _PATIENCE = 20
 """How many times its limit a side may take that is starved."""
-_STOP_S = 1.0
+_STOP_S = 15.0
+"""A process takes the signal when it is given a core, and one of low priority may wait for that on a busy host."""
 _STOP_POLL_S = 20e-6
+_STOPPING_NS = 200_000 + 5_000 * (os.cpu_count() or 1)
+"""Within this a side has stopped that only computes: 0.07 to 0.18 ms on two cores, with one thread or several."""
+_LOOKING_NS = 100_000
+"""Within this a look at the outputs is over, unless something keeps the judge from looking: 0.01 to 0.04 ms."""
+_SETTLING_NS = 100_000
+"""CPU time that threads may use when they have said that they stop, and have not stopped yet."""
+_MOST_WENT_ON = 2
+"""Times that may be an accident of the kernel's bookkeeping."""
 JUDGE_PRIORITY = 2
 _SIDE_PRIORITY = 1
 
@@ -35,12 +46,20 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     status: int
     elapsed_ns: int
+    """By the judge's clock, from the request to the answer."""
+    span_ns: int = 0
+    """What the side says that the call took by its device's clock; 0 on a CPU. Never believed alone."""
+    late_ns: int = 0
+    """For how long it went on after its answer, beyond what looking and stopping take: a system call that copies ends
+    first."""
 
 
 class NoAnswerError(Exception):
     """A side did not answer; `kind` says how."""
 
-    def __init__(self, kind: Literal["timed out", "ended", "bad frame", "cannot be stopped"], limit_s: float) -> None:
+    def __init__(
+        self, kind: Literal["timed out", "ended", "bad frame", "cannot be stopped", "went on"], limit_s: float
+    ) -> None:
         super().__init__(kind)
         self.kind = kind
         self.limit_s = limit_s
@@ -112,36 +131,82 @@ def _stat(path: Path) -> list[str]:
 class Line:
     """The judge's end of a side's control socket, with the clock."""
 
-    def __init__(self, control: socket.socket, pid: int, nonce: int) -> None:
+    def __init__(self, control: socket.socket, pid: int, nonce: int, *, stops: bool = True) -> None:
+        """Hold a side.
+
+        Args:
+            control: this end of its socket.
+            pid: its process, which leads a group of its own.
+            nonce: part of every frame.
+            stops: whether it is stopped between its answers.
+        """
+        self._stops = stops
         self._control = control
         self._pid = pid
         self._pidfd = os.pidfd_open(pid)
         self._nonce = nonce
+        self.workload = 0
+        """Number of the one whose tensors are meant."""
         self._sequence = 0
+        self._went_on = 0
+        """How often it has computed while it was stopped."""
+        self._rested_ns: int | None = None
+        """CPU time that it had used when it had stopped; null: it has not been stopped yet."""
         self._poll = select.poll()
         self._poll.register(control.fileno(), select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
 
-    def exchange(self, operation: int, *, limit_s: float) -> Answer:
+    def exchange(
+        self,
+        operation: int,
+        *,
+        limit_s: float,
+        take: Callable[[], None] | None = None,
+        look: Callable[[], None] | None = None,
+    ) -> Answer:
         """Continue the side, send a request, wait for its answer, stop it again.
+
+        Args:
+            operation: what is asked.
+            limit_s: how long to wait.
+            take: done at the moment of the answer, inside the measured time: takes the outputs while they are what
+                the side says that they are.
+            look: done just behind the clock, before the side is stopped; see `glimpse.py`.
 
         Raises:
             NoAnswerError: the side ended, was silent for `limit_s`, or sent something else.
         """
+        self._refuse_early_answer(limit_s)
+        self._refuse_to_have_gone_on(limit_s)
         self._sequence += 1
-        request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, 0)
-        self._signal(signal.SIGCONT)
+        request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, self.workload, 0)
+        # The clock first: what a candidate does on being continued, in a signal handler say, is in its time.
         begun = time.perf_counter_ns()
+        if self._stops:
+            self._signal(signal.SIGCONT)
         try:
             self._control.send(request)
         except OSError:
             raise NoAnswerError("ended", limit_s) from None
         ready = self._poll_patiently(limit_s)
-        elapsed = time.perf_counter_ns() - begun
-        self._stop(limit_s)
+        if ready and take is not None:
+            take()
+        answered = time.perf_counter_ns()
+        elapsed, late = answered - begun, 0
+        if ready and look is not None:
+            look()
+            late = max(0, time.perf_counter_ns() - answered - _LOOKING_NS)
+        if self._stops or not ready:
+            looked = time.perf_counter_ns()
+            self._stop(limit_s)
+            late += max(0, time.perf_counter_ns() - looked - _STOPPING_NS)
+            # Not at once: what a thread has used is booked when it leaves its core, just after it says that it stops.
+            time.sleep(_STOP_POLL_S)
+            self._rested_ns = cpu_ns(self._pid)
         if not ready:
             raise NoAnswerError("timed out", limit_s)
-        return Answer(status=self._status(operation, limit_s), elapsed_ns=elapsed)
+        status, span_ns = self._answer(operation, limit_s)
+        return Answer(status=status, elapsed_ns=elapsed, span_ns=span_ns, late_ns=late)
 
     def _poll_patiently(self, limit_s: float) -> list[tuple[int, int]]:
         """Wait for an answer; longer than the limit only while the side has not had its share of a core."""
@@ -161,7 +226,28 @@ class Line:
         self._control.close()
         os.close(self._pidfd)
 
-    def _status(self, operation: int, limit_s: float) -> int:
+    def _refuse_early_answer(self, limit_s: float) -> None:
+        """See that nothing was answered before it was asked: the clock would stop as soon as it is looked at.
+
+        Raises:
+            NoAnswerError: something was.
+        """
+        with contextlib.suppress(OSError):
+            if self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                raise NoAnswerError("bad frame", limit_s)
+
+    def _refuse_to_have_gone_on(self, limit_s: float) -> None:
+        """See that it has not computed since it was stopped: timers, for one, can send the signal that continues.
+
+        Raises:
+            NoAnswerError: it has.
+        """
+        if self._rested_ns is not None and cpu_ns(self._pid) - self._rested_ns > _SETTLING_NS:
+            self._went_on += 1
+        if self._went_on > _MOST_WENT_ON:
+            raise NoAnswerError("went on", limit_s)
+
+    def _answer(self, operation: int, limit_s: float) -> tuple[int, int]:
         try:
             frame = self._control.recv(FRAME.size + 1, socket.MSG_DONTWAIT)
         except OSError:
@@ -170,10 +256,10 @@ class Line:
             raise NoAnswerError("ended", limit_s)
         if len(frame) != FRAME.size:
             raise NoAnswerError("bad frame", limit_s)
-        magic, answered, sequence, nonce, status = FRAME.unpack(frame)
+        magic, answered, sequence, nonce, status, span_ns = FRAME.unpack(frame)
         if (magic, answered, sequence, nonce) != (MAGIC, operation, self._sequence, self._nonce):
             raise NoAnswerError("bad frame", limit_s)
-        return int(status)
+        return int(status), int(span_ns)
 
     def _stop(self, limit_s: float) -> None:
         """Stop the side and wait until all its threads have stopped.

@@ -2,9 +2,11 @@
 
 Per pair: fresh inputs, the same for both sides; before each of the two calls the last-level cache is swept; while one
 side runs the other is stopped; the candidate's output is poisoned before and compared with the reference's after. From
-each time the cost of an empty call is taken off. Pairs go A B, B A, A B, … so that drift falls on both alike. The
-interval is a 95 % bootstrap percentile interval (Efron 1979) of the median over pairs of log(reference / candidate).
-Pairs are never dropped by their values.
+each time the cost of an empty call is taken off. Pairs go A B, B A, A B, … so that drift falls on both alike.
+
+What counts is a block, two pairs A B, B A: the mean of their log(reference / candidate), which is free of what going
+second costs. The speedup is the median over blocks, the interval that of `intervals.py`. A pair is dropped only for
+what is known besides its times, by whoever ran it, and then as a whole; it is run again in the same order, and counted.
 """
 
 from __future__ import annotations
@@ -13,26 +15,29 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import msgspec
 import torch
 
+from evaluators.judge.intervals import median_interval
 from messages.commands import Purpose
-from messages.verdicts import Interval
+from messages.verdicts import Interval, Outpaced, Quarantined
 
-_RESAMPLES = 1000
 _FLOOR_NS = 1000
 """Times below a microsecond are told as one: the clock's round trip is not that fine."""
 _SWEEP_FACTOR = 2
 _MAX_SWEEP_BYTES = 256 << 20
 _DEFAULT_CACHE_BYTES = 32 << 20
+_BLOCK = 2
 _CHECK_EVERY = 4
 
 
 class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop."""
 
-    min_pairs: int = 8
+    min_pairs: int = 12
+    """Six blocks: of fewer no interval has the coverage that it claims."""
     max_pairs: int = 40
     lease_s: float = 2.0
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
@@ -42,8 +47,16 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Of the interval, relative: narrow enough."""
     unstable_half_width: float = 0.20
     hopeless_pairs: int = 4
-    """After `lease_s`, a candidate that is clearly slower than half the reference's speed is given up after these."""
+    """A candidate that is clearly slower than half the reference's speed is given up after these, if `min_pairs` would
+    take longer than `lease_s`."""
     hopeless_speedup: float = 0.5
+    far_below: float = 0.25
+    """Of what is to be reached: one that does not come to so much in a first block is given up then."""
+    keep_above: float | None = None
+    """Racing: instead of half the reference's speed, what a candidate has to reach to be timed to the end. It is given
+    up as soon as it clearly does not, however quick its calls are."""
+    max_disturbed: int = 12
+    """Once so many pairs were disturbed, and more than were not, the host is not fit to time on."""
 
 
 POLICIES: dict[Purpose, TimingPolicy] = {
@@ -57,6 +70,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate_ns: int
     reference_ns: int
+    disturbance: str = ""
+    """What is known to have kept a side from running; empty: nothing. Never a matter of the times themselves."""
 
     @property
     def log_ratio(self) -> float:
@@ -75,11 +90,37 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     half_width: float
     """Of the interval of the log ratio: about its relative half width."""
     hopeless: bool = False
+    discarded: tuple[str, ...] = ()
+    """What disturbed the pairs that do not count."""
+    is_disturbed: bool = False
+    """Given up because too many were; then all pairs are in the figures."""
 
 
 def net_ns(elapsed_ns: int, empty_ns: int) -> int:
     """Return a call's own time."""
     return max(elapsed_ns - empty_ns, _FLOOR_NS)
+
+
+def floored(timing: Timing, floor_us: float) -> Timing:
+    """Tell a candidate that took less than `floor_us` as if it had taken that: its speedup is at least so large."""
+    share = min(timing.latency_us / floor_us, 1.0) if floor_us > 0 else 1.0
+    low, high = timing.interval.low * share, timing.interval.high * share
+    return msgspec.structs.replace(
+        timing,
+        latency_us=timing.latency_us / share,
+        speedup=timing.speedup * share,
+        interval=Interval(low=low, high=high),
+    )
+
+
+def widened(interval: Interval, doubt: float) -> Interval:
+    """Return an interval that allows for what pairs cannot show, because it is the same in all of them.
+
+    Args:
+        interval: of a speedup.
+        doubt: by which share both ends may be off.
+    """
+    return Interval(low=interval.low * math.exp(-doubt), high=interval.high * math.exp(doubt))
 
 
 def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing:
@@ -91,54 +132,97 @@ def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing
     """
     begun = time.perf_counter()
     pairs: list[Pair] = []
+    disturbed: list[Pair] = []
     while True:
         # A B, B A, A B, B A: together with the next pair this is ABBA.
-        pairs.append(run_pair(len(pairs) % 2 == 0))
+        pair = run_pair(len(pairs) % 2 == 0)
+        (disturbed if pair.disturbance else pairs).append(pair)
+        discarded = tuple(pair.disturbance for pair in disturbed)
+        if len(disturbed) >= policy.max_disturbed and len(disturbed) > len(pairs):
+            everything = summarize([*pairs, *disturbed])
+            return msgspec.structs.replace(everything, discarded=discarded, is_disturbed=True)
         spent_s = time.perf_counter() - begun
-        if len(pairs) % _CHECK_EVERY == 0 or spent_s > policy.lease_s:
-            timing = _decide(pairs, spent_s, policy)
+        is_block = len(pairs) % _BLOCK == 0 and (spent_s > policy.lease_s or len(pairs) == _BLOCK)
+        if len(pairs) % _CHECK_EVERY == 0 or is_block:
+            timing = decide(summarize(pairs), spent_s, policy) if pairs else None
             if timing is not None:
-                return timing
+                return msgspec.structs.replace(timing, discarded=discarded)
 
 
-def _decide(pairs: list[Pair], spent_s: float, policy: TimingPolicy) -> Timing | None:
+def decide(timing: Timing, spent_s: float, policy: TimingPolicy) -> Timing | None:
     """Return the result if it is time to stop."""
-    late, count = spent_s > policy.lease_s, len(pairs)
-    if count < policy.hopeless_pairs:
-        return None
-    timing = summarize(pairs)
+    late, count = spent_s > policy.lease_s, timing.pairs
+    if _is_hopeless(timing, policy, is_costly=spent_s / count * policy.min_pairs > policy.lease_s):
+        return msgspec.structs.replace(timing, hopeless=True)
     if count < policy.min_pairs:
-        hopeless = late and timing.interval.high < policy.hopeless_speedup
-        return msgspec.structs.replace(timing, hopeless=True) if hopeless else None
+        return None
     enough = timing.half_width <= policy.half_width or count >= policy.max_pairs
     useless = timing.half_width > policy.unstable_half_width and spent_s <= policy.stretched_lease_s
     return timing if enough or (late and not useless) else None
 
 
-def summarize(pairs: list[Pair]) -> Timing:
-    """Return medians and the bootstrap interval. The resampling has a fixed seed: the same pairs say the same."""
-    ratios = torch.tensor([pair.log_ratio for pair in pairs], dtype=torch.float64)
-    generator = torch.Generator().manual_seed(len(pairs))
-    draws = torch.randint(len(pairs), (_RESAMPLES, len(pairs)), generator=generator)
-    medians = _medians(ratios[draws])
-    low, high = torch.quantile(medians, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
-    return Timing(
-        pairs=len(pairs),
-        latency_us=_median_us([pair.candidate_ns for pair in pairs]),
-        reference_latency_us=_median_us([pair.reference_ns for pair in pairs]),
-        speedup=math.exp(float(_medians(ratios.view(1, -1)))),
-        interval=Interval(low=math.exp(low), high=math.exp(high)),
-        half_width=(high - low) / 2,
+def _is_hopeless(timing: Timing, policy: TimingPolicy, *, is_costly: bool) -> bool:
+    """Say whether a candidate is so slow for sure that how slow need not be known.
+
+    As few pairs have too narrow an interval, they have to be that far below besides as they lie apart.
+    """
+    few, is_raced = timing.pairs < policy.min_pairs, policy.keep_above is not None
+    if not is_raced and not (few and is_costly):
+        return False
+    bar = policy.hopeless_speedup if policy.keep_above is None else policy.keep_above
+    if timing.pairs < policy.hopeless_pairs:
+        return timing.interval.high < policy.far_below * bar
+    margin = math.exp(2 * timing.half_width) if few and is_raced else 1.0
+    return timing.interval.high * margin < bar
+
+
+def outpaced(timing: Timing, policy: TimingPolicy) -> Outpaced:
+    """Return the verdict on a candidate that was given up."""
+    bar = "the reference" if policy.keep_above is None else f"the {policy.keep_above:.3g}x that was to be reached"
+    return Outpaced(
+        reason=f"clearly slower than {bar}: about {timing.speedup:.3g}x after {timing.pairs} pairs",
+        speedup_interval=timing.interval,
     )
 
 
-def _medians(rows: torch.Tensor) -> torch.Tensor:
-    """Return the median of each row; with an even count the mean of the middle two."""
-    return torch.quantile(rows, 0.5, dim=1)
+def too_fast(timing: Timing, *, tensor_bytes: int, bytes_per_s: float) -> Quarantined | None:
+    """Say that a candidate took less time than memory needs for its tensors; null: it did not, or need not.
+
+    Where the reference takes less than that, the task does not touch all of them: it gathers rows, say.
+
+    Args:
+        timing: of the candidate.
+        tensor_bytes: of inputs and outputs.
+        bytes_per_s: that no memory reaches.
+    """
+    least_us = tensor_bytes / bytes_per_s * 1e6
+    if not timing.latency_us < least_us <= timing.reference_latency_us:
+        return None
+    reason = (
+        f"{timing.latency_us:.2f} us is less than {least_us:.2f} us, in which no memory could deliver its "
+        "inputs and take its outputs"
+    )
+    return Quarantined(reason=reason, speedup_interval=timing.interval)
 
 
-def _median_us(times_ns: list[int]) -> float:
-    return float(_medians(torch.tensor([times_ns], dtype=torch.float64))) / 1000
+def summarize(pairs: list[Pair]) -> Timing:
+    """Return the medians and the interval; the same pairs say the same.
+
+    Args:
+        pairs: at least one, in the order A B, B A, ….
+    """
+    ratios = [pair.log_ratio for pair in pairs]
+    # A last pair without its other half counts by itself only if there is nothing else.
+    blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
+    middle, low, high = median_interval(blocks)
+    return Timing(
+        pairs=len(pairs),
+        latency_us=median(pair.candidate_ns for pair in pairs) / 1000,
+        reference_latency_us=median(pair.reference_ns for pair in pairs) / 1000,
+        speedup=math.exp(middle),
+        interval=Interval(low=math.exp(low), high=math.exp(high)),
+        half_width=(high - low) / 2,
+    )
 
 
 class CacheSweeper:

@@ -1,11 +1,19 @@
-"""A wrong output: how it is told."""
+"""A wrong output: how it is found in a timed call, and how it is told."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
 import torch
 
 from evaluators.judge.arena import is_poison
-from evaluators.judge.compare import describe_wrong
+from evaluators.judge.candidate import CandidateFailedError
+from evaluators.judge.compare import Errors, describe_wrong
+from evaluators.judge.families import DataSet
+from evaluators.judge.glimpse import Glimpse
+from evaluators.judge.problem import Tensors
 from messages.verdicts import Wrong
 
 
@@ -17,9 +25,7 @@ class WrongOutputError(Exception):
         self.verdict = verdict
 
 
-def say_wrong(
-    family: str, name: str, out: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor, worst: float
-) -> Wrong:
+def say_wrong(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, errors: Errors) -> Wrong:
     """Return the verdict on an output: how many elements, the first of them, what they have in common.
 
     Args:
@@ -27,9 +33,9 @@ def say_wrong(
         name: the output's.
         out: what the candidate wrote.
         expected: what it should have written; of the same shape.
-        wrong: mask of the wrong elements, at least one.
-        worst: largest absolute error.
+        errors: how they differ, in at least one element.
     """
+    wrong = errors.wrong
     position = int(wrong.view(-1).int().argmax())
     got, want = out.view(-1)[position], expected.view(-1)[position].item()
     shown = "never written" if bool(is_poison(got.reshape(1))) else f"{got.item():.6g}"
@@ -46,6 +52,55 @@ def say_wrong(
         wrong_elements=count,
         elements=out.numel(),
         first_wrong=tuple(first),
-        max_abs_error=worst,
+        max_abs_error=errors.largest,
         patterns=describe_wrong(out, expected, wrong),
     )
+
+
+def timed_difference(names: Sequence[str], outputs: Tensors, eager: Tensors, data: DataSet) -> Wrong | None:
+    """Compare the outputs of a timed call with the reference's for the same inputs; None if they agree."""
+    if data.complaint is not None:
+        said = data.complaint(outputs)
+        return Wrong(reason=said, family=f"{data.family}, timed call") if said else None
+    for name, out, own, allowed in zip(names, outputs, eager, data.allowed, strict=True):
+        if not allowed.accepts_beside(out, own):
+            return say_wrong(f"{data.family}, timed call", name, out, own, allowed.errors_beside(out, own))
+    return None
+
+
+def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], object]) -> None:
+    """Refuse a timed call whose outputs differ from the reference's; tell apart what a second call cures.
+
+    Args:
+        difference: compares the outputs of the last call.
+        again: calls the candidate once more on the same inputs.
+
+    Raises:
+        WrongOutputError: they differ.
+    """
+    wrong = difference()
+    if wrong is None:
+        return
+    with suppress(CandidateFailedError, WrongOutputError):
+        again()
+        if difference() is None:
+            why = "right when the same inputs were sent again: its result came late, or was kept from an earlier call"
+            patterns = ("late or kept", *wrong.patterns)
+            wrong = msgspec.structs.replace(wrong, reason=f"{wrong.reason}; {why}", patterns=patterns)
+    raise WrongOutputError(wrong)
+
+
+def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
+    """Refuse a call whose outputs were still written after its answer.
+
+    Args:
+        glimpse: of the outputs at the answer; the side is stopped now.
+        family: where the inputs came from.
+
+    Raises:
+        WrongOutputError: they were.
+    """
+    changed, looked_at = glimpse.changed()
+    if changed:
+        reason = f"it was not finished when it answered: {changed} of {looked_at} elements looked at changed afterwards"
+        raise WrongOutputError(Wrong(reason=reason, family=family, patterns=("late or kept",)))

@@ -9,20 +9,36 @@ from __future__ import annotations
 
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp import CPP
+from evaluators.languages.cuda import CUDA
+from evaluators.languages.python import PYTHON
+from evaluators.languages.python.gpu import PYTHON_GPU
 from evaluators.languages.triton import TRITON
+from evaluators.languages.triton.gpu import TRITON_GPU
 from messages.base import Language
 from messages.errors import ConfigError
+from messages.tasks import Platform
 
-LANGUAGES: dict[Language, LanguageSupport] = {"cpp": CPP, "triton": TRITON}
+LANGUAGES: dict[tuple[Language, Platform], LanguageSupport] = {
+    ("cpp", "cpu"): CPP,
+    ("triton", "cpu"): TRITON,
+    ("python", "cpu"): PYTHON,
+    ("cuda", "cuda"): CUDA,
+    ("triton", "cuda"): TRITON_GPU,
+    ("python", "cuda"): PYTHON_GPU,
+}
 
 
-def support_of(language: Language) -> LanguageSupport:
-    """Return what builds and describes candidates of this language.
+def support_of(language: Language, platform: Platform = "cpu") -> LanguageSupport:
+    """Return what builds and describes candidates of this language on a platform.
 
     Raises:
         ConfigError: this release cannot.
     """
     try:
-        return LANGUAGES[language]
+        return LANGUAGES[language, platform]
     except KeyError:
-        raise ConfigError(f"language {language!r} is not supported here; use one of: {', '.join(LANGUAGES)}") from None
+        there = ", ".join(known for known, on in LANGUAGES if on == platform)
+        elsewhere = ", or a GPU: --device cuda:0" if (language, "cuda") in LANGUAGES else ""
+        raise ConfigError(
+            f"language {language!r} is not supported on {platform}; use one of: {there}{elsewhere}"
+        ) from None

@@ -7,11 +7,29 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from messages.tasks import Candidate, Target, TensorSpec
-from messages.verdicts import Crashed, DidNotBuild
+from messages.calls import CallForm
+from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
+from messages.verdicts import Crashed, DidNotBuild, Wrong
 
-RunnerKind: TypeAlias = Literal["native", "interpreted"]
+RunnerKind: TypeAlias = Literal["native", "interpreted", "module", "cuda_native", "cuda_triton", "cuda_module"]
 """Which of `evaluators/runners/` calls what was built."""
+
+TRITON_RUNNERS: frozenset[RunnerKind] = frozenset(("interpreted", "cuda_triton"))
+"""Those in which every call of a candidate launches a kernel of its own."""
+MODULE_RUNNERS: frozenset[RunnerKind] = frozenset(("module", "cuda_module"))
+"""Those whose candidates hold the reference's parameters themselves, and return their outputs."""
+TORCH_RUNNERS: frozenset[RunnerKind] = TRITON_RUNNERS | MODULE_RUNNERS
+"""Those in which a candidate could call torch's operators."""
+
+
+class CalledWith(msgspec.Struct, frozen=True, kw_only=True):
+    """What one workload calls a candidate with."""
+
+    tensors: tuple[TensorSpec, ...]
+    module: ModuleTerms | None = None
+    """How the candidate is made, if it is a torch module; null: it is none, or nobody said."""
+    call: CallForm | None = None
+    """What a call takes besides tensors one after the other; null: nothing."""
 
 
 class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +41,12 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int = 4 << 30
     product_bytes: int = 256 << 20
     timeout_s: float = 60.0
+    warm: str = ""
+    """Module that does the same in a process forked from one that has imported what it needs: `prepare()`, and
+    `main(argument)` with the command's last argument (`evaluators/warm.py`)."""
+    leaves: str | None = None
+    """Where building executes the candidate: which files it makes besides the candidate's own, as a regular expression
+    for their whole path. Others are removed, since runners could import them, and nobody would have looked at them."""
 
 
 class LanguageSupport(Protocol):
@@ -36,19 +60,43 @@ class LanguageSupport(Protocol):
     """What programs are to be fast on, as a coder is told."""
     not_timed: str
     """Why this host cannot say how fast they are; empty where candidates are timed."""
+    builds_for_tensors: bool
+    """Whether a build is for what the task's kernels are called with."""
 
-    def probe_target(self) -> Target:
+    def probe_target(self, device: str) -> Target:
         """Say what this host builds for and runs.
+
+        Args:
+            device: `cpu`, or `cuda:0`, `cuda:1`, ….
 
         Raises:
             messages.errors.EvaluatorError: there is no usable toolchain; the text says what to install.
         """
 
+    def probe_builder(self, asked: Target) -> Target:
+        """Say what this host's compilers make for a target; it need not be able to run it.
+
+        Raises:
+            messages.errors.EvaluatorError: as `probe_target`.
+        """
+
     def refuse(self, candidate: Candidate) -> DidNotBuild | None:
         """Say why the candidate cannot even be given to the compiler, if so."""
 
-    def plan_build(self, candidate: Candidate, target: Target) -> BuildPlan:
-        """Return how to build it; the same candidate and target always give the same plan."""
+    def plan_build(
+        self,
+        candidate: Candidate,
+        target: Target,
+        workloads: tuple[CalledWith, ...] = (),
+    ) -> BuildPlan:
+        """Return how to build it; the same arguments always give the same plan.
+
+        Args:
+            candidate: one that `refuse` does not refuse.
+            target: who will run it.
+            workloads: the task's, for languages whose kernels are compiled for what they are called with; empty:
+                unknown.
+        """
 
     def explain_failure(self, log: str, candidate: Candidate) -> DidNotBuild:
         """Read a failed compiler's output: the first error, and a bounded log without paths of this host."""
@@ -67,8 +115,17 @@ class LanguageSupport(Protocol):
             log: what was printed, without paths of this host.
         """
 
-    def explain_call_failure(self, status: int, log: str) -> Crashed:
+    def explain_call_failure(self, status: int, log: str) -> Crashed | Wrong:
         """Say why a call did not go well: its status was not 0."""
 
-    def describe(self, tensors: tuple[TensorSpec, ...]) -> str:
-        """Tell the calling contract for these tensors, as prose and code for a model."""
+    def describe(self, tensors: tuple[TensorSpec, ...], call: CallForm | None = None, entry_point: str = "") -> str:
+        """Tell the calling contract for these tensors, as prose and code for a model.
+
+        Args:
+            tensors: the task's.
+            call: what stands beside them in a call; null: nothing.
+            entry_point: what functions are to be called, where tasks say so.
+
+        Raises:
+            messages.errors.ConfigError: the language cannot be given these tensors.
+        """

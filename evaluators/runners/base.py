@@ -12,45 +12,77 @@ import os
 import resource
 import signal
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
-FRAME = struct.Struct("<4sIQQq")
-"""Magic, operation, sequence number, nonce, status."""
+from evaluators.runners.pages import map_shared
+
+FRAME = struct.Struct("<4sIQQqQ")
+"""Magic, operation, sequence number, nonce, status, and on a GPU the ns between the events around the call, else 0. In
+a request the status is the number of the workload whose tensors are meant."""
 MAGIC = b"ksr1"
-EMPTY, LOAD, CALL = 1, 2, 3
+EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL = 1, 2, 3, 4, 5, 6, 7, 8
+"""Operations. `HOLD`: keep what the last call returned, as its caller would; `GIVE`: hand over what is kept, again.
+`BURST`: make calls one after the other, as other harnesses do; for comparisons with theirs, and never for a verdict.
+`SEAL`: take away the means to start processes, where compilers needed them until now."""
 LOADED, NOT_LOADED, NO_ENTRY_POINT = 0, 2, 3
 """Answers to `LOAD`."""
+BAD_OUTPUT, NO_KERNEL, LIBRARY_CALL = 0x1001, 0x1002, 0x10000
+"""Answers to `CALL` besides 0 and what the candidate returns: what a module returned is no output; a Triton program
+launched no kernel; from `LIBRARY_CALL` on, the index of the denied operator that was called is added."""
+UNNAMED = ("torch.compile", "a shared library by ctypes", "torch's static runtime")
+"""What is denied besides operators; their indices follow."""
 
 _PR_SET_PDEATHSIG = 1
-_MAP_SHARED, _MAP_PRIVATE, _MAP_POPULATE = 0x01, 0x02, 0x8000
-_PROT_READ, _PROT_WRITE = 1, 2
+
+Called: TypeAlias = Mapping[int, Callable[[], int]]
+"""What a call is on each workload that was loaded, by its number: it returns 0 if it went well."""
 
 
-def serve(control: int, nonce: int, load: Callable[[], tuple[int, Callable[[], int]]]) -> None:
+def serve(
+    control: int,
+    nonce: int,
+    load: Callable[[int], tuple[int, Called]],
+    span: Callable[[Callable[[], int]], tuple[int, int]] = lambda call: (call(), 0),
+    *,
+    isolation: int = 0,
+    others: Mapping[int, Callable[[], int]] = {},
+    burst: Callable[[Callable[[], int]], int] = lambda call: call(),
+) -> None:
     """Answer frames until the judge is gone.
 
     Args:
         control: the socket's descriptor.
         nonce: the judge's, sent back in every frame.
-        load: loads the candidate. Returns a status, and what a call is, which returns 0 if it went well.
+        load: loads the candidate for a workload, or for all. Returns a status, and what can be called from now on.
+        span: makes a call. Returns its status, and its time in ns by the clock of the device, 0 where there is none.
+        isolation: the layers that this process is behind; see `evaluators/sandbox/claims.py`.
+        others: what else it does when it is asked, by operation.
+        burst: makes calls one after the other. Returns their mean time in ns, or a negative number.
     """
-    call: Callable[[], int] = not_loaded
+    calls: Called = {}
     while True:
         frame = os.read(control, FRAME.size)
         if len(frame) != FRAME.size:
             return
-        _, operation, sequence, _, _ = FRAME.unpack(frame)
-        status = 0
-        if operation == CALL:
-            status = call()
+        _, operation, sequence, _, workload, _ = FRAME.unpack(frame)
+        status = span_ns = 0
+        if operation in {CALL, EMPTY}:
+            status, span_ns = span(calls[workload] if operation == CALL else nothing)
         elif operation == LOAD:
-            status, call = load()
-        os.write(control, FRAME.pack(MAGIC, operation, sequence, nonce, status))
+            status, calls = load(workload)
+        elif operation == ISOLATION:
+            status = isolation
+        elif operation == BURST:
+            status = burst(calls[workload])
+        elif operation in others:
+            status = others[operation]()
+        os.write(control, FRAME.pack(MAGIC, operation, sequence, nonce, status, span_ns))
 
 
-def not_loaded() -> int:
-    """Stand in for a call before there is one."""
-    raise RuntimeError("called before it was loaded")
+def nothing() -> int:
+    """Be an empty call."""
+    return 0
 
 
 def bind_to_judge(judge_pid: int) -> None:
@@ -62,43 +94,31 @@ def bind_to_judge(judge_pid: int) -> None:
 
 def restrict(*, memory_bytes: int, file_bytes: int) -> None:
     """Bind this process to its limits: address space, and the size of any file that it writes."""
+    restrict_files(file_bytes)
+    _limit(resource.RLIMIT_AS, memory_bytes)
+
+
+def restrict_files(file_bytes: int) -> None:
+    """Bind this process to the size of any file that it writes."""
     # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    for which, value in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, file_bytes),
-        (resource.RLIMIT_AS, memory_bytes),
-    ):
-        hard = resource.getrlimit(which)[1]
-        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(which, (bound, bound))
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, file_bytes)
+
+
+def _limit(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bound, bound))
 
 
 def map_areas(spec: dict[str, int]) -> dict[str, int]:
     """Map the judge's memory. Returns the addresses of `inputs`, read-only unless private, and of `outputs`."""
     private = bool(spec["private_inputs"])
-    return {
-        "inputs": _map(spec["inputs_fd"], spec["inputs_bytes"], writable=False, private=private),
-        "outputs": _map(spec["outputs_fd"], spec["outputs_bytes"], writable=True, private=False),
+    areas = {
+        "inputs": map_shared(spec["inputs_fd"], spec["inputs_bytes"], writable=False, private=private),
+        "outputs": map_shared(spec["outputs_fd"], spec["outputs_bytes"], writable=True),
     }
-
-
-def _map(fd: int, size: int, *, writable: bool, private: bool) -> int:
-    """Map shared memory. Returns its address."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (
-        ctypes.c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_long,
-    )
-    protection = _PROT_READ | (_PROT_WRITE if writable or private else 0)
-    flags = (_MAP_PRIVATE if private else _MAP_SHARED) | _MAP_POPULATE
-    address = libc.mmap(None, size, protection, flags, fd, 0)
-    if address is None or address == ctypes.c_void_p(-1).value:
-        raise OSError(ctypes.get_errno(), "cannot map the shared memory")
-    os.close(fd)
-    return int(address)
+    os.close(spec["inputs_fd"])
+    os.close(spec["outputs_fd"])
+    return areas

@@ -13,22 +13,28 @@ import ctypes
 import gc
 import json
 import os
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
 
 from evaluators.runners.base import (
     LOADED,
     NO_ENTRY_POINT,
     NOT_LOADED,
+    Called,
     bind_to_judge,
     map_areas,
-    not_loaded,
-    restrict,
     serve,
 )
+from evaluators.sandbox.confine import confine
+from evaluators.sandbox.profiles import run
+from evaluators.structure import numbers_in
 
+_INT_ARGUMENT, _BOOL_ARGUMENT, _FLOAT_ARGUMENT = 1, 2, 3  # kTVMFFIInt, kTVMFFIBool, kTVMFFIFloat
 _TENSOR_ARGUMENT = 7  # kTVMFFIDLTensorPtr
-_CPU = 1  # kDLCPU
+CPU, CUDA = 1, 2  # kDLCPU, kDLCUDA
 _OBJECT_HEADER_BYTES = 24  # sizeof(TVMFFIObject)
 
 
@@ -62,9 +68,28 @@ class _Bytes(ctypes.Structure):
 
 
 class Arguments:
-    """The tensors of a task, in the memory that was mapped, in both contracts' form. Keeps what they point to alive."""
+    """The tensors of a workload, in mapped memory, in both contracts' form. Keeps what they point to alive."""
 
-    def __init__(self, tensors: list[dict[str, object]], bases: dict[str, int]) -> None:
+    def __init__(
+        self,
+        tensors: list[dict[str, object]],
+        bases: dict[str, int],
+        call: Mapping[str, Any] | None = None,
+        *,
+        device: int = CPU,
+        stream: int | None = None,
+    ) -> None:
+        """Lay them out.
+
+        Args:
+            tensors: `Placed` of each.
+            bases: where the areas are mapped.
+            call: `CallForm`, where numbers stand among the tensors; null: there are none.
+            device: DLDeviceType of the memory.
+            stream: on a GPU, what the raw contract is given besides.
+        """
+        self._device = device
+        self.stream = stream
         self.shapes: list[ctypes.Array[ctypes.c_int64]] = []
         self.tensors: list[_Tensor] = []
         addresses: dict[str, list[int]] = {"inputs": [], "outputs": []}
@@ -73,15 +98,21 @@ class Arguments:
             address = bases[area] + int(str(tensor["offset"]))
             addresses[area].append(address)
             self._add(address, shape, int(str(tensor["code"])), int(str(tensor["bits"])))
+        packed = [_Argument(_TENSOR_ARGUMENT, 0, ctypes.addressof(tensor)) for tensor in self.tensors]
+        self.numbers: list[ctypes.c_int64 | ctypes.c_double | ctypes.c_bool] = []
+        for place, value in numbers_in(call["arguments"]) if call else []:
+            kind, number = _number(value)
+            self.numbers.append(number)
+            addresses["inputs"].insert(place, ctypes.addressof(number))
+            self.shapes.insert(place, (ctypes.c_int64 * 1)())
+            packed.insert(place, _Argument(kind, 0, _as_bits(value)))
         inputs, outputs = addresses["inputs"], addresses["outputs"]
         self.inputs = (ctypes.c_void_p * len(inputs))(*inputs)
         self.outputs = (ctypes.c_void_p * len(outputs))(*outputs)
         pointer = ctypes.POINTER(ctypes.c_int64)
         pointers = [ctypes.cast(shape, pointer) for shape in self.shapes]
         self.shape_pointers = (pointer * len(pointers))(*pointers)
-        self.packed = (_Argument * len(self.tensors))(
-            *(_Argument(_TENSOR_ARGUMENT, 0, ctypes.addressof(tensor)) for tensor in self.tensors)
-        )
+        self.packed = (_Argument * len(packed))(*packed)
 
     def _add(self, address: int, shape: list[int], code: int, bits: int) -> None:
         strides = [1] * len(shape)
@@ -95,7 +126,7 @@ class Arguments:
         self.tensors.append(
             _Tensor(
                 address,
-                _CPU,
+                self._device,
                 0,
                 len(shape),
                 code,
@@ -108,19 +139,37 @@ class Arguments:
         )
 
 
+def _number(value: float) -> tuple[int, ctypes.c_int64 | ctypes.c_double | ctypes.c_bool]:
+    """Return the tvm-ffi type index of a number, and the number where a raw function may read it."""
+    if isinstance(value, bool):
+        return _BOOL_ARGUMENT, ctypes.c_bool(value)
+    if isinstance(value, int):
+        return _INT_ARGUMENT, ctypes.c_int64(value)
+    return _FLOAT_ARGUMENT, ctypes.c_double(value)
+
+
+def _as_bits(value: float) -> int:
+    """Return a number as the 64 bits of a TVMFFIAny's value."""
+    return int.from_bytes(struct.pack("<d" if isinstance(value, float) else "<q", value), "little")
+
+
 def main() -> int:
     """Serve one judge until it goes away or kills this process."""
     spec = json.loads(sys.argv[-1])
     bind_to_judge(spec["judge_pid"])
-    restrict(memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
-    arguments = Arguments(spec["tensors"], map_areas(spec))
+    bases = map_areas(spec)
+    arguments = [Arguments(*each) for each in zip(spec["workloads"], repeat(bases), spec["calls"])]
+    reads = (spec["product"], spec["tvm_ffi"])
+    confined = confine(
+        run(spec["folder"], reads=reads, memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
+    )
     gc.disable()
-    serve(spec["control_fd"], spec["nonce"], lambda: _load(spec, arguments))
+    serve(spec["control_fd"], spec["nonce"], lambda _: load(spec, arguments), isolation=confined.claim)
     return 0
 
 
-def _load(spec: dict[str, str], arguments: Arguments) -> tuple[int, Callable[[], int]]:
-    """Load the artifact. Returns a status, and what a call is."""
+def load(spec: dict[str, str], arguments: Sequence[Arguments]) -> tuple[int, Called]:
+    """Load the artifact. Returns a status, and what a call is with the arguments of each workload."""
     try:
         with open(spec["product"], "rb") as file:
             wants_tvm_ffi = b"libtvm_ffi.so" in file.read()
@@ -128,18 +177,22 @@ def _load(spec: dict[str, str], arguments: Arguments) -> tuple[int, Callable[[],
         library = ctypes.CDLL(spec["product"])
     except OSError as error:
         os.write(2, f"{error}\n".encode())
-        return NOT_LOADED, not_loaded
+        return NOT_LOADED, {}
     name = spec["entry_point"]
     if runtime is not None and hasattr(library, f"__tvm_ffi_{name}"):
-        return LOADED, _tvm_ffi_call(library[f"__tvm_ffi_{name}"], runtime, arguments)
+        tvm_ffi = library[f"__tvm_ffi_{name}"]
+        return LOADED, dict(enumerate(_tvm_ffi_call(tvm_ffi, runtime, given) for given in arguments))
     if hasattr(library, name):
-        return LOADED, _raw_call(library[name], arguments)
+        return LOADED, dict(enumerate(_raw_call(library[name], given) for given in arguments))
     os.write(2, f"{name} is not exported\n".encode())
-    return NO_ENTRY_POINT, not_loaded
+    return NO_ENTRY_POINT, {}
 
 
 def _raw_call(function: Callable[..., int], arguments: Arguments) -> Callable[[], int]:
     inputs, outputs, shapes = arguments.inputs, arguments.outputs, arguments.shape_pointers
+    if arguments.stream is not None:
+        stream = ctypes.c_void_p(arguments.stream)
+        return lambda: function(inputs, outputs, shapes, stream)
     return lambda: function(inputs, outputs, shapes)
 
 

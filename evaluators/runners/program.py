@@ -30,10 +30,27 @@ def load_entry_point(path: str, name: str, arguments: int) -> Callable[..., obje
     Args:
         path: the file; other files of the candidate lie beside it and can be imported.
         name: the function's.
-        arguments: how many tensors it will be given, by position.
+        arguments: how many it will be given, by position.
 
     Raises:
         NoEntryPointError: there is no such function, or it cannot be called with so many arguments.
+        BaseException: whatever the file raises.
+    """
+    function = import_from(path, name)
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError as error:
+        raise NoEntryPointError(
+            f"{name} is called with {arguments} arguments, as the task's contract lists them: {error}"
+        ) from None
+    return function
+
+
+def import_from(path: str, name: str) -> Callable[..., object]:
+    """Import a file as a module of its own and return what it calls `name`: a function or a class.
+
+    Raises:
+        NoEntryPointError: there is no such thing.
         BaseException: whatever the file raises.
     """
     sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120 - pathlib would cost start-up
@@ -43,16 +60,10 @@ def load_entry_point(path: str, name: str, arguments: int) -> Callable[..., obje
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
     spec.loader.exec_module(module)
-    function: Callable[..., object] | None = vars(module).get(name)
-    if function is None or not callable(function):
+    found: Callable[..., object] | None = vars(module).get(name)
+    if found is None or not callable(found):
         raise NoEntryPointError(f"{name} is not defined")
-    try:
-        inspect.signature(function).bind(*range(arguments))
-    except TypeError as error:
-        raise NoEntryPointError(
-            f"{name} is called with {arguments} tensors, one per row of the task's table: {error}"
-        ) from None
-    return function
+    return found
 
 
 def tell_raised(error: BaseException, folder: str) -> str:

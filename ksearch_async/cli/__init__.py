@@ -38,18 +38,57 @@ _COMMANDS = {
     Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
     given stay as they were; budget, model and workers may change, anything else is refused by name. Ends as
     `ksearch run` does. A run that is over only has its summary printed, unless its budget is raised.""",
+    "watch": """Follow a run on a NATS server, from anywhere: what was is told first, then what comes.
+
+    Changes nothing. Ends as `ksearch run` does when the run is over. Ctrl-C ends the view (130), not the run.""",
+    "stop": """Have a run stop: evaluations in flight are finished, and it can be resumed.
+
+    Ends with 0 once its planner has taken it, 3 if nobody leads the run. Ctrl-C in its terminal does the same.""",
+    "pause": """Have a run rest: what is in flight is finished and counted, nothing new begins.
+
+    Its time limit does not count the pause. Ends with 0 once its planner has taken it, 3 if nobody leads the run.""",
+    "continue": "Have a run that was paused go on.",
+    "tell": """Tell a run's models something: it stands in every further prompt until it is forgotten.
+
+    `--list` shows what they were told, `--forget N` takes it back. Works on a run that goes on and on one that is over,
+    where it counts once the run is resumed. So do the other commands that steer.""",
+    "pin": "Have an action chosen next, once, whatever its score.",
+    "boost": "Add to an action's score; `ksearch tree RUN --why` shows it.",
+    "forbid": "Have an action, and all below it, never be chosen.",
+    "release": "Take back a pin, a boost or a ban.",
+    "inject": """Hang a kernel of one's own into a run's tree.
+
+    It is built, evaluated and attached as any other, and counts as a round.""",
     "ls": "List runs, the one written to last first.",
-    "show": "Show a run: state, best kernel, tree, counts by fate.",
+    "show": "Show a run: state, best kernel, tree, counts by fate; or what was tried for a node.",
     "tree": "Draw a run's tree: each action's best result, state, V, and how its attempts failed.",
     "best": """Say where a run's best kernel lies and how fast it is.
 
     Ends with 1 if no candidate was correct and timed.""",
     "diff": "Show what changed from one candidate to another, as a unified diff.",
+    "replay": """Replay a run from its journal: the same prompts, answers, decisions and tree?
+
+    Rebuilds every prompt, finds its answer by what was asked, reads it anew and decides again, with the recorded
+    verdicts; asks nobody and evaluates nothing. Ends with 0 if all came out as it was, 1 if not, and says what.""",
     "cost": "Say what runs have cost: model calls and tokens by role, wall-clock, builds and evaluations.",
     "tasks": "List the bundled problems; `ksearch tasks show TASK` shows one.",
-    "eval": """Build, check and time one source file against a task.
+    "eval": """Build, check and time source files against a task, or a run's best once more.
 
-    Ends with 0 if it was measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
+    Ends with 0 if all were measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
+    "export": """Write a run's best kernel as one module that needs nothing of ksearch.
+
+    It has a callable, the verdict that the kernel was exported with, and a self-test. Ends with 0 when it is written, 1
+    if a source file that was evaluated for it was not measured, 2 for bad input, 3 if the evaluator itself failed.""",
+    "bench": """Evaluate candidates for a set of a benchmark's problems, and print its metrics.
+
+    `ksearch bench kernelbench --level 1 --ids 1-20`. Ends with 0 if all were measured, 1 if not, 2 for bad input.""",
+    "new-task": """Write a task of your own: a folder with a commented task.toml and a reference that works.
+
+    Ends with 0 when it is written, 2 for bad input.""",
+    "check-task": """Say whether a task can tell a kernel from an answer that computes nothing.
+
+    Its own reference is then evaluated as a candidate would be. Ends with 0 if it can and that is right, 1 if it is
+    marked or refused or its reference is not right, 2 for bad input, 3 if the evaluator itself failed.""",
     "doctor": """Check what a search needs on this machine.
 
     Ends with 3 if something that is needed is missing.""",
@@ -57,30 +96,79 @@ _COMMANDS = {
 
     To try a search, or any other client, against an endpoint that is slow, makes mistakes and fails as told. Ends with
     Ctrl-C or SIGTERM and then says what it was asked; `GET /stats` says it meanwhile.""",
+    "planner": """Stand by for the runs of a NATS server, and lead those that nobody leads.
+
+    A run whose planner died is taken over when its lease has expired, after ten seconds; nothing is decided twice.
+    What is led is recorded in a folder of its own. Ctrl-C (or SIGTERM) gives all leases back, and another planner goes
+    on at once. Ends with 0 when it has left, 2 for bad input, 3 if the server cannot be reached.""",
+    "coder": """Write candidates for all runs of a NATS server, with one model.
+
+    A key is read from KSEARCH_API_KEY, OPENAI_API_KEY or LLM_API_KEY. Joins runs that go on and those that come. The
+    first Ctrl-C (or SIGTERM) finishes the jobs in hand, the second hands them back. Ends with 0 when it has left, 2 for
+    bad input, 3 if the server cannot be reached, 130 if jobs had to be handed back.""",
+    "builder": """Compile candidates for all runs of a NATS server with this host's compilers.
+
+    Builds known kernels first, and ends with 3 if it cannot. Otherwise as `ksearch coder`.""",
+    "evaluator": """Judge candidates for all runs of a NATS server on this host's device.
+
+    Checks and times known kernels first, and ends with 3 if it cannot. Otherwise as `ksearch coder`. Candidates are
+    programs that models wrote, and are executed here: docs/guides/distributed.md says how to be careful.""",
+    "nodes": "Say who takes part in the runs of a NATS server, what they do, and which runs there are.",
+    "nats": """Run a NATS server for many hosts, prepare one, or write the configuration of one.
+
+    `ksearch nats serve` runs a server, `ksearch nats init` prepares one or writes its users and rights into files.
+    `ksearch nats runs` says what a server keeps of runs, `ksearch nats forget` removes that.""",
     "completion": "Print the script with which a shell completes commands and options.",
     "--version": "Print the versions of ksearch-async, Python and the packages that matter.",
 }
 """What `--help` says of each. It stands here so that the list of commands can be shown without loading any."""
 
 _GROUPS = {
-    cyclopts.Group("Search", sort_key=1): ("run", "resume", "eval"),
-    cyclopts.Group("Look back", sort_key=2): ("ls", "show", "tree", "best", "diff", "cost"),
-    cyclopts.Group("Set up", sort_key=3): ("tasks", "doctor", "offline-model", "completion"),
+    cyclopts.Group("Search", sort_key=1): ("run", "resume", "eval", "bench", "export"),
+    cyclopts.Group("Steer", sort_key=2): (
+        "tell",
+        "pin",
+        "boost",
+        "forbid",
+        "release",
+        "inject",
+        "stop",
+        "pause",
+        "continue",
+    ),
+    cyclopts.Group("Look back", sort_key=3): ("ls", "show", "tree", "best", "diff", "cost", "replay"),
+    cyclopts.Group("Many machines", sort_key=4): (
+        "watch",
+        "planner",
+        "coder",
+        "builder",
+        "evaluator",
+        "nodes",
+        "nats",
+    ),
+    cyclopts.Group("Set up", sort_key=5): ("tasks", "new-task", "check-task", "doctor", "offline-model", "completion"),
 }
 """Under which heading it lists them."""
+
+_MODULES = {
+    **dict.fromkeys(("stop", "pause", "continue"), "steer"),
+    **dict.fromkeys(("pin", "boost", "forbid", "release"), "orders"),
+}
+"""Where a command is, if not in a module of its own name."""
 
 app = cyclopts.App(
     name="ksearch",
     help="Find a fast, correct kernel for a reference program.",
     version_flags=(),
-    group_commands=cyclopts.Group("Options", sort_key=4),
+    group_commands=cyclopts.Group("Options", sort_key=6),
     result_action="return_value",
 )
 for _name, _help in _COMMANDS.items():
     _group = next((group for group, names in _GROUPS.items() if _name in names), None)
     _word = _name.strip("-").replace("-", "_")
-    _entry = "tasks_app" if _word == "tasks" else f"{_word}_command"
-    app.command(f"ksearch_async.cli.{_word}:{_entry}", name=_name, help=cleandoc(_help), group=_group)
+    _entry = f"{_word}_app" if _word in ("nats", "tasks") else f"{_word}_command"
+    _module = _MODULES.get(_word, _word)
+    app.command(f"ksearch_async.cli.{_module}:{_entry}", name=_name, help=cleandoc(_help), group=_group)
 
 
 def main(tokens: Sequence[str] | None = None) -> int:
@@ -101,7 +189,7 @@ def main(tokens: Sequence[str] | None = None) -> int:
 
 
 def _run(tokens: list[str]) -> int:
-    report = partial(report_error, as_json="--json" in tokens, as_event=tokens[:1] in (["run"], ["resume"]))
+    report = partial(report_error, as_json="--json" in tokens, as_event=tokens[:1] in (["run"], ["resume"], ["watch"]))
     try:
         result = app(_in_our_words(tokens), exit_on_error=False, print_error=False)
         return result if isinstance(result, int) else exits.FOUND

@@ -10,10 +10,10 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
-from ksearch_async.narrate import result_lines
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
 from ksearch_async.sources import written_candidate
+from ksearch_async.summary import result_lines
 
 
 def best_command(

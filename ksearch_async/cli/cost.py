@@ -17,14 +17,18 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.narrate import duration
+from ksearch_async.phrases import duration
+from ksearch_async.prices import read_prices
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, runs_dir_or_default
+from ksearch_async.spending import NOTHING, PriceOf, Spend, Spending, spending_of
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, EditsProposed
+from messages.models import Price
+from messages.verdicts import Measured, Outpaced
 
-Price: TypeAlias = Annotated[float | None, Parameter(validator=Number(gte=0))]
+PriceFlag: TypeAlias = Annotated[float | None, Parameter(validator=Number(gte=0))]
 
 _COLUMNS = (
     Column("role"),
@@ -34,24 +38,17 @@ _COLUMNS = (
     Column("completion", number=True),
     Column("median call", number=True, rank=2),
     Column("longest", number=True, rank=3),
+    Column("dollars", number=True),
 )
-
-
-class Prices(msgspec.Struct, frozen=True, kw_only=True):
-    """US dollars per million tokens."""
-
-    prompt_usd: float
-    cached_usd: float
-    completion_usd: float
-
-    def of(self, usage: Usage) -> float:
-        """Return what the tokens cost."""
-        fresh_tokens = usage.prompt_tokens - usage.cached_tokens
-        return (
-            fresh_tokens * self.prompt_usd
-            + usage.cached_tokens * self.cached_usd
-            + usage.completion_tokens * self.completion_usd
-        ) / 1e6
+_SPENT = (
+    Column("calls", number=True),
+    Column("prompt", number=True),
+    Column("cached", number=True, rank=1),
+    Column("completion", number=True),
+    Column("reasoning", number=True, rank=2),
+    Column("dollars", number=True),
+)
+_SHOWN_NODES = 10
 
 
 class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +57,17 @@ class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     latencies_s: tuple[float, ...] = ()
     """Of each call, as the caller saw it."""
+    cost_usd: float | None = 0.0
+    """Null: a price is not known."""
 
     def plus(self, other: RoleCost) -> RoleCost:
         """Return the sum of both."""
-        return RoleCost(usage=self.usage.plus(other.usage), latencies_s=self.latencies_s + other.latencies_s)
+        known = self.cost_usd is not None and other.cost_usd is not None
+        return RoleCost(
+            usage=self.usage.plus(other.usage),
+            latencies_s=self.latencies_s + other.latencies_s,
+            cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+        )
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +87,24 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Wall-clock of evaluations, some of them side by side."""
     lease_s: float = 0.0
     """Of these, alone on the device."""
+    confirmations: int = 0
+    """Of the evaluations, those that measured a candidate a second time."""
+    confirm_lease_s: float = 0.0
+    """Seconds alone on the device for them."""
+    outpaced: int = 0
+    """Screenings that were stopped early, since the candidate was clearly too slow."""
+    outpaced_lease_s: float = 0.0
+    timed: int = 0
+    """Screenings that were timed to their end."""
+    timed_lease_s: float = 0.0
+    spending: Spending = NOTHING
+
+    @property
+    def spared_s(self) -> float:
+        """About how long the device would have been needed for what was stopped early, besides."""
+        if not self.timed:
+            return 0.0
+        return max(0.0, self.outpaced * self.timed_lease_s / self.timed - self.outpaced_lease_s)
 
     @property
     def models(self) -> RoleCost:
@@ -92,53 +114,73 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 def cost_command(
     *runs: str,
-    prompt_usd: Price = None,
-    cached_usd: Price = None,
-    completion_usd: Price = None,
+    prompt_usd: PriceFlag = None,
+    cached_usd: PriceFlag = None,
+    completion_usd: PriceFlag = None,
+    prices: Path | None = None,
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Say what runs have cost: model calls and tokens by role, wall-clock, builds and evaluations.
+    """Say what runs have cost: calls, tokens and money by role, model and action; wall-clock, builds, evaluations.
 
     Args:
         runs: Ids or folders of runs, or `latest`. [default: latest]
-        prompt_usd: Dollars per million prompt tokens. With --completion-usd, calls are said in dollars too.
+        prompt_usd: Dollars per million prompt tokens, of all models, instead of the prices that a run began with.
         cached_usd: Dollars per million prompt tokens that came from the endpoint's cache. [default: --prompt-usd]
         completion_usd: Dollars per million completion tokens.
+        prices: A file of prices to go by instead, as for `ksearch run --prices`.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"runs": [{…}, …], "total": {…}}`.
     """
-    prices = _prices(prompt_usd, cached_usd, completion_usd)
+    price_of = _price_of(prompt_usd, cached_usd, completion_usd, prices)
     folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs or ("latest",)]
     unique = {folder.path: folder for folder in folders}
-    costs = [cost_of(folder.run_id, read_journal(folder.journal)) for folder in unique.values()]
+    costs = [cost_of(folder.run_id, read_journal(folder.journal), price_of) for folder in unique.values()]
     total = _sum(costs)
     if as_json:
-        put_json({"runs": [_as_object(cost, prices) for cost in costs], "total": _as_object(total, prices)})
+        put_json({"runs": [_as_object(cost) for cost in costs], "total": _as_object(total)})
         return exits.FOUND
     for cost in costs:
-        put("\n".join([*_lines(cost, prices), *([""] if len(costs) > 1 else [])]))
+        put("\n".join([*_lines(cost), *([""] if len(costs) > 1 else [])]))
     if len(costs) > 1:
-        put("\n".join(_lines(total, prices)))
+        put("\n".join(_lines(total)))
     return exits.FOUND
 
 
-def _prices(prompt_usd: float | None, cached_usd: float | None, completion_usd: float | None) -> Prices | None:
+def _price_of(
+    prompt_usd: float | None, cached_usd: float | None, completion_usd: float | None, table: Path | None
+) -> PriceOf | None:
     if prompt_usd is None and cached_usd is None and completion_usd is None:
-        return None
+        return _price_in(table) if table is not None else None
+    if table is not None:
+        raise refusal("prices are given twice", "leave out --prices, or --prompt-usd and its like")
     if prompt_usd is None or completion_usd is None:
         raise refusal("prices are given in part", "--prompt-usd and --completion-usd are needed, --cached-usd is not")
     cached_usd = prompt_usd if cached_usd is None else cached_usd
-    return Prices(prompt_usd=prompt_usd, cached_usd=cached_usd, completion_usd=completion_usd)
+    price = Price(input_usd=prompt_usd, cached_usd=cached_usd, output_usd=completion_usd)
+    return lambda _model: price
 
 
-def cost_of(run_id: str, records: Iterable[Record]) -> Cost:
-    """Add up a run's records."""
-    cost, chronicle = Cost(run=run_id), Chronicle()
+def _price_in(table: Path) -> PriceOf:
+    prices = read_prices(str(table))
+    return lambda model: prices.of(model, None)
+
+
+def cost_of(run_id: str, records: Iterable[Record], price_of: PriceOf | None = None) -> Cost:
+    """Add up a run's records; `price_of` gives prices to go by instead of the run's own."""
+    records = list(records)
+    cost, chronicle = Cost(run=run_id, spending=spending_of(records, price_of)), Chronicle()
     for record in records:
         chronicle.fold(record)
         cost = _plus(cost, record)
-    return msgspec.structs.replace(cost, wall_clock_s=chronicle.elapsed_s, rounds=chronicle.state.rounds)
+    planner, coder = (cost.spending.of_role(role).known_usd for role in ("planner", "coder"))
+    return msgspec.structs.replace(
+        cost,
+        wall_clock_s=chronicle.elapsed_s,
+        rounds=chronicle.state.rounds,
+        planner=msgspec.structs.replace(cost.planner, cost_usd=planner),
+        coder=msgspec.structs.replace(cost.coder, cost_usd=coder),
+    )
 
 
 def _plus(cost: Cost, record: Record) -> Cost:
@@ -146,20 +188,33 @@ def _plus(cost: Cost, record: Record) -> Cost:
         case EditsProposed(usage=usage, latency_s=latency_s):
             asked = RoleCost(usage=usage, latencies_s=(latency_s,))
             return msgspec.structs.replace(cost, planner=cost.planner.plus(asked))
-        case CandidateWritten(usage=usage, latency_s=latency_s):
+        case CandidateWritten(usage=usage, latency_s=latency_s) if usage.calls:
             asked = RoleCost(usage=usage, latencies_s=(latency_s,))
             return msgspec.structs.replace(cost, coder=cost.coder.plus(asked))
         case CandidateBuilt(cached=False, cpu_s=cpu_s):
             return msgspec.structs.replace(cost, builds=cost.builds + 1, build_cpu_s=cost.build_cpu_s + cpu_s)
-        case CandidateEvaluated(wall_s=wall_s, lease_s=lease_s):
-            return msgspec.structs.replace(
-                cost,
-                evaluations=cost.evaluations + 1,
-                evaluation_s=cost.evaluation_s + wall_s,
-                lease_s=cost.lease_s + lease_s,
-            )
+        case CandidateEvaluated():
+            return _with_evaluation(cost, record.body)
         case _:
             return cost
+
+
+def _with_evaluation(cost: Cost, done: CandidateEvaluated) -> Cost:
+    screened = done.purpose != "confirm"
+    confirms, races = not screened, screened and isinstance(done.verdict, Outpaced)
+    times = screened and isinstance(done.verdict, Measured) and done.verdict.timed
+    return msgspec.structs.replace(
+        cost,
+        evaluations=cost.evaluations + 1,
+        evaluation_s=cost.evaluation_s + done.wall_s,
+        lease_s=cost.lease_s + done.lease_s,
+        confirmations=cost.confirmations + confirms,
+        confirm_lease_s=cost.confirm_lease_s + confirms * done.lease_s,
+        outpaced=cost.outpaced + races,
+        outpaced_lease_s=cost.outpaced_lease_s + races * done.lease_s,
+        timed=cost.timed + times,
+        timed_lease_s=cost.timed_lease_s + times * done.lease_s,
+    )
 
 
 def _sum(costs: Iterable[Cost]) -> Cost:
@@ -176,24 +231,66 @@ def _sum(costs: Iterable[Cost]) -> Cost:
             evaluations=total.evaluations + cost.evaluations,
             evaluation_s=total.evaluation_s + cost.evaluation_s,
             lease_s=total.lease_s + cost.lease_s,
+            confirmations=total.confirmations + cost.confirmations,
+            confirm_lease_s=total.confirm_lease_s + cost.confirm_lease_s,
+            outpaced=total.outpaced + cost.outpaced,
+            outpaced_lease_s=total.outpaced_lease_s + cost.outpaced_lease_s,
+            timed=total.timed + cost.timed,
+            timed_lease_s=total.timed_lease_s + cost.timed_lease_s,
         )
     return total
 
 
-def _lines(cost: Cost, prices: Prices | None) -> Iterator[str]:
+def _lines(cost: Cost) -> Iterator[str]:
     yield f"run        {cost.run}"
     yield f"rounds     {cost.rounds} in {duration(cost.wall_clock_s)}"
     yield f"builds     {cost.builds}, {duration(cost.build_cpu_s)} of CPU"
     alone = f"{duration(cost.lease_s)} of that alone on the device"
     yield f"evaluated  {cost.evaluations} in {duration(cost.evaluation_s)}, {alone}"
+    if cost.confirmations:
+        yield f"confirmed  {cost.confirmations} of them, {duration(cost.confirm_lease_s)} alone on the device"
+    if cost.outpaced:
+        spared = f"which spared about {duration(cost.spared_s)} on the device"
+        yield f"outpaced   {cost.outpaced} of them were stopped early, {spared}"
     yield ""
     roles = {"planner": cost.planner, "coder": cost.coder, "both": cost.models}
-    rows = [_cells(role, asked) for role, asked in roles.items()]
-    if prices is None:
-        yield from table_lines(_COLUMNS, rows, width=terminal_width())
-        return
-    priced = [[*row, f"${prices.of(asked.usage):,.4f}"] for row, asked in zip(rows, roles.values(), strict=True)]
-    yield from table_lines((*_COLUMNS, Column("dollars", number=True)), priced, width=terminal_width())
+    yield from table_lines(_COLUMNS, [_cells(role, asked) for role, asked in roles.items()], width=terminal_width())
+    if cost.spending.by_model:
+        yield ""
+        rows = [_spend_cells((role, model or "-"), spend) for (role, model), spend in cost.spending.by_model.items()]
+        yield from table_lines((Column("role"), Column("model"), *_SPENT), rows, width=terminal_width())
+    if cost.spending.by_node:
+        yield ""
+        yield from table_lines((Column("node"), Column("action"), *_SPENT), _node_rows(cost), width=terminal_width())
+    if cost.models.cost_usd is None:
+        yield ""
+        yield "dollars    tokens only: not all prices are known; --prices FILE names them"
+
+
+def _node_rows(cost: Cost) -> list[list[str]]:
+    """Return the actions that cost most."""
+    spending = cost.spending
+    costly = sorted(spending.by_node.items(), key=lambda item: (item[1].cost_usd, item[1].usage.tokens), reverse=True)
+    return [
+        _spend_cells((node_id, spending.titles.get(node_id, "")), spend) for node_id, spend in costly[:_SHOWN_NODES]
+    ]
+
+
+def _spend_cells(names: tuple[str, str], spend: Spend) -> list[str]:
+    usage = spend.usage
+    return [
+        *names,
+        f"{usage.calls:,}",
+        f"{usage.prompt_tokens:,}",
+        f"{usage.cached_tokens:,}",
+        f"{usage.completion_tokens:,}",
+        f"{usage.reasoning_tokens:,}",
+        _dollars(spend.known_usd),
+    ]
+
+
+def _dollars(cost_usd: float | None) -> str:
+    return "-" if cost_usd is None else f"${cost_usd:,.4f}"
 
 
 def _cells(role: str, cost: RoleCost) -> list[str]:
@@ -207,21 +304,36 @@ def _cells(role: str, cost: RoleCost) -> list[str]:
         f"{usage.completion_tokens:,}",
         duration(median(cost.latencies_s)) if cost.latencies_s else "-",
         duration(max(cost.latencies_s)) if cost.latencies_s else "-",
+        _dollars(cost.cost_usd),
     ]
 
 
-def _as_object(cost: Cost, prices: Prices | None) -> dict[str, object]:
-    fields: dict[str, object] = msgspec.structs.asdict(cost)
+def _as_object(cost: Cost) -> dict[str, object]:
+    fields: dict[str, object] = {**msgspec.structs.asdict(cost), "spared_s": cost.spared_s}
+    spending = cost.spending
+    del fields["spending"]
+    fields["by_model"] = [
+        {"role": role, "model": model, **_spend_object(spend)} for (role, model), spend in spending.by_model.items()
+    ]
+    fields["by_node"] = [
+        {"node": node_id, "action": spending.titles.get(node_id, ""), **_spend_object(spend)}
+        for node_id, spend in spending.by_node.items()
+    ]
     roles = {"planner": cost.planner, "coder": cost.coder, "models": cost.models}
-    return fields | {role: _role_object(asked, prices) for role, asked in roles.items()}
+    return fields | {role: _role_object(asked) for role, asked in roles.items()}
 
 
-def _role_object(cost: RoleCost, prices: Prices | None) -> dict[str, object]:
+def _spend_object(spend: Spend) -> dict[str, object]:
+    usage: dict[str, object] = msgspec.structs.asdict(spend.usage)
+    return usage | {"latency_s": sum(spend.latencies_s), "cost_usd": spend.known_usd}
+
+
+def _role_object(cost: RoleCost) -> dict[str, object]:
     latencies = cost.latencies_s
     usage: dict[str, object] = msgspec.structs.asdict(cost.usage)
     return usage | {
         "latency_s": sum(latencies),
         "median_latency_s": median(latencies) if latencies else None,
         "longest_latency_s": max(latencies, default=None),
-        "cost_usd": prices.of(cost.usage) if prices else None,
+        "cost_usd": cost.cost_usd,
     }

@@ -34,23 +34,32 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def doctor_command(
     *,
+    model: str | None = None,
     base_url: str | None = None,
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Check what a search needs on this machine.
+    """Check what a search needs on this machine, or what a model's endpoint can do.
 
     Args:
+        model: Ask this model a few small questions, find out what its endpoint can do, and remember it for later runs;
+            the machine is not checked then.
         base_url: A model endpoint to reach. [env: KSEARCH_BASE_URL]
         runs_dir: Where runs would be written. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object.
     """
     address = base_url or os.environ.get("KSEARCH_BASE_URL")
+    if model is not None:
+        from ksearch_async.cli.probing import probe_model  # noqa: PLC0415 - openai takes a third of a second to import
+
+        return probe_model(model, address, as_json=as_json)
     findings = [
         *_machine(),
         _compiler(),
+        _cuda_compiler(),
         _interpreter(),
         *_packages(),
+        *_isolation(),
         _model(address),
         _runs_dir(runs_dir_or_default(runs_dir)),
     ]
@@ -81,8 +90,9 @@ def _gpu() -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return Finding(name="gpu", status="note", detail=f"nvidia-smi failed: {error}")
     names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    detail = f"{', '.join(names) or 'none'}; this release does not use it: C++ runs on the CPU, Triton is interpreted"
-    return Finding(name="gpu", status="note", detail=detail)
+    if not names:
+        return Finding(name="gpu", status="note", detail="none; kernels in C++ need no GPU")
+    return Finding(name="gpu", status="ok", detail=f"{', '.join(names)}; --device cuda:0 runs candidates there")
 
 
 def _compiler() -> Finding:
@@ -91,6 +101,16 @@ def _compiler() -> Finding:
     except KsearchError as error:
         return Finding(name="compiler", status="missing", detail=str(error))
     return Finding(name="compiler", status="ok", detail=f"{target.toolchain}, -march={target.march}, {target.device}")
+
+
+def _cuda_compiler() -> Finding:
+    from evaluators.languages.cuda.toolchain import find_nvcc  # noqa: PLC0415 - few hosts have it
+
+    try:
+        nvcc = find_nvcc()
+    except KsearchError as error:
+        return Finding(name="nvcc", status="note", detail=f"no kernels in CUDA: {error}")
+    return Finding(name="nvcc", status="ok", detail=f"{nvcc.release}, for {', '.join(nvcc.architectures)}")
 
 
 def _interpreter() -> Finding:
@@ -108,6 +128,24 @@ def _packages() -> Iterator[Finding]:
             yield Finding(name=name, status="ok", detail=version(name))
         except PackageNotFoundError:
             yield Finding(name=name, status="missing" if needed else "note", detail="not installed")
+
+
+def _isolation() -> Iterator[Finding]:
+    """Yield what keeps candidates from this host, and what each layer that is missing would be for."""
+    from evaluators.sandbox.probe import WITHOUT, probe_layers  # noqa: PLC0415 - needs Linux
+
+    try:
+        host = probe_layers()
+    except KsearchError as error:
+        yield Finding(name="isolation", status="note", detail=str(error))
+        return
+    lacking = host.missing_for_strict
+    strict = f"--isolation strict would refuse: it lacks {', '.join(lacking)}" if lacking else "enough for strict"
+    yield Finding(
+        name="isolation", status="note" if lacking else "ok", detail=f"{', '.join(host.layers) or 'none'}; {strict}"
+    )
+    for name, why in host.missing.items():
+        yield Finding(name="isolation", status="note", detail=f"no {name} ({why}): {WITHOUT[name]}")
 
 
 def _model(address: str | None) -> Finding:

@@ -11,20 +11,28 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from ksearch_async.admission import check_fitness
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note, put, put_json, terminal_width
 from ksearch_async.cli.session import explained
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.cli.views import wrapped_lines
-from ksearch_async.config import Resolved, flatten
+from ksearch_async.config import flatten
+from ksearch_async.connection import EMBEDDED
+from ksearch_async.estimate import Estimate, estimate
 from ksearch_async.forecast import Earlier, Forecast, earlier_run, forecast
+from ksearch_async.heritage import read_heritage, read_solution
+from ksearch_async.lineup import lineup_of
 from ksearch_async.logs import configure_logs
-from ksearch_async.models import dialect_of, model_words
-from ksearch_async.narrate import duration
+from ksearch_async.models import model_words, writer_dialect
+from ksearch_async.own_workers import roles_here
+from ksearch_async.phrases import duration
 from ksearch_async.refusals import refusal
+from ksearch_async.resolve import Resolved
 from ksearch_async.runs import RunFolder, check_free
 from ksearch_async.workers import check_model, find_target, initial_program, open_workers, read_task
 from messages.events import RunStarted
+from messages.models import Lineup
 
 _COLUMNS = (Column("setting"), Column("value"), Column("from"))
 
@@ -45,10 +53,11 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
     started = anyio.run(_rehearsed, resolved)
     told = forecast(started)
     before = earlier_run(Path(resolved.config.runs_dir), started.task, started.target)
+    likely = estimate(resolved.config, told, started.lineup, before)
     if as_json:
-        put_json(_as_object(resolved, started, told, before))
+        put_json({**_as_object(resolved, started, told, before), "lineup": started.lineup, "estimate": likely})
     else:
-        put("\n".join([*wrapped_lines(_lines(resolved, started, told, before)), "", *_table(resolved), ""]))
+        put("\n".join([*wrapped_lines(_lines(resolved, started, told, before, likely)), "", *_table(resolved), ""]))
         note("dry run: nothing was started, no model was asked")
     return exits.FOUND
 
@@ -63,11 +72,14 @@ async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
     """Run the reference once, as a run does, and yield the event that the run would begin with."""
     config = resolved.config
     task, language = read_task(config), config.candidate_language
-    check_model(task, dialect_of(config.model, os.environ))
-    target = await find_target(task, language)
+    check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
+    lineup = lineup_of(config, os.environ, writes_here="coder" in roles_here(config))
+    target = await find_target(task, language, config.workers.device)
     with tempfile.TemporaryDirectory(prefix="ksearch-dry-run-") as folder:
-        async with open_workers(task, language, Path(folder), evaluators=1) as workers:
+        async with open_workers(task, language, Path(folder), config.workers) as workers:
             description = await workers.describe()
+            check_fitness(description, allow_trivial=config.allow_trivial)
+    solution, heritage = read_solution(config), read_heritage(config, task, target)
     yield RunStarted(
         run_id="dry-run",
         task=task,
@@ -76,6 +88,9 @@ async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
         settings=config.search,
         seed=config.seed,
         initial=initial_program(task),
+        lineup=lineup,
+        solution=solution,
+        heritage=heritage,
     )
 
 
@@ -97,28 +112,50 @@ def _check_runs_dir(runs_dir: Path, run_id: str | None) -> None:
         raise refusal(f"cannot write to {str(runs_dir)!r}{why}", "choose another folder with --runs-dir")
 
 
-def _lines(resolved: Resolved, started: RunStarted, told: Forecast, before: Earlier | None) -> Iterator[str]:
+def _lines(
+    resolved: Resolved, started: RunStarted, told: Forecast, before: Earlier | None, likely: Estimate
+) -> Iterator[str]:
     config, description = resolved.config, started.description
     shapes = [f"{tensor.name} {tensor.shape} {tensor.dtype}" for tensor in description.tensors]
     yield f"task       {started.task.name} ({description.language})"
     if shapes:
         yield f"tensors    {'; '.join(shapes)}; {description.bytes_moved / 2**20:,.1f} MiB"
     march = f", -march={started.target.march}" if started.target.march else ""
-    yield f"device     {started.target.device}{march}"
+    if config.nats in (None, EMBEDDED):
+        yield f"device     {started.target.device}{march}"
+    else:
+        yield f"device     that of the evaluators at {config.nats}; this machine is {started.target.device}{march}"
     yield f"model      {model_words(config.model, os.environ)}"
     few, many = told.planner_calls
     planning = f"{few} to about {many}" if few != many else str(few)
     yield f"calls      {told.coder_calls} or more to write, {planning} to plan"
     yield f"prompts    {_prompts(told)}"
-    yield from _earlier_lines(before, config.search.budget.max_rounds)
+    yield from price_lines(started.lineup)
+    yield from _earlier_lines(before)
+    yield from estimate_lines(likely)
 
 
 def _table(resolved: Resolved) -> Iterator[str]:
     rows = [
-        [path, "none" if value is None else str(value), resolved.origins[path]]
-        for path, value in flatten(msgspec.to_builtins(resolved.config))
+        [path, _told(value), resolved.origins[path]] for path, value in flatten(msgspec.to_builtins(resolved.config))
     ]
     yield from table_lines(_COLUMNS, rows, width=terminal_width())
+
+
+def _told(value: object) -> str:
+    """Say a setting's value as a configuration file would, and of a list of models what is set for each."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case dict():
+            set_to = {key: each for key, each in value.items() if each is not None and key != "name"}
+            return " ".join([str(value.get("name") or "?"), *(f"{key}={_told(each)}" for key, each in set_to.items())])
+        case list() | tuple():
+            return "; ".join(map(_told, value)) or "none"
+        case _:
+            return str(value)
 
 
 def _prompts(told: Forecast) -> str:
@@ -126,15 +163,37 @@ def _prompts(told: Forecast) -> str:
     return f"about {told.coder_prompt_tokens:,} tokens to write{planning} at first; they grow with code and logs"
 
 
-def _earlier_lines(before: Earlier | None, rounds: int) -> Iterator[str]:
+def _earlier_lines(before: Earlier | None) -> Iterator[str]:
     if before is None:
-        yield "time       not known: no earlier run of this task on this machine"
         return
     usage = before.usage
     who = before.model or "built-in rules"
     took = f"{before.rounds} rounds in {duration(before.elapsed_s)} on {before.branches} branches"
     yield f"earlier    {before.run}: {took}, {usage.calls} calls, {usage.tokens:,} tokens ({who})"
-    yield f"time       about {duration(before.round_s * rounds)} at that pace"
+
+
+def price_lines(lineup: Lineup) -> Iterator[str]:
+    """Say what each model charges."""
+    for role, offer in (("planner", lineup.planner), *(("coder", each) for each in lineup.coders)):
+        price = offer.price
+        if price is None:
+            yield f"price      {role} {offer.name}: not known, tokens only"
+        elif price.input_usd or price.output_usd:
+            said = f"${price.input_usd:g} prompt, ${price.cached_usd:g} cached, ${price.output_usd:g} completion"
+            when = ", ".join(part for part in (price.dated, price.source) if part)
+            yield f"price      {role} {offer.name}: {said} per million tokens{f' ({when})' if when else ''}"
+
+
+def estimate_lines(likely: Estimate) -> Iterator[str]:
+    """Say what a run is likely to take."""
+    calls, tokens, (soonest_s, latest_s) = likely.calls, likely.tokens, likely.time_s
+    yield f"estimate   {calls[0]:,} to {calls[1]:,} calls, {tokens[0]:,} to {tokens[1]:,} tokens"
+    if likely.cost_usd is None:
+        yield "           money: not known, no price for each model"
+    elif likely.cost_usd[1]:
+        yield f"           ${likely.cost_usd[0]:,.2f} to ${likely.cost_usd[1]:,.2f}"
+    yield f"           {duration(soonest_s)} to {duration(latest_s)}"
+    yield f"           rests on {likely.rests_on}"
 
 
 def _as_object(resolved: Resolved, started: RunStarted, told: Forecast, before: Earlier | None) -> dict[str, object]:

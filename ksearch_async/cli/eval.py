@@ -1,78 +1,170 @@
-"""`ksearch eval`: builds, checks and times one source file, without a search."""
+"""`ksearch eval`: builds, checks and times source files, or a run's best, without a search."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import anyio
 import msgspec
+from cyclopts import Parameter, validators
 
 from evaluators.languages.triton.ahead import AheadReport, check_architecture, compile_ahead
+from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
+from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json
-from ksearch_async.config import KernelLanguage, ProgramSettings, RunConfig
+from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.cli.verdicts import as_object, hint_on, lines_of, repeats_lines, repeats_object
+from ksearch_async.config import KernelLanguage, ProgramSettings, WorkerSettings
+from ksearch_async.evaluation import Evaluation, EvaluationSettings, TaskLike, task_of
+from ksearch_async.judging import Judge, open_judge
 from ksearch_async.logs import configure_logs
+from ksearch_async.provenance import Provenance, from_run
 from ksearch_async.refusals import refusal
-from ksearch_async.sources import read_source
-from ksearch_async.workers import find_target, open_workers, read_task
-from messages.commands import BuildCandidate, EvaluateCandidate
-from messages.events import Built
+from ksearch_async.runs import runs_dir_or_default
+from ksearch_async.sources import read_kernel
+from ksearch_async.workers import is_task, open_workers
+from messages.commands import Purpose
 from messages.tasks import Candidate, TaskSpec
-from messages.verdicts import GOOD_FATES, Measured, Scored, Verdict, fate_of, reason_of, score_text
 
-_JOB_ID = "eval-1"
-_RUN_ID = "eval"
+Count = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
 
 def eval_command(
     task: str,
-    source: Path,
     /,
-    *,
-    language: KernelLanguage | None = None,
+    *sources: Path,
+    flags: EvaluationFlags = NO_EVALUATION_FLAGS,
+    repeat: Count = 1,
+    purpose: Purpose | None = None,
+    role: Literal["candidate", "baseline"] = "candidate",
     compile_for: str | None = None,
     score_with: str | None = None,
     eval_timeout: float = ProgramSettings().timeout_s,
     eval_memory: float = ProgramSettings().memory_gib,
+    runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Build, check and time one source file against a task.
+    """Build, check and time source files against a task, or a run's best kernel once more.
 
     Args:
-        task: A bundled problem's name, or a problem file in KernelBench's format; with --score-with a program.
-        source: A source file, or a run's `best` folder (or one of its `candidates/` folders).
-        language: What it is written in. [default: triton for files that end in .py, else cpp]
+        task: A bundled problem's name, a problem file in KernelBench's format, a folder with a task.toml, or SOURCE:…;
+            with --score-with a program. Alone: a run's id, its folder, or `latest`.
+        sources: Source files, or a run's `best` folder (or one of its `candidates/` folders). One judge serves all.
+        flags: How they are evaluated.
+        repeat: Evaluate each so often, in fresh processes, and say how far the results lie apart.
+        purpose: `screen` measures as candidates of a search are, `confirm` as a new best is. [default: screen; of a
+            run's best confirm]
+        role: `baseline`: a program to compare with, which may call any library, also where the task cannot tell it from
+            an answer that computes nothing. Without a source it is the task's own reference.
         compile_for: Evaluate nothing: compile the kernels of a Triton program for this architecture (sm_90, ...). Needs
             no GPU, and says nothing about numbers or speed.
         score_with: The task is a Python program, and the `evaluate(program_path)` of this file scores it.
         eval_timeout: Seconds that scoring a program may take.
         eval_memory: Gibibytes that a program may take.
-        as_json: Print exactly one JSON object.
+        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object; with several sources a list of them.
     """
     configure_logs()
-    program = ProgramSettings(evaluator=score_with, timeout_s=eval_timeout, memory_gib=eval_memory)
-    config = RunConfig(task=task, language=language or _language_of(source), program=program)
-    spec = read_task(config)
-    candidate = read_source(source, config.candidate_language)
+    purpose = purpose or ("screen" if sources else "confirm")
+    settings = flags.settings()
+    settings |= EvaluationSettings(purpose=purpose, eval_timeout=eval_timeout, eval_memory=eval_memory)
+    if score_with is not None:
+        settings["score_with"] = score_with
+    given: TaskLike = task
+    asked: Sequence[Path | Candidate] = sources
+    if role == "baseline":
+        settings["role"] = role
+        given = task_of(task, settings)
+        asked = sources or [reference_candidate(given)]
+    elif not sources:
+        best = _best_of(task, runs_dir_or_default(runs_dir))
+        given, asked = best.task, [best.candidate]
     if compile_for is not None:
-        return _compile(spec, candidate, compile_for, as_json=as_json)
-    verdict, device = anyio.run(_judged, spec, candidate)
+        return _compile(task_of(given, settings), asked, flags.language, compile_for, as_json=as_json)
+    found = anyio.run(_evaluated, given, asked, settings, repeat, as_json)
     if as_json:
-        put_json(_as_object(verdict, device))
-    else:
-        put("\n".join(_lines(verdict, device)))
-    return exits.FOUND if fate_of(verdict) in GOOD_FATES else exits.NOT_FOUND
+        objects = [_as_object(source, repeats) for source, repeats in zip(asked, found, strict=True)]
+        put_json(objects if len(objects) > 1 else objects[0])
+    return exits.FOUND if all(one.good for repeats in found for one in repeats) else exits.NOT_FOUND
 
 
-def _language_of(source: Path) -> KernelLanguage:
-    return "triton" if source.suffix == ".py" else "cpp"
+def _best_of(run: str, runs_dir: Path) -> Provenance:
+    """Return a run's best kernel.
+
+    Raises:
+        ConfigError: there is no such run, it has none, or this is a task whose source was forgotten.
+    """
+    if is_task(run):
+        raise refusal(f"no source file is given for {run!r}", "ksearch eval TASK SOURCE, or ksearch eval RUN")
+    return from_run(run, runs_dir)
 
 
-def _compile(task: TaskSpec, candidate: Candidate, arch: str, *, as_json: bool) -> int:
+async def _evaluated(
+    task: TaskLike, sources: Sequence[Path | Candidate], settings: EvaluationSettings, repeat: int, quiet: bool
+) -> list[list[Evaluation]]:
+    """Evaluate each source as often as asked, print each as it is done, and return the evaluations of each.
+
+    Raises:
+        ConfigError: the input cannot be used.
+        messages.errors.EvaluatorError: the evaluator itself failed.
+    """
+    language = settings.get("language")
+    spec = task_of(task, settings)
+    if spec.source != "program":  # what cannot be read is refused before anything is evaluated
+        for source in sources:
+            read_kernel(source, language)
+    found: list[list[Evaluation]] = [[] for _ in sources]
+    for number in range(repeat):
+        async with open_judge(spec, **settings) as judge:
+            for source, repeats in zip(sources, found, strict=True):
+                which = f"{_name_of(source)}{f', {number + 1} of {repeat}' if repeat > 1 else ''}"
+                repeats.append(await _one(judge, source, which))
+                if not quiet and number == repeat - 1:
+                    _print(source, repeats, several=len(sources) > 1)
+    return found
+
+
+async def _one(judge: Judge, source: Path | Candidate, which: str) -> Evaluation:
+    return await judge.evaluate(source, on_stage=lambda stage: note(f"{which}: {stage} ..."))
+
+
+def _print(source: Path | Candidate, repeats: Sequence[Evaluation], *, several: bool) -> None:
+    told = [f"source     {_name_of(source)}"] if several else []
+    told += lines_of(repeats[-1])
+    if len(repeats) > 1:
+        told += repeats_lines(repeats)
+    put("\n".join(told))
+    if hint := hint_on(repeats[-1].verdict):
+        note(f"hint: {hint}")
+    if several:
+        put()
+
+
+def _as_object(source: Path | Candidate, repeats: Sequence[Evaluation]) -> dict[str, object]:
+    told = as_object(repeats[0]) if len(repeats) == 1 else repeats_object(repeats)
+    return told | {"source": _name_of(source)}
+
+
+def _name_of(source: Path | Candidate) -> str:
+    return f"candidate {source.candidate_id[:8]}" if isinstance(source, Candidate) else str(source)
+
+
+def _compile(
+    task: TaskSpec,
+    sources: Sequence[Path | Candidate],
+    language: KernelLanguage | None,
+    arch: str,
+    *,
+    as_json: bool,
+) -> int:
     """Compile instead of evaluating, and say how that went."""
+    if len(sources) != 1:
+        raise refusal("--compile-for takes one source")
+    candidate = read_kernel(sources[0], language)
     if candidate.language != "triton":
         raise refusal(f"--compile-for is for Triton programs, and this one is written in {candidate.language}")
     report = anyio.run(_compiled, task, candidate, arch)
@@ -92,9 +184,11 @@ async def _compiled(task: TaskSpec, candidate: Candidate, arch: str) -> AheadRep
     """
     check_architecture(arch)
     with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder:
-        async with open_workers(task, candidate.language, Path(folder), evaluators=1) as workers:
+        async with open_workers(task, candidate.language, Path(folder), WorkerSettings(evaluators=1)) as workers:
             description = await workers.describe()
-        return await compile_ahead(candidate, description.tensors, arch=arch)
+        return await compile_ahead(
+            candidate, description.tensors, arch=arch, others=description.other_tensors, calls=description.calls
+        )
 
 
 def _compilation_lines(report: AheadReport) -> list[str]:
@@ -114,75 +208,3 @@ def _compilation_lines(report: AheadReport) -> list[str]:
                 f"{kernel.shared_bytes} bytes of shared memory, {kernel.warps} warps, {kernel.stages} stages"
             )
     return [*lines, *report.error.splitlines()]
-
-
-async def _judged(task: TaskSpec, candidate: Candidate) -> tuple[Verdict, str]:
-    """Return the verdict, and the device that it holds for.
-
-    Raises:
-        ConfigError: there is no usable compiler.
-        messages.errors.EvaluatorError: the evaluator itself failed.
-    """
-    target = await find_target(task, candidate.language)
-    with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder:
-        async with open_workers(task, candidate.language, Path(folder), evaluators=1) as workers:
-            build = BuildCandidate(job_id=_JOB_ID, run_id=_RUN_ID, candidate=candidate, target=target)
-            report = await workers.builder.build(build)
-            if not isinstance(report.outcome, Built):
-                return report.outcome, target.device
-            job = EvaluateCandidate(
-                job_id=_JOB_ID,
-                run_id=_RUN_ID,
-                task=task,
-                candidate=candidate,
-                artifact_id=report.outcome.artifact_id,
-                target=target,
-            )
-            judged = await workers.evaluator.evaluate(job)
-            return judged.verdict, judged.device
-
-
-def _as_object(verdict: Verdict, device: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"verdict": fate_of(verdict), "reason": reason_of(verdict), "timed": False}
-    if isinstance(verdict, Scored):
-        told |= {"score": verdict.score, "metrics": verdict.metrics, "device": device}
-    if isinstance(verdict, Measured):
-        told |= {"checked_calls": len(verdict.checks), "notes": verdict.notes, "device": device}
-    if isinstance(verdict, Measured) and verdict.timed and verdict.speedup_interval is not None:
-        told |= {
-            "timed": True,
-            "latency_us": verdict.latency_us,
-            "reference_latency_us": verdict.reference_latency_us,
-            "speedup_vs_reference": verdict.speedup_vs_reference,
-            "speedup_interval": [verdict.speedup_interval.low, verdict.speedup_interval.high],
-        }
-    return told
-
-
-def _untimed_lines(verdict: Measured, device: str) -> list[str]:
-    """Say that it is correct, why it was not timed, and what else the evaluator notes."""
-    why_not = next((note for note in verdict.notes if note.startswith("not timed")), "not timed")
-    return [
-        f"verdict    measured: correct, {why_not}",
-        f"checks     {len(verdict.checks)} calls; {device}",
-        *(f"note       {note}" for note in verdict.notes if note != why_not),
-    ]
-
-
-def _lines(verdict: Verdict, device: str) -> list[str]:
-    if isinstance(verdict, Scored):
-        metrics = [f"           {name} = {value}" for name, value in verdict.metrics.items()]
-        return ["verdict    scored", f"score      {score_text(verdict.score)}", *metrics, *verdict.notes]
-    if not isinstance(verdict, Measured):
-        log = getattr(verdict, "log", "").rstrip()
-        told = [log] if log and log != verdict.reason else []
-        return [f"verdict    {fate_of(verdict)}", f"reason     {verdict.reason}", *told]
-    interval = verdict.speedup_interval
-    if not verdict.timed or interval is None:
-        return _untimed_lines(verdict, device)
-    return [
-        f"verdict    measured: correct in {len(verdict.checks)} checked calls",
-        f"speedup    {verdict.speedup_vs_reference:.2f}x the reference [{interval.low:.2f}, {interval.high:.2f}] "
-        f"(95 % interval, {verdict.pairs} pairs)",
-        f"latency    {verdict.latency_us:.1f} us, the reference {verdict.reference_latency_us:.1f} us; {device}",
-    ]

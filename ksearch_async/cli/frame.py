@@ -11,16 +11,19 @@ from rich.text import Text
 
 from actors.planner.core.state import Node, NodeState, Score, SearchState
 from ksearch_async.chronicle import BestScore
-from ksearch_async.narrate import STOP_WORDS, duration, fates_line, rough_duration
+from ksearch_async.phrases import counted, duration, rough_duration
 from ksearch_async.progress import Progress, Work, chosen_nodes
+from ksearch_async.summary import STOP_WORDS, fates_line
+from ksearch_async.workload_table import workload_span
 from messages.base import ROOT
-from messages.verdicts import NO_FAILURES, score_text
+from messages.verdicts import CORRECT_FATES, NO_FAILURES, score_text, worth_text
 
 _LABEL_WIDTH = 8
 _BAR_WIDTH = 40
 _LEVELS = "▁▂▃▄▅▆▇█"
 _FEWEST_TREE_ROWS = 3
 _NARROWEST_TITLE = 12
+_VERBS = ("writing", "building", "evaluating", "confirming")
 _STATES: tuple[NodeState, ...] = ("in_flight", "open", "closed", "pruned")
 
 
@@ -64,7 +67,8 @@ def _header(moment: Moment) -> Text:
     started = moment.progress.chronicle.started
     task = f"{started.task.name} ({started.description.language})" if started else ""
     device = f"  {started.target.device}" if started else ""
-    left_s = moment.progress.left_s(moment.now) if moment.state.running else None
+    going = moment.state.running and not moment.state.paused
+    left_s = moment.progress.left_s(moment.now) if going else None
     ending = f", about {rough_duration(left_s)} left" if left_s is not None else ""
     clock = f"{duration(round(moment.progress.elapsed_s(moment.now)))}{ending}".replace(".0 s", " s")
     room = moment.width - len(clock) - 2
@@ -91,6 +95,9 @@ def _best(moment: Moment) -> Text:
     wanted = moment.state.settings.budget.target_speedup
     goal = f" of {wanted:g}{'' if moment.state.scored else 'x'} wanted" if wanted is not None else ""
     if best is None:
+        waiting = max((one.speedup for one in moment.state.provisional.values()), default=None)
+        if waiting is not None:
+            return _labelled("best", (f"{waiting:.2f}x, to be confirmed", "dim"), goal)
         untimed = len(moment.progress.chronicle.untimed())
         return _labelled("best", (f"{untimed} correct, not timed" if untimed else "none yet", "dim"), goal)
     style = "bold green" if best.faster else "bold"
@@ -99,7 +106,8 @@ def _best(moment: Moment) -> Text:
         initial = "" if best.initial_score is None else f", the initial program {score_text(best.initial_score)}"
         return _labelled("best", (f"score {score_text(best.score)}", style), goal, initial, place)
     low, high = best.speedup_interval
-    rest = f" the reference [{low:.2f}, {high:.2f}]{goal}, {best.latency_us:.1f} us"
+    span = workload_span(best.workloads)
+    rest = f" the reference [{low:.2f}, {high:.2f}]{goal}, {best.latency_us:.1f} us{f'; {span}' if span else ''}"
     return _labelled("best", (f"{best.speedup_vs_reference:.2f}x", style), rest, place)
 
 
@@ -125,7 +133,7 @@ def _fates(moment: Moment) -> Text:
 
 def _model(moment: Moment) -> Text:
     usage, budget = moment.state.usage, moment.state.settings.budget
-    calls = f"{usage.calls}{f' of {budget.max_calls}' if budget.max_calls else ''} calls"
+    calls = f"{usage.calls} of {budget.max_calls} calls" if budget.max_calls else counted(usage.calls, "call", "calls")
     tokens = f"{usage.tokens:,}{f' of {budget.max_tokens:,}' if budget.max_tokens else ''} tokens"
     faults = moment.progress.chronicle.faults.total()
     failed = (f", {faults} tries failed", "red") if faults else ""
@@ -135,7 +143,7 @@ def _model(moment: Moment) -> Text:
 
 def _flight(moment: Moment) -> Text:
     works = [work for node_id, found in moment.in_flight.items() if node_id != ROOT for work in found]
-    counts = [(sum(work.verb == verb for work in works), verb) for verb in ("writing", "building", "evaluating")]
+    counts = [(sum(work.verb == verb for work in works), verb) for verb in _VERBS]
     said = [f"{count} {verb}" for count, verb in counts if count]
     if ROOT in moment.in_flight:
         said.append(_words(moment.in_flight[ROOT][0]))
@@ -145,14 +153,20 @@ def _flight(moment: Moment) -> Text:
 def _nodes(moment: Moment) -> Text:
     counts = Counter(node.state for node in moment.state.nodes.values() if node.node_id != ROOT)
     said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in _STATES if counts[state])
-    return _labelled("tree", f"{counts.total()} nodes{f': {said}' if said else ''}")
+    return _labelled("tree", f"{counted(counts.total(), 'node', 'nodes')}{f': {said}' if said else ''}")
 
 
 def _footer(moment: Moment) -> Text:
     state = moment.state
+    leads = moment.progress.leads
+    if moment.progress.chronicle.resting:
+        return Text(f"paused; it goes on with: ksearch continue {state.run_id}", "yellow")
     if state.status == "stopping" and state.stopped_by is not None:
-        why = "Ctrl-C again stops now" if state.stopped_by == "interrupted" else STOP_WORDS[state.stopped_by]
+        again = leads and state.stopped_by == "interrupted"
+        why = "Ctrl-C again stops now" if again else STOP_WORDS[state.stopped_by]
         return Text(f"stopping when what is in flight is done; {why}", "yellow")
+    if not leads:
+        return Text("Ctrl-C ends the view, not the run", "dim")
     return Text("Ctrl-C stops when what is in flight is done", "dim")
 
 
@@ -228,8 +242,8 @@ def _standing(moment: Moment, node: Node) -> Text:
 
 
 def _failures(node: Node) -> int:
-    """Count failed attempts; a coder that sees nothing further has failed at nothing."""
-    return sum(count for fate, count in node.fates if fate not in NO_FAILURES)
+    """Count failed attempts; a correct candidate is none, nor is a coder that sees nothing further."""
+    return sum(count for fate, count in node.fates if fate not in NO_FAILURES | CORRECT_FATES)
 
 
 def _words(work: Work) -> str:
@@ -241,7 +255,8 @@ def _result(score: Score | None) -> Text:
         return Text("")
     if score.speedup is None:
         return Text("correct" if score.credit is None else score_text(score.credit))
-    return Text(f"{score.speedup:.2f}x", "green" if (score.credit or 0.0) > 1.0 else "")
+    worth = worth_text(score.credit, score.speedup, is_least=score.is_least)
+    return Text(worth, "green" if (score.credit or 0.0) > 1.0 else "")
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -20,8 +20,9 @@ from anyio.abc import TaskStatus
 from rich.console import Console
 from rich.text import Text
 
+from evaluators.printed import printable
 from ksearch_async.cli.frame import frame_lines
-from ksearch_async.cli.output import legible
+from ksearch_async.cli.output import harmless, legible
 from ksearch_async.cli.views import PlainView
 from ksearch_async.progress import Progress
 from messages.codec import Record
@@ -43,15 +44,16 @@ def can_be_live(stream: TextIO) -> bool:
 class LiveView:
     """A frame for people at a terminal; what is worth keeping scrolls above it."""
 
-    def __init__(self, plain: PlainView, stream: TextIO) -> None:
+    def __init__(self, plain: PlainView, stream: TextIO, *, leads: bool = True) -> None:
         """Make a view.
 
         Args:
             plain: says how the session begins and ends, in lines that stay.
             stream: the terminal.
+            leads: whether the run is led by this process, and ends with it.
         """
         self._plain = plain
-        self._progress = Progress(plain.chronicle, plain.narrator)
+        self._progress = Progress(plain.chronicle, plain.narrator, leads=leads)
         self._canvas = Canvas(stream)
         self._above: list[str] = []
 
@@ -114,12 +116,12 @@ class Canvas:
 
     def draw(self, above: Sequence[str], frame: Sequence[Text]) -> str:
         """Return what puts the frame in place of the last one, with lines above it; nothing if nothing changed."""
-        shown = self._rendered(frame)
+        shown = self._rendered([_harmless(line) for line in frame])
         if shown == self._shown and not above:
             return ""
         start = self._start()
         if above:
-            start += "\x1b[J" + "".join(f"{line}\n" for line in above)
+            start += "\x1b[J" + "".join(f"{harmless(line)}\n" for line in above)
         self._shown, self._lengths = shown, [line.cell_len for line in frame]
         return f"{_BEGIN}{start}{shown}\x1b[J{_END}"
 
@@ -139,7 +141,7 @@ class Canvas:
         start = self._start()
         self._shown, self._lengths = "", []
         try:
-            self.write(start + "\x1b[J" + "".join(f"{line}\n" for line in above))
+            self.write(start + "\x1b[J" + "".join(f"{harmless(line)}\n" for line in above))
         except OSError:
             return
 
@@ -159,6 +161,14 @@ class Canvas:
         columns = max(1, self.size().columns)
         up = sum(max(1, -(-length // columns)) for length in self._lengths) - 1
         return f"\r\x1b[{up}A" if up > 0 else "\r"
+
+
+def _harmless(line: Text) -> Text:
+    """Return a line of the frame without what a terminal would act upon: its colours are added later."""
+    plain = printable(line.plain)
+    if plain == line.plain:
+        return line
+    return Text(plain, style=line.style, spans=line.spans, end=line.end)
 
 
 def _size(stream: TextIO) -> os.terminal_size:

@@ -12,9 +12,10 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.narrate import rough_duration, standing
+from ksearch_async.phrases import rough_duration
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, list_runs, open_chronicle, runs_dir_or_default
+from ksearch_async.summary import standing
 from messages.errors import BusError
 from messages.verdicts import score_text
 
@@ -38,7 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     language: str | None = None
     device: str | None = None
     state: str
-    """`running`, `stopped` (killed), `ended`, `interrupted`, `failed`, or `damaged`."""
+    """`running`, `paused`, `stopped` (killed), `ended`, `interrupted`, `failed`, or `damaged`."""
     stopped_by: str | None = None
     rounds: int = 0
     max_rounds: int | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 from cyclopts import Parameter
 
-from actors.llm.offline.mistakes import MISTAKES, MistakeKind, Mistakes
+from actors.llm.offline.mistakes import MISTAKES, MistakeKind, Mistakes, most_kinds
 from actors.llm.offline.model import MODEL_NAME, OfflineModel
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
@@ -57,6 +57,8 @@ class AnswerFlags:
     """Seconds that every answer takes."""
     mistakes: float = 0.0
     """Share of answers that get a mistake as models make them, 0 to 1."""
+    each_mistake: float = 0.0
+    """Share of answers that get each kind of mistake of their role, instead of `--mistakes`."""
     mistake_kinds: Annotated[
         tuple[MistakeKind, ...], Parameter(consume_multiple=True, negative="", show_default=False)
     ] = MISTAKES
@@ -88,7 +90,9 @@ def offline_model_command(
     """
     _check(port, concurrency_limit, answers, failing)
     listener = _listener(port)
-    mistakes = Mistakes(answers.mistakes, seed=answers.seed, kinds=answers.mistake_kinds)
+    of_each = answers.each_mistake > 0
+    rate = answers.each_mistake if of_each else answers.mistakes
+    mistakes = Mistakes(rate, seed=answers.seed, kinds=answers.mistake_kinds, of_each=of_each)
     model = OfflineModel(seed=answers.seed, latency_s=answers.latency, mistakes=mistakes)
     gc.enable()  # `main` disabled it for the start; a server may run for days
     report = anyio.run(_serve, model, _conduct(api_key, concurrency_limit, answers, failing), listener, as_json)
@@ -153,9 +157,8 @@ def _check(port: int, concurrency_limit: int | None, answers: AnswerFlags, faili
         ConfigError: names the flag.
     """
     rates = _rates(failing)
-    for name, rate in {**rates, "faults": failing.faults, "mistakes": answers.mistakes}.items():
-        if not 0.0 <= rate <= 1.0:
-            raise refusal(f"--{name.replace('_', '-')}: expected a share from 0 to 1, not {rate!r}")
+    _check_shares({**rates, "faults": failing.faults})
+    _check_answers(answers)
     if sum(rates.values()) > 1.0 + 1e-9:
         raise refusal(f"the shares of failing requests add up to {sum(rates.values()):g}", "together at most 1")
     for name, seconds in {"latency": answers.latency, "retry-after": failing.retry_after}.items():
@@ -167,6 +170,20 @@ def _check(port: int, concurrency_limit: int | None, answers: AnswerFlags, faili
         raise refusal(f"--concurrency-limit: expected int >= 1, not {concurrency_limit}")
 
 
+def _check_answers(answers: AnswerFlags) -> None:
+    _check_shares({"mistakes": answers.mistakes, "each_mistake": answers.each_mistake})
+    if answers.mistakes and answers.each_mistake:
+        raise refusal("--mistakes and --each-mistake contradict each other", "give one of them")
+    if (together := answers.each_mistake * most_kinds(answers.mistake_kinds)) > 1.0 + 1e-9:
+        raise refusal(f"--each-mistake: the mistakes of one role add up to {together:g}", "together at most 1")
+
+
+def _check_shares(shares: dict[str, float]) -> None:
+    for name, share in shares.items():
+        if not 0.0 <= share <= 1.0:
+            raise refusal(f"--{name.replace('_', '-')}: expected a share from 0 to 1, not {share!r}")
+
+
 def _summary(report: Report) -> Iterator[str]:
     gone = f", {report.abandoned} for clients that had gone" if report.abandoned else ""
     refused = f", {report.refused} refused" if report.refused else ""
@@ -176,8 +193,9 @@ def _summary(report: Report) -> Iterator[str]:
     yield f"tokens     {report.prompt_tokens} of prompts ({repeated}), {report.completion_tokens} of answers"
     yield f"faults     {_counts(report.faults)}"
     yield f"mistakes   {_counts(report.mistakes)}"
-    ids = ", ".join(report.ids_answered_twice) or "no request id"
-    yield f"twice      {ids} was answered twice; {report.prompts_answered_twice or 'no'} prompts were"
+    yield f"answers    {report.paid} paid for, {report.replayed} given again to a known Idempotency-Key"
+    ids = ", ".join(report.ids_paid_twice) or "no request id"
+    yield f"twice      {ids} was paid for twice; {report.prompts_paid_twice or 'no'} prompts were"
 
 
 def _counts(counts: dict[str, int]) -> str:

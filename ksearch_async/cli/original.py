@@ -7,17 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from evaluators.tasks import is_bundled
-from evaluators.tasks.kernelbench import find_problem
 from ksearch_async.cli.original_flags import FLAGS, AtMost, OriginalFlag, Refused, Renamed, TaskPart
+from ksearch_async.cli.original_tasks import number_of, task_words
 from ksearch_async.refusals import refusal
-
-DATASET_VARIABLE = "DATASET_ROOT"
-"""Where the original's scripts look for a dataset."""
 
 _BY_NAME = {flag.name: flag for flag in FLAGS}
 
@@ -56,7 +52,7 @@ def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Transla
             notes.append(_met(flag, given))
         else:
             ours += _in_ours(flag, given)
-    return Translation(tokens=(*_task(task, environment), *ours), notes=tuple(notes))
+    return Translation(tokens=(*task_words(task, environment), *ours), notes=tuple(notes))
 
 
 def _given(flag: OriginalFlag, inline: str | None, waiting: deque[str]) -> str:
@@ -73,7 +69,10 @@ def _given(flag: OriginalFlag, inline: str | None, waiting: deque[str]) -> str:
         return "evolving"  # the original's flag has no value
     if not waiting or waiting[0].startswith("--"):
         raise refusal(f"--{flag.name} needs a value")
-    return waiting.popleft()
+    given = [waiting.popleft()]
+    while flag.name == "feedback-workloads" and waiting and not waiting[0].startswith("-"):
+        given.append(waiting.popleft())
+    return ",".join(given)
 
 
 def _could_be_a_mode(word: str) -> bool:
@@ -88,7 +87,7 @@ def _in_ours(flag: OriginalFlag, given: str) -> tuple[str, str]:
 
 def _met(flag: OriginalFlag, given: str) -> str:
     """Return what is said of a flag that asks for what is always done."""
-    if isinstance(flag.meaning, AtMost) and _number(flag.name, given) > flag.meaning.limit:
+    if isinstance(flag.meaning, AtMost) and number_of(flag.name, given) > flag.meaning.limit:
         raise refusal(f"--{flag.name}: {flag.said}", f"leave it out, or give at most {flag.meaning.limit}")
     return f"note: --{flag.name}: {flag.said}"
 
@@ -97,33 +96,3 @@ def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise refusal(f"--{name}: expected a whole number, not {text!r}")
     return int(text)
-
-
-def _task(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the problem that the flags name: none where they leave it to TASK."""
-    for name, known, instead in _ONLY:
-        if given.get(name, known) != known:
-            raise refusal(f"--{name} {given[name]}: {_BY_NAME[name].said.replace('`', '')}", instead)
-    numbers = [name for name in ("kernelbench-level", "kernelbench-problem-id") if name in given]
-    root = given.get("dataset-root") or given.get("task-path")
-    if not numbers and not root:
-        return ()
-    root = root or environment.get(DATASET_VARIABLE)
-    if not root:
-        hint = f"give a KernelBench checkout: --dataset-root FOLDER, or the variable {DATASET_VARIABLE}"
-        raise refusal(f"--{numbers[0]}: no dataset is given", hint)
-    level, problem_id = (
-        _number(name, given.get(name, "1")) for name in ("kernelbench-level", "kernelbench-problem-id")
-    )
-    return (str(find_problem(Path(root), level, problem_id)),)
-
-
-_ONLY = (
-    (
-        "task-source",
-        "kernelbench",
-        "name a problem file, or a bundled problem: triangle_multiplication computes nearly what TriMul does",
-    ),
-    ("kernelbench-eval-mode", "local", "leave it out"),
-)
-"""Flags with one value that there is something for, and what to do instead of the others."""

@@ -80,18 +80,22 @@ class OriginalFlag(msgspec.Struct, frozen=True):
                 return "refused"
 
 
-_FLASHINFER = Refused("name a bundled problem (ksearch tasks) or a problem file in KernelBench's format")
-_GPUMODE = Refused("ksearch run triangle_multiplication computes nearly what TriMul does")
 _STOPWATCH = Refused("leave it out: pairs are timed until the speedup's interval is narrow (docs/how-we-measure.md)")
-_TOLERANCE = Refused("leave it out: what is allowed follows from the dtype and the reference (docs/how-we-measure.md)")
+_TOLERANCE = Refused("leave it out, or name a profile: --tolerance gpumode:0.01,0.01 (docs/how-we-measure.md)")
 _WANDB = Refused("leave it out: ksearch run --json gives every event as it happens, ksearch ls and cost the figures")
 
 FLAGS = (
     OriginalFlag(
-        "task-source", "flashinfer", TaskPart(), "`kernelbench` is what there is; `flashinfer` and `gpumode` come later"
+        "task-source",
+        "flashinfer",
+        TaskPart(),
+        "`flashinfer` where a definition is named, `gpumode` where a folder of its problems is, else `kernelbench`",
     ),
     OriginalFlag(
-        "task-path", "none", TaskPart(), "a KernelBench checkout; also `--dataset-root`, or the variable `DATASET_ROOT`"
+        "task-path",
+        "none",
+        TaskPart(),
+        "a KernelBench checkout, or a FlashInfer-Bench dataset; also `--dataset-root`, or the variable `DATASET_ROOT`",
     ),
     OriginalFlag("dataset-root", "variable of the scripts", TaskPart(), "as `--task-path`"),
     OriginalFlag("kernelbench-level", "1", TaskPart(), "picks `level{N}/{ID}_*.py` of the checkout"),
@@ -104,8 +108,8 @@ FLAGS = (
         "every timed call is on fresh inputs and checked, 8 of them or more; a larger number is refused",
     ),
     OriginalFlag("kernelbench-num-perf-trials", "100", _STOPWATCH, "the number of timed calls cannot be set"),
-    OriginalFlag("local", "none", _FLASHINFER, "FlashInfer-Bench's datasets cannot be read yet"),
-    OriginalFlag("definition", "none", _FLASHINFER, "FlashInfer-Bench's definitions cannot be read yet"),
+    OriginalFlag("local", "none", TaskPart(), "a FlashInfer-Bench dataset, as `--task-path`"),
+    OriginalFlag("definition", "none", TaskPart(), "with the dataset it means `flashinfer:DATASET#DEFINITION`"),
     OriginalFlag(
         "model-name", "required", Renamed("model"), "without one the built-in rules write, which are no language model"
     ),
@@ -130,7 +134,12 @@ FLAGS = (
         Same(),
         "default `evolving`, which the flag without a value means too; also `frozen` and `off`",
     ),
-    OriginalFlag("wm-stagnation-window", "5", Renamed("window"), "the same"),
+    OriginalFlag(
+        "wm-stagnation-window",
+        "5",
+        Renamed("window"),
+        "default 3, and 5 (`--repair-window`) as long as nothing is correct",
+    ),
     OriginalFlag(
         "wm-max-difficulty",
         "4",
@@ -140,14 +149,15 @@ FLAGS = (
     OriginalFlag(
         "continue-from-solution",
         "none",
-        Refused("ksearch resume RUN goes on with a run of ksearch; a search cannot be started from a given kernel yet"),
-        "solutions of the original cannot be read",
+        Same(),
+        "a source file, a run or its `best` folder; solutions in the original's JSON cannot be read",
     ),
     OriginalFlag(
         "continue-from-world-model",
         "none",
-        Refused("ksearch resume RUN goes on with a run of ksearch, its tree and all"),
-        "world models of the original cannot be read",
+        Same(),
+        "`auto`, a run, a run's `world_model/latest.json`, or a world model of the original's, whose results are told "
+        "as history",
     ),
     OriginalFlag(
         "save-solutions",
@@ -174,27 +184,62 @@ FLAGS = (
     OriginalFlag("warmup-runs", "10", _STOPWATCH, "warm-up is the stopwatch's business"),
     OriginalFlag("iterations", "10", _STOPWATCH, "the number of timed calls cannot be set"),
     OriginalFlag("num-trials", "1", _STOPWATCH, "the number of timed calls cannot be set"),
-    OriginalFlag("rtol", "0.01", _TOLERANCE, "tolerances cannot be set"),
-    OriginalFlag("atol", "0.01", _TOLERANCE, "tolerances cannot be set"),
+    OriginalFlag("rtol", "0.01", _TOLERANCE, "a profile says both tolerances"),
+    OriginalFlag("atol", "0.01", _TOLERANCE, "a profile says both tolerances"),
     OriginalFlag("use-isolated-runner", "off", Met(), "every candidate runs in a process of its own", is_switch=True),
     OriginalFlag(
         "parallel-workloads",
         "off",
-        Refused("--evaluators judges several candidates at once"),
-        "a task has one workload",
+        Refused("leave it out: --evaluators judges several candidates at once"),
+        "one judge goes through a task's workloads; they are timed one at a time, or they would disturb one another",
         is_switch=True,
     ),
     OriginalFlag(
         "max-parallel-workloads",
         "0",
-        Refused("--evaluators says how many candidates are judged at once"),
-        "a task has one workload",
+        Refused("leave it out: --evaluators says how many candidates are judged at once"),
+        "as `--parallel-workloads`",
     ),
-    OriginalFlag("num-eval-workload", "all", Refused("leave it out"), "a task has one workload"),
-    OriginalFlag("feedback-workloads", "5 at random", Refused("leave it out"), "a task has one workload"),
-    OriginalFlag("feedback-trace-policy", "first", Refused("leave it out"), "a task has one workload"),
-    OriginalFlag("gpumode-mode", "benchmark", _GPUMODE, "GPU MODE's tasks cannot be run yet"),
-    OriginalFlag("gpumode-keep-tmp", "off", _GPUMODE, "GPU MODE's tasks cannot be run yet", is_switch=True),
-    OriginalFlag("gpumode-task-dir", "its own TriMul", _GPUMODE, "GPU MODE's tasks cannot be run yet"),
+    OriginalFlag(
+        "num-eval-workload",
+        "all",
+        Refused("name the workloads that count behind the task: FILE.py:short,long"),
+        "all workloads of a task are always evaluated; which ones those are is part of the task",
+    ),
+    OriginalFlag(
+        "feedback-workloads",
+        "5 at random",
+        TaskPart(),
+        "ids of a definition's workloads; without it five are drawn with seed 0, and the task's name says so; feedback "
+        "tells of all of them",
+    ),
+    OriginalFlag(
+        "num-feedback-workloads", "5", TaskPart(), "how many are drawn; `DEFINITION:draw=5,seed=7,hidden=3` says more"
+    ),
+    OriginalFlag(
+        "feedback-trace-policy",
+        "first",
+        Refused("leave it out: the first failing workload decides, and is named"),
+        "a failure is told of the first workload on which it comes about, the cheapest first",
+    ),
+    OriginalFlag(
+        "gpumode-mode",
+        "benchmark",
+        TaskPart(),
+        "`benchmark` and `leaderboard` time the benchmarks and hold the tests out; `test` is the tests alone",
+    ),
+    OriginalFlag(
+        "gpumode-keep-tmp",
+        "off",
+        Met(),
+        "every candidate is kept, in the run's candidates/ and in its journal",
+        is_switch=True,
+    ),
+    OriginalFlag(
+        "gpumode-task-dir",
+        "its own TriMul",
+        TaskPart(),
+        "a problem's folder in a checkout of reference-kernels; also the variable `GPUMODE_TASK_DIR`",
+    ),
 )
 """All of them, in the guide's order."""

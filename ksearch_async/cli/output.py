@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
 from typing import TextIO
 
 import msgspec
+
+from evaluators.printed import printable
 
 
 def terminal_width() -> int | None:
@@ -27,13 +30,31 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if sys.stdout.isatty() and path.is_relative_to(here) else str(path)
 
 
+_OURS = re.compile(r"(\x1b\[(?:[0-79]|[349][0-9])?m|\A\x1b\[H\x1b\[J)")
+"""What we have terminals do: colours, and clearing the screen."""
+
+
+def harmless(text: str) -> str:
+    """Return a text with nothing that a terminal acts upon but what we print ourselves, as long as it was.
+
+    Titles, reasons and sources are written by models and candidates: they could retitle a window, overwrite what stands
+    above them, or hide.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(part if _OURS.fullmatch(part) else printable(part) for part in _OURS.split(text))
+
+
 _GLYPHS = "…★☆├└│─█░▁▂▃▄▅▆▇"
 _SPELLED = str.maketrans(_GLYPHS, "~*+|`|-#._.,-=+*")
 """One character for each, so that what was fitted to a width still is."""
 
 
 def legible(text: str, stream: TextIO) -> str:
-    """Return the text as the stream can show it: in ASCII where its encoding, or the terminal's locale, has no more."""
+    """Return the text as the stream can show it: in ASCII where its encoding, or the terminal's locale, has no more.
+
+    Files are given what was written, to the letter.
+    """
     if text.isascii() or not _is_ascii_only(stream):
         return text
     return text.translate(_SPELLED).encode("ascii", "replace").decode()
@@ -49,9 +70,13 @@ def _is_ascii_only(stream: TextIO) -> bool:
     return locale in ("C", "POSIX") and stream.isatty()
 
 
+def _shown_on(stream: TextIO, text: str) -> str:
+    return legible(harmless(text) if stream.isatty() else text, stream)
+
+
 def put(text: str = "") -> None:
     """Write a line of results."""
-    sys.stdout.write(legible(text, sys.stdout) + "\n")
+    sys.stdout.write(_shown_on(sys.stdout, text) + "\n")
     sys.stdout.flush()
 
 
@@ -63,7 +88,7 @@ def put_json(value: object) -> None:
 def note(text: str) -> None:
     """Write a line that is no result."""
     sys.stdout.flush()
-    sys.stderr.write(legible(text, sys.stderr) + "\n")
+    sys.stderr.write(_shown_on(sys.stderr, text) + "\n")
     sys.stderr.flush()
 
 

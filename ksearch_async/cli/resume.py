@@ -7,10 +7,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ksearch_async.cli.flags import JsonFlag, SessionFlags, ViewFlag, named_flags
+from ksearch_async.cli.flags import CredentialsFlag, JsonFlag, SessionFlags, ViewFlag, named_flags, sign_in_with
 from ksearch_async.cli.session import conduct
-from ksearch_async.config import load_config, resolve_config
-from ksearch_async.launch import reopen_run
+from ksearch_async.config import load_config
+from ksearch_async.opening import reopen_session
+from ksearch_async.resolve import resolve_config
 from ksearch_async.runs import find_run, runs_dir_or_default
 
 NO_FLAGS = SessionFlags()
@@ -22,6 +23,7 @@ def resume_command(
     *,
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     flags: SessionFlags = NO_FLAGS,
+    credentials: CredentialsFlag = None,
     runs_dir: Path | None = None,
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
@@ -32,12 +34,14 @@ def resume_command(
         run: A run's id, its folder, or `latest`.
         config: A TOML file; what it sets must agree with the saved configuration where that may not change.
         flags: One for each setting that may change and has one.
+        credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
+    sign_in_with(credentials)
     folder = find_run(run, runs_dir_or_default(runs_dir))
     saved = load_config(folder.config)
     resolved = resolve_config(config_file=config, environment={}, flags=named_flags(flags), saved=saved)
-    return conduct(reopen_run(folder, resolved), view=view, as_json=as_json)
+    return conduct(lambda start: reopen_session(folder, resolved, start=start), view=view, as_json=as_json)

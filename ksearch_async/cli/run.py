@@ -8,9 +8,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ksearch_async.cli.flags import JsonFlag, RunFlags, ViewFlag, named_flags
-from ksearch_async.config import trace_config
+from ksearch_async.cli.flags import CredentialsFlag, JsonFlag, RunFlags, ViewFlag, named_flags, sign_in_with
 from ksearch_async.refusals import refusal
+from ksearch_async.resolve import trace_config
 
 NO_FLAGS = RunFlags()
 
@@ -21,6 +21,7 @@ def run_command(
     *,
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     flags: RunFlags = NO_FLAGS,
+    credentials: CredentialsFlag = None,
     run_name: str | None = None,
     target_gpu: Annotated[str | None, Parameter(show=False)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
@@ -30,9 +31,11 @@ def run_command(
     """Search for a faster kernel.
 
     Args:
-        task: A bundled problem's name, or a problem file in KernelBench's format.
+        task: A bundled problem's name, a problem file in KernelBench's format, a folder with a task.toml (ksearch
+            new-task), or SOURCE:… with gpumode, flashinfer, tritonbench or kernelbench.
         config: A TOML file.
         flags: One for each setting that has one.
+        credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
         run_name: Name of the run's folder. Without it the name is made of task and time.
         target_gpu: What the run must be timed on, or it is refused; K-Search's flag.
         dry_run: Say what would be done, with which settings and where they come from, and start nothing.
@@ -40,6 +43,7 @@ def run_command(
             terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
+    sign_in_with(credentials)
     resolved = trace_config(task, config_file=config, environment=os.environ, flags=named_flags(flags))
     if resolved.origins["language"] == "--language" and resolved.config.program.evaluator is not None:
         raise refusal("--language is for kernels, and programs are Python", "leave it out")

@@ -5,90 +5,136 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
 
+from actors.llm.replay import NOT_RECORDED
+from ksearch_async.admission import marks_of
+from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.live import LiveView, can_be_live
 from ksearch_async.cli.output import note, shown_path
-from ksearch_async.cli.signals import heed_signals
+from ksearch_async.cli.signals import heed_signals, leave_at_signal
 from ksearch_async.cli.views import JsonView, PlainView, View
-from ksearch_async.launch import Session, StopSwitch, Tools, lead_session
 from ksearch_async.logs import configure_logs
-from ksearch_async.models import model_words
+from ksearch_async.models import model_words, rules_answer_misses
 from ksearch_async.refusals import refusal
+from ksearch_async.session import Lead, Opening, Session, Start, StopSwitch
+from ksearch_async.tracing import tracing
 
 T = TypeVar("T")
-Opening: TypeAlias = AbstractAsyncContextManager[tuple[Session, Tools]]
 ViewKind: TypeAlias = Literal["auto", "live", "plain"]
+ShownKind: TypeAlias = Literal["live", "plain", "json"]
 
 _PATIENCE_S = 2.0
 """A start that takes longer is explained."""
 _AGAIN_S = 10.0
 
 
-def conduct(opening: Opening, *, view: ViewKind, as_json: bool) -> int:
+def conduct(opens: Callable[[Start], Opening], *, view: ViewKind, as_json: bool) -> int:
     """Open and lead a session, and return the exit code that it earned.
+
+    Args:
+        opens: makes the opening; told by it what it is busy with.
+        view: how it is shown.
+        as_json: print events as JSON instead.
 
     Raises:
         ConfigError: it cannot be shown as asked.
     """
-    kind: ViewKind | Literal["json"] = _kind(view, as_json=as_json)
-    return anyio.run(_conduct, opening, kind)
+    kind = view_kind(view, as_json=as_json)
+    with tracing(os.environ, role="planner"):
+        return anyio.run(_conduct, opens, kind)
 
 
-async def _conduct(opening: Opening, kind: ViewKind | Literal["json"]) -> int:
+async def _conduct(opens: Callable[[Start], Opening], kind: ShownKind) -> int:
     configure_logs()
-    async with explained(opening) as (session, tools):
+    start = Start(note)
+    async with explained(opens(start), start) as (session, lead):
         view = _view(session, kind)
-        if session.opening is not None:
+        if not session.is_over:
             configure_logs(session.folder.log, say=view.note)
+            _note_beginning(session, kind, view)
             gc.freeze()
             gc.enable()  # `main` disabled it for the start; a search may go on for days
-            await _lead(session, tools, view)
+            await _lead(session, lead, view)
         else:
             note(f"run {session.folder.run_id} is over: nothing was started")
             larger = f"ksearch resume {shown_path(session.folder.path)} --max-rounds N"
             note(f"hint: it goes on with a larger budget: {larger}")
         view.finish()
-        return _exit_code(session)
+        code = exit_code(session.chronicle)
+        if has_missed(session.chronicle):
+            note("hint: --replay-misses ask has a model asked what the recorded run was not: --model NAME")
+        return code
 
 
 @asynccontextmanager
-async def explained(opening: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-    """Open what has the reference run; while that takes its time, say so on stderr."""
+async def explained(opening: AbstractAsyncContextManager[T], start: Start | None = None) -> AsyncIterator[T]:
+    """Open what has the reference run, or waits for others; while that takes its time, say so on stderr."""
     async with anyio.create_task_group() as beside:
         waiting = anyio.CancelScope()
-        beside.start_soon(_explain, waiting)
+        beside.start_soon(_explain, waiting, start or Start(note))
         async with opening as opened:
             waiting.cancel()
             yield opened
 
 
-async def _explain(waiting: anyio.CancelScope) -> None:
+async def _explain(waiting: anyio.CancelScope, start: Start) -> None:
     begun = anyio.current_time()
     with waiting:
         await anyio.sleep(_PATIENCE_S)
-        note("checking the reference ...")
+        note(f"{start.doing} ...")
         while True:
             await anyio.sleep(_AGAIN_S)
-            note(f"still checking the reference: {anyio.current_time() - begun:.0f} s; Ctrl-C gives up")
+            note(f"still {start.doing}: {anyio.current_time() - begun:.0f} s; Ctrl-C gives up")
 
 
-async def _lead(session: Session, tools: Tools, view: View) -> None:
+async def _lead(session: Session, lead: Lead, view: View) -> None:
     stop, now = StopSwitch(), anyio.CancelScope()
     async with anyio.create_task_group() as beside:
-        await beside.start(heed_signals, stop, now, view.note)
+        if session.leads:
+            await beside.start(heed_signals, stop, now, view.note)
+        else:
+            await beside.start(leave_at_signal, now)
         await beside.start(view.show)
         with now:
-            await lead_session(session, tools, tell=view.tell, stop=stop)
+            await lead(tell=view.tell, stop=stop)
         beside.cancel_scope.cancel()
 
 
-def _kind(view: ViewKind, *, as_json: bool) -> ViewKind | Literal["json"]:
+def _note_beginning(session: Session, kind: ShownKind, view: View) -> None:
+    """Say on stderr what no event of the session says."""
+    if rules_answer_misses(session.config.model, os.environ):
+        view.note(
+            "hint: no model is named for what the recorded run was not asked: built-in rules answer; --model NAME"
+        )
+    if session.address and (kind == "json" or session.opening is not session.started):
+        view.note(f"messages of run {session.started.run_id} go over {session.address}")
+    if session.opening is None:
+        rounds = session.chronicle.state.rounds
+        begins = "goes on" if session.leads else "is followed"
+        view.note(f"run {session.started.run_id} {begins} after {rounds} rounds")
+    else:
+        for mark in marks_of(session.started.description):
+            view.note(f"warning: {mark}")
+
+
+def has_missed(chronicle: Chronicle) -> bool:
+    """Say whether a run ended because a recorded run was not asked what it asks."""
+    finished = chronicle.finished
+    return finished is not None and finished.stopped_by == "infrastructure" and NOT_RECORDED in finished.detail
+
+
+def view_kind(view: ViewKind, *, as_json: bool) -> ShownKind:
+    """Return how a run is shown here.
+
+    Raises:
+        ConfigError: it cannot be shown as asked.
+    """
     if as_json:
         if view != "auto":
             raise refusal(f"--view {view} and --json cannot be given together")
@@ -100,20 +146,21 @@ def _kind(view: ViewKind, *, as_json: bool) -> ViewKind | Literal["json"]:
     return "plain"
 
 
-def _view(session: Session, kind: ViewKind | Literal["json"]) -> View:
+def _view(session: Session, kind: ShownKind) -> View:
     if kind == "json":
         return JsonView(session.chronicle, session.folder)
     words = model_words(session.config.model, os.environ)
-    plain = PlainView(session.chronicle, session.folder, session.config, words)
-    return LiveView(plain, sys.stdout) if kind == "live" else plain
+    plain = PlainView(session.chronicle, session.folder, session.config, words, address=session.address)
+    return LiveView(plain, sys.stdout, leads=session.leads) if kind == "live" else plain
 
 
-def _exit_code(session: Session) -> int:
-    finished = session.chronicle.finished
+def exit_code(chronicle: Chronicle) -> int:
+    """Return what a run that was shown to its end, or to where it was left, earned."""
+    finished = chronicle.finished
     if finished is None or finished.stopped_by == "interrupted":
         return exits.INTERRUPTED
     if finished.stopped_by == "infrastructure":
         note(f"error: the infrastructure failed: {finished.detail}")
         return exits.INFRASTRUCTURE
-    best = session.chronicle.best(str(session.folder.best))
+    best = chronicle.best("")
     return exits.FOUND if best is not None and best.faster else exits.NOT_FOUND

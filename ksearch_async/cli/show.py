@@ -4,31 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+
+from actors.planner.core.beliefs import calibration
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.node_story import show_node
 from ksearch_async.cli.output import put, put_json, terminal_width
 from ksearch_async.drawing import tree_lines
-from ksearch_async.narrate import duration, fates_line, faults_line, result_lines, standing, state_line
+from ksearch_async.phrases import counted, duration
+from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.summary import (
+    confirmations_line,
+    expectations_line,
+    fates_line,
+    faults_line,
+    result_lines,
+    standing,
+    state_line,
+    workers_line,
+)
 
 
 def show_command(
     run: str = "latest",
+    node: str | None = None,
     /,
     *,
+    attempt: int | None = None,
+    prompt: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    answer: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show a run: state, best kernel, tree, counts by fate.
+    """Show a run: state, best kernel, tree, counts by fate. Or one of its nodes: its attempts.
 
     Args:
         run: A run's id, its folder, or `latest`.
+        node: A node's id: what was tried for it, attempt by attempt.
+        attempt: Which of the node's attempts, from 1. [default: the last]
+        prompt: Print what the coder was asked in that attempt, and nothing else.
+        answer: Print what it answered, to the letter.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))
+    if node is not None:
+        return show_node(folder, node, attempt=attempt, prompt=prompt, answer=answer, as_json=as_json)
+    if attempt is not None or prompt or answer:
+        raise refusal("--attempt, --prompt and --answer are about a node", "ksearch show RUN NODE --prompt")
     chronicle = open_chronicle(folder)
     if as_json:
         put_json(_summary(folder, chronicle))
@@ -44,8 +72,14 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
         yield f"task       {started.task.name}, {started.description.language}, {started.target.device}"
     yield f"state      {state_line(chronicle, in_use=folder.in_use())}"
     yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
+    if workers := workers_line(chronicle):
+        yield f"workers    {workers}"
     yield f"fates      {fates_line(chronicle)}"
-    yield f"model      {state.usage.calls} calls, {state.usage.tokens:,} tokens"
+    if confirmed := confirmations_line(chronicle):
+        yield f"confirmed  {confirmed}"
+    if expected := expectations_line(state):
+        yield f"expected   {expected}"
+    yield f"model      {counted(state.usage.calls, 'call', 'calls')}, {state.usage.tokens:,} tokens"
     if chronicle.faults:
         yield f"endpoint   failed tries: {faults_line(chronicle)}"
     yield from result_lines(chronicle, str(folder.best), str(folder.candidates))
@@ -68,8 +102,12 @@ def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:
         "elapsed_s": chronicle.elapsed_s,
         "fates": dict(chronicle.fates),
         "faults": dict(chronicle.faults),
+        "workers": chronicle.workers,
         "usage": state.usage,
         "best": chronicle.best(str(folder.best)),
         "untimed": chronicle.untimed(),
+        "confirmations": chronicle.confirmations,
+        "expectations": calibration(state),
+        "provisional": sorted(state.provisional.values(), key=lambda found: -found.credit),
         "nodes": sorted(state.nodes.values(), key=lambda node: int(node.node_id[1:])),
     }

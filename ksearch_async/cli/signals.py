@@ -8,7 +8,7 @@ from collections.abc import Callable
 import anyio
 from anyio.abc import TaskStatus
 
-from ksearch_async.launch import StopSwitch
+from ksearch_async.session import StopSwitch
 
 
 async def heed_signals(
@@ -35,3 +35,12 @@ async def heed_signals(
                 return
             note("stopping when the evaluations in flight are done; again stops now")
             stop.ask(signal.Signals(received).name)
+
+
+async def leave_at_signal(now: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    """Cancel at the first signal: what is shown goes on without us."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            now.cancel()
+            return

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 
 from ksearch_async.cli.dry_run import rehearse
 from ksearch_async.cli.session import ViewKind, conduct
-from ksearch_async.config import Resolved, RunConfig
-from ksearch_async.launch import open_run
+from ksearch_async.config import RunConfig
+from ksearch_async.opening import open_session
 from ksearch_async.refusals import refusal
+from ksearch_async.resolve import Resolved
 from ksearch_async.runs import run_id_of
+from ksearch_async.session import Opening, Start
 from ksearch_async.workers import find_target, read_task
 
 
@@ -33,7 +37,11 @@ def start_run(
         _check_device(config, target_gpu)
     if dry_run:
         return rehearse(resolved, run_id=run_id, as_json=as_json)
-    return conduct(open_run(config, run_id=run_id), view=view, as_json=as_json)
+    return conduct(partial(_opening, config, run_id), view=view, as_json=as_json)
+
+
+def _opening(config: RunConfig, run_id: str | None, start: Start) -> Opening:
+    return open_session(config, run_id=run_id, start=start)
 
 
 def _check_device(config: RunConfig, wanted: str) -> None:
@@ -42,7 +50,7 @@ def _check_device(config: RunConfig, wanted: str) -> None:
     Raises:
         ConfigError: this run would be timed on another.
     """
-    device = anyio.run(find_target, read_task(config), config.candidate_language).device
+    device = anyio.run(find_target, read_task(config), config.candidate_language, config.workers.device).device
     if not all(part in device.lower() for part in wanted.lower().replace("-", " ").split()):
         raise refusal(
             f"--target-gpu {wanted}: this run is for {device}, the device that it is timed on",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ksearch_async.narrate import shortened
+from ksearch_async.phrases import shortened
 
 _GAP = "  "
 _NARROWEST = 8
@@ -20,6 +20,8 @@ class Column(msgspec.Struct, frozen=True):
     """Aligned right."""
     rank: int = 0
     """Columns of a higher rank are left out first where the width does not do; those of rank 0 stay."""
+    least: int | None = None
+    """It is cut to so many characters before other columns are left out; null: it is not."""
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None) -> Iterator[str]:
@@ -32,8 +34,9 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wid
     """
     grid = [[column.title.upper() for column in columns], *rows]
     widths = [max(len(row[at]) for row in grid) for at in range(len(columns))]
+    least = [min(wide, columns[at].least or wide) for at, wide in enumerate(widths)]
     shown = list(range(len(columns)))
-    while width is not None and _total(widths, shown) > width and any(columns[at].rank for at in shown):
+    while width is not None and _total(least, shown) > width and any(columns[at].rank for at in shown):
         shown.remove(max(shown, key=lambda at: columns[at].rank))
     if width is not None and (excess := _total(widths, shown) - width) > 0:
         widest = max(shown, key=lambda at: widths[at])

@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 
 from evaluators.local import LocalEvaluator
-from evaluators.tasks import SIZES, bundled_tasks, is_bundled, load_task
+from evaluators.tasks import bundled_tasks, is_bundled, load_task, sizes_of, workloads_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json, terminal_width
@@ -27,7 +27,7 @@ tasks_app = cyclopts.App(name="tasks", group_commands=cyclopts.Group("Commands")
 
 _COLUMNS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1))
 _SHAPES_OF: Final = "cpp"
-"""A language to describe a task for: shapes and dtypes are the same in all."""
+"""A language to describe a task for: shapes and dtypes are the same in all. Functions are described as such."""
 
 
 @tasks_app.default
@@ -37,7 +37,7 @@ def tasks_command(*, as_json: JsonFlag = False) -> int:
     Args:
         as_json: Print one JSON object: `{"tasks": [{…}, …]}`.
     """
-    problems = [facts_of(load_task(name)) for name in bundled_tasks()]
+    problems = [facts_of(load_task(name), workloads_of(name)) for name in bundled_tasks()]
     if as_json:
         put_json({"tasks": problems})
         return exits.FOUND
@@ -47,7 +47,7 @@ def tasks_command(*, as_json: JsonFlag = False) -> int:
             put(f"    {line}")
         for line in _shape_lines(problem):
             put(f"    {line}")
-    note("ksearch tasks show NAME tells more; NAME:gpu is the problem in its GPU size")
+    note("ksearch tasks show NAME tells more; NAME:gpu is the problem in its GPU size, NAME:shapes in several")
     return exits.FOUND
 
 
@@ -57,19 +57,24 @@ def show_task_command(
     /,
     *,
     tensors: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    prompt: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Show what a problem asks for: its text, its inputs, how to search on it.
 
     Args:
-        task: A bundled problem's name (NAME or NAME:gpu), or a problem file in KernelBench's format.
+        task: A bundled problem's name (NAME or NAME:gpu), a problem file in KernelBench's format, a folder with a
+            task.toml, or SOURCE:….
         tensors: Run the reference once (some seconds) and list every tensor with shape and dtype.
+        prompt: Run the reference once and print all that a model is told of the task, and nothing else.
         as_json: Print one JSON object.
     """
     spec = load_task(task)
-    facts = facts_of(spec)
-    described = _described(spec) if tensors else None
-    if as_json:
+    facts = facts_of(spec, workloads_of(task) if task in bundled_tasks() else None)
+    described = _described(spec) if tensors or prompt else None
+    if prompt and described is not None and not as_json:
+        put(described.prompt)
+    elif as_json:
         put_json(_as_object(spec, facts, described))
     else:
         put("\n".join(_lines(task, spec, facts, described)))
@@ -85,7 +90,7 @@ async def _describe(task: TaskSpec) -> TaskDescription:
     with tempfile.TemporaryDirectory(prefix="ksearch-tasks-") as folder:
         evaluator = LocalEvaluator(Path(folder), slots=1)
         try:
-            return await evaluator.describe_task(task, _SHAPES_OF)
+            return await evaluator.describe_task(task, _SHAPES_OF if task.calling == "module" else "python")
         finally:
             await evaluator.aclose()
 
@@ -99,7 +104,7 @@ def _shape_lines(facts: ProblemFacts) -> Iterator[str]:
     if facts.inputs:
         yield f"{'inputs':<10} {', '.join(facts.inputs)}"
     for size, extents in facts.sizes.items():
-        yield f"{size + ' size':<10} {', '.join(f'{name} {extent}' for name, extent in extents.items())}"
+        yield f"{size:<10} {', '.join(f'{name} {extent}' for name, extent in extents.items())}"
 
 
 def _lines(asked: str, task: TaskSpec, facts: ProblemFacts, described: TaskDescription | None) -> Iterator[str]:
@@ -117,8 +122,8 @@ def _lines(asked: str, task: TaskSpec, facts: ProblemFacts, described: TaskDescr
     yield ""
     yield f"{'search':<10} ksearch run {asked}"
     if is_bundled(asked) and facts.sizes and ":" not in asked:
-        others = [f"{asked}:{size}" for size in SIZES[1:]]
-        yield f"{'other size':<10} {', '.join(others)}"
+        others = [f"{asked}:{size}" for size in sizes_of(asked)[1:]]
+        yield f"{'others':<10} {', '.join(others)}"
 
 
 def _shape(tensor: TensorSpec) -> str:
@@ -127,5 +132,9 @@ def _shape(tensor: TensorSpec) -> str:
 
 def _as_object(task: TaskSpec, facts: ProblemFacts, described: TaskDescription | None) -> dict[str, object]:
     fields: dict[str, object] = msgspec.structs.asdict(facts)
-    known = {"tensors": described.tensors, "bytes_moved": described.bytes_moved} if described else {}
+    known = (
+        {"tensors": described.tensors, "bytes_moved": described.bytes_moved, "prompt": described.prompt}
+        if described
+        else {}
+    )
     return fields | {"task_id": task.task_id, "source": task.source, "text": task.text} | known

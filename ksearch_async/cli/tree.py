@@ -1,20 +1,28 @@
-"""`ksearch tree`: what was tried, what came of it, and what leads to the best kernel."""
+"""`ksearch tree`: what was tried, what came of it, and what leads to the best kernel; with `--why`, what comes next."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from actors.planner.core.selection import spreads
+from actors.planner.core.state import SearchState
 from actors.planner.core.tree import ancestors
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.why import scored_frontier, waiting_line, why_lines
+from ksearch_async.connection import open_bus
 from ksearch_async.drawing import tree_lines
-from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.refusals import refusal
+from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.watching import find_run_id, read_chronicle
 from messages.base import ROOT
 
 _BEST, _ABOVE = "★ the best kernel", "☆ what it was built on"
@@ -25,6 +33,9 @@ def tree_command(
     /,
     *,
     depth: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    why: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    nats: str | None = None,
+    credentials: Path | None = None,
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
@@ -33,31 +44,62 @@ def tree_command(
     Args:
         run: A run's id, its folder, or `latest`.
         depth: Levels below the root to draw; what lies deeper is counted.
+        why: List the actions that may be chosen next instead, the next one first, with the parts of each one's score.
+        nats: Read the run from this NATS server, and not from its folder here.
+        credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
-        as_json: Print one JSON object: the nodes, and the path to the best.
+        as_json: Print one JSON object: the nodes, and the path to the best; with --why the scores.
     """
-    folder = find_run(run, runs_dir_or_default(runs_dir))
-    chronicle = open_chronicle(folder)
+    if why and depth is not None:
+        raise refusal("--depth and --why cannot be given together")
+    if nats is None:
+        folder = find_run(run, runs_dir_or_default(runs_dir))
+        run_id, chronicle = folder.run_id, open_chronicle(folder)
+    else:
+        run_id, chronicle = anyio.run(_read_there, run, nats, credentials)
+    if why:
+        return _why(run_id, chronicle.outlook, as_json=as_json)
     state = chronicle.state
     if as_json:
-        put_json(_as_object(folder, chronicle, depth))
+        put_json(_as_object(run_id, chronicle, depth))
         return exits.FOUND
     for line in tree_lines(state, width=terminal_width(), depth=depth):
         put(line)
     if not state.nodes:
-        note(f"run {folder.run_id} has no tree yet: its planner has not answered")
+        note(f"run {run_id} has no tree yet: its planner has not answered")
     elif state.incumbent is not None:
         note(_BEST if state.node(state.incumbent.node_id).depth == 1 else f"{_BEST}  {_ABOVE}")
     return exits.FOUND
 
 
-def _as_object(folder: RunFolder, chronicle: Chronicle, depth: int | None) -> dict[str, object]:
+async def _read_there(run: str, nats: str, credentials: Path | None) -> tuple[str, Chronicle]:
+    """Return a run that is on a server."""
+    async with open_bus(nats, os.environ, role="planner", credentials=credentials) as bus:
+        run_id = await find_run_id(bus, run)
+        return run_id, await read_chronicle(bus, run_id)
+
+
+def _why(run_id: str, state: SearchState, *, as_json: bool) -> int:
+    if as_json:
+        rule = "spread" if spreads(state) else "paper"
+        put_json({"run": run_id, "rule": rule, "frontier": scored_frontier(state)})
+        return exits.FOUND
+    for line in why_lines(state, width=terminal_width()):
+        put(line)
+    if not state.frontier_ids:
+        note(f"no action of run {run_id} may be chosen now")
+    if waiting := waiting_line(state):
+        note(waiting)
+    return exits.FOUND
+
+
+def _as_object(run_id: str, chronicle: Chronicle, depth: int | None) -> dict[str, object]:
     state = chronicle.state
     shown = [node for node in state.nodes.values() if depth is None or node.depth <= depth]
     best = state.incumbent.node_id if state.incumbent else None
     path = [best, *(node.node_id for node in ancestors(state, state.node(best)))] if best else []
     return {
-        "run": folder.run_id,
+        "run": run_id,
         "best": best,
         "path_to_best": [node_id for node_id in reversed(path) if node_id != ROOT],
         "nodes": sorted(shown, key=lambda node: int(node.node_id[1:])),

@@ -18,10 +18,13 @@ from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_w
 from ksearch_async.config import RunConfig
 from ksearch_async.events import events_of
 from ksearch_async.models import dialect_of
-from ksearch_async.narrate import Narrator, counted, duration, fates_line, faults_line, result_lines, state_line
+from ksearch_async.narrate import Narrator
+from ksearch_async.phrases import counted, duration
 from ksearch_async.runs import RunFolder
+from ksearch_async.summary import confirmations_line, fates_line, faults_line, result_lines, state_line
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
+from messages.settings import SearchSettings
 
 _LABEL_WIDTH = 11
 
@@ -45,7 +48,10 @@ class View(Protocol):
 class PlainView:
     """Lines for people: as wide as the terminal, or whole where they go elsewhere."""
 
-    def __init__(self, chronicle: Chronicle, folder: RunFolder, config: RunConfig, model_words: str) -> None:
+    def __init__(
+        self, chronicle: Chronicle, folder: RunFolder, config: RunConfig, model_words: str, *, address: str = ""
+    ) -> None:
+        self._address = address
         self.chronicle = chronicle
         self.narrator = Narrator(chronicle, terminal_width)
         self._folder = folder
@@ -70,24 +76,25 @@ class PlainView:
     def opening_lines(self, record: Record) -> list[str]:
         """Return what is said of a session when it begins: nothing for any other record."""
         if isinstance(record.body, RunStarted):
-            return wrapped_lines(self._header(record.body))
+            return wrapped_lines(self.header(record.body))
         if isinstance(record.body, RunResumed):
-            again = f"resumed    {self._folder.run_id} after {self.chronicle.state.rounds} rounds"
-            return wrapped_lines((again, f"model      {self._model_words}"))
+            return wrapped_lines(self.resumption())
         return []
 
     def finish(self) -> None:
         """Print the summary."""
         put()
-        for line in wrapped_lines(self._summary()):
+        for line in wrapped_lines(self.summary()):
             put(line)
 
-    def _header(self, started: RunStarted) -> Iterator[str]:
+    def header(self, started: RunStarted) -> Iterator[str]:
+        """Say what begins."""
         settings = started.settings
+        drafts = f", {settings.samples} drafts of each attempt" if settings.samples > 1 else ""
         plan = (
             f"{counted(settings.branches, 'branch', 'branches')} at once, "
             f"{counted(settings.budget.max_rounds, 'round', 'rounds')}, "
-            f"window {settings.stagnation_window}, seed {started.seed} (effort {self._config.effort})"
+            f"{_windows(settings)}{drafts}, seed {started.seed} (effort {self._config.effort})"
         )
         yield f"task       {started.task.name} ({started.description.language})"
         march = f", -march={started.target.march}" if started.target.march else f", {started.target.toolchain}"
@@ -95,15 +102,26 @@ class PlainView:
         yield f"model      {self._model_words}"
         yield f"search     {plan}"
         yield f"run        {shown_path(self._folder.path)}"
+        if self._address:
+            yield f"join it    ksearch evaluator --nats {self._address}"
 
-    def _summary(self) -> Iterator[str]:
+    def resumption(self) -> Iterator[str]:
+        """Say what goes on."""
+        yield f"resumed    {self._folder.run_id} after {self.chronicle.state.rounds} rounds"
+        yield f"model      {self._model_words}"
+
+    def summary(self) -> Iterator[str]:
+        """Say how it ended."""
         chronicle = self.chronicle
         state = chronicle.state
         ended = state_line(chronicle, in_use=False, with_failure=False)  # that is the error's line, the last one
         yield f"run        {self._folder.run_id}: {ended}"
         yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
         yield f"fates      {fates_line(chronicle)}"
-        yield f"model      {state.usage.calls} calls, {state.usage.tokens:,} tokens; {self._model_words}"
+        if confirmed := confirmations_line(chronicle):
+            yield f"confirmed  {confirmed}"
+        calls = counted(state.usage.calls, "call", "calls")
+        yield f"model      {calls}, {state.usage.tokens:,} tokens; {self._model_words}"
         if chronicle.faults:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"
         best = chronicle.best(shown_path(self._folder.best))
@@ -129,6 +147,12 @@ class PlainView:
         if dialect_of(model, os.environ) == "offline":
             return "the built-in rules know few tasks: name a model (--model)"
         return f"what {model.name} answered is in the run's journal.jsonl; try another model (ksearch resume --model)"
+
+
+def _windows(settings: SearchSettings) -> str:
+    """Say after how many attempts in a row without improvement a branch ends."""
+    window, repair = settings.stagnation_window, settings.repair_window
+    return f"window {window} ({repair} until correct)" if repair not in (None, window) else f"window {window}"
 
 
 def wrapped_lines(lines: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ import sys
 import anyio
 import pytest
 
+from actors.board import FixedQueues
 from actors.builder import serve_builds
 from actors.bus.base import QueueSpec
 from actors.bus.memory import MemoryBus
@@ -79,7 +80,7 @@ async def test_a_build_is_told_as_an_event_whether_it_compiled_or_not(outcome: B
     async with anyio.create_task_group() as tasks:
 
         async def start(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await serve_builds(bus, builder, run_id=RUN, queue=QUEUE, slots=2, task_status=task_status)
+            await serve_builds(bus, builder, queues=FixedQueues(QUEUE), slots=2, task_status=task_status)
 
         await tasks.start(start)
         event = await first_event(bus)
@@ -102,7 +103,7 @@ async def test_a_verdict_is_told_as_an_event_with_what_it_cost_and_what_it_was_f
     async with anyio.create_task_group() as tasks:
 
         async def start(*, task_status: anyio.abc.TaskStatus[None]) -> None:
-            await serve_evaluations(bus, evaluator, run_id=RUN, queue=QUEUE, slots=2, task_status=task_status)
+            await serve_evaluations(bus, evaluator, queues=FixedQueues(QUEUE), slots=2, task_status=task_status)
 
         await tasks.start(start)
         event = await first_event(bus)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import anyio
 import pytest
 
+from actors.board import FixedQueues
 from actors.bus.base import Delivery, Posted, QueueSpec
 from actors.bus.memory import MemoryBus
 from actors.bus.store import MemoryStore
@@ -47,13 +48,21 @@ class Bench:
         self.bus = MemoryBus(lambda _: self.store)
 
     @asynccontextmanager
-    async def working(self, handle: Handler, *, slots: int = 1) -> AsyncIterator[MemoryBus]:
+    async def working(self, handle: Handler, *, slots: int = 1, heartbeat_s: float = 10.0) -> AsyncIterator[MemoryBus]:
         await self.bus.declare_queue(QueueSpec(name=QUEUE, run_id=RUN, ack_wait_s=30, max_deliver=4))
         await self.bus.open_stream(RUN)
 
         async def start(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+            queues = FixedQueues(QUEUE)
             await serve(
-                self.bus, QUEUE, handle, expects=BuildCandidate, run_id=RUN, slots=slots, task_status=task_status
+                self.bus,
+                queues,
+                handle,
+                expects=BuildCandidate,
+                role="builder",
+                slots=slots,
+                heartbeat_s=heartbeat_s,
+                task_status=task_status,
             )
 
         async with anyio.create_task_group() as tasks:
@@ -102,6 +111,19 @@ async def test_the_result_is_durable_before_the_job_is_acknowledged(bench: Bench
     with pytest.raises(ExceptionGroup):
         await bench.do_one(handle)
     assert (await bench.pull()).msg_id == "j1"
+
+
+async def test_a_result_that_is_there_when_the_worker_is_stopped_is_published_nevertheless(bench: Bench) -> None:
+    stop = anyio.CancelScope()
+
+    async def finish_while_stopped(command: BuildCandidate) -> CandidateBuilt:
+        stop.cancel()
+        return built(command)
+
+    with stop:
+        await bench.do_one(finish_while_stopped)
+    assert stop.cancelled_caught
+    assert await bench.bus.find(RUN, "j1.r", role="builder") is not None
 
 
 async def test_slots_work_at_once_and_no_more_than_that(bench: Bench) -> None:
@@ -265,4 +287,20 @@ async def test_a_job_done_twice_is_one_event(bench: Bench) -> None:
         for _ in range(2):
             await bus.submit(QUEUE, encode(job(1)), msg_id="j1")
             await anyio.sleep(10)
+    assert len(bench.events()) == 1
+
+
+async def test_a_job_that_comes_again_while_it_is_in_work_here_is_not_done_beside_itself(bench: Bench) -> None:
+    begun: list[str] = []
+
+    async def handle(command: BuildCandidate) -> CandidateBuilt:
+        begun.append(command.job_id)
+        await anyio.sleep(40)
+        return built(command)
+
+    # A bus that hears nothing of a job gives it to the next who asks, here the same worker.
+    async with bench.working(handle, slots=2, heartbeat_s=1000) as bus:
+        await bus.submit(QUEUE, encode(job(1)), msg_id="j1")
+        await anyio.sleep(200)
+    assert begun == ["j1"]
     assert len(bench.events()) == 1

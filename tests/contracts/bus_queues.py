@@ -27,6 +27,19 @@ class QueueContract:
         delivery = await pull(bus, spec.ack_wait_s)
         assert (delivery.payload, delivery.msg_id, delivery.attempt) == (b"\x00one", "j1", 1)
 
+    async def test_what_travels_beside_a_job_arrives_with_each_of_its_deliveries(
+        self, bus: Bus, spec: QueueSpec
+    ) -> None:
+        await bus.declare_queue(spec)
+        await bus.submit(QUEUE, b"", msg_id="j1", headers={"traceparent": "00-a-b-01", "tracestate": "x=1"})
+        await bus.submit(QUEUE, b"", msg_id="j2")
+        for _ in range(2):
+            delivery = await pull(bus, spec.ack_wait_s)
+            assert dict(delivery.headers) == {"traceparent": "00-a-b-01", "tracestate": "x=1"}
+            if delivery.attempt == 1:
+                await delivery.nak()
+        assert dict((await pull(bus, spec.ack_wait_s)).headers) == {}
+
     async def test_jobs_come_in_the_order_of_submission(self, bus: Bus, spec: QueueSpec) -> None:
         await bus.declare_queue(spec)
         for number in range(4):
@@ -197,6 +210,18 @@ class QueueContract:
         await held.ack()
         assert await bus.submit(QUEUE, b"", msg_id="one-more")
 
+    async def test_the_largest_job_arrives_as_it_was_submitted_and_as_a_dead_letter(
+        self, bus: Bus, spec: QueueSpec
+    ) -> None:
+        await bus.open_stream(RUN)
+        await bus.declare_queue(spec)
+        payload = bytes(range(256)) * (MAX_JOB_BYTES // 256)
+        await bus.submit(QUEUE, payload, msg_id="j1")
+        delivery = await pull(bus, spec.ack_wait_s)
+        assert delivery.payload == payload
+        await delivery.term("no")
+        assert (await dead_letter(bus, spec.ack_wait_s)).payload == payload
+
     async def test_a_job_that_is_too_large_is_refused_and_leaves_nothing(self, bus: Bus, spec: QueueSpec) -> None:
         await bus.declare_queue(spec)
         with pytest.raises(BusError, match="bytes"):
@@ -216,6 +241,48 @@ class QueueContract:
         assert (await pull(bus, spec.ack_wait_s)).msg_id == "j1"
         with pytest.raises(ConflictError):
             await bus.declare_queue(QueueSpec(name=QUEUE, run_id=RUN, ack_wait_s=spec.ack_wait_s * 2))
+
+    async def test_who_pulls_from_several_queues_gets_from_the_first_that_has_a_job(
+        self, bus: Bus, spec: QueueSpec
+    ) -> None:
+        other = QueueSpec(name="ks.job.write.default.any.r2", run_id="r2", ack_wait_s=spec.ack_wait_s)
+        await bus.declare_queue(spec)
+        await bus.declare_queue(other)
+        for name in ("j1", "j2"):
+            await bus.submit(QUEUE, b"", msg_id=name)
+            await bus.submit(other.name, b"", msg_id=f"{name}-other")
+        order = []
+        for queues in ((QUEUE, other.name), (other.name, QUEUE), (other.name, QUEUE), (other.name, QUEUE)):
+            with anyio.fail_after(spec.ack_wait_s):
+                delivery = await bus.pull(*queues)
+            order.append((delivery.queue, delivery.msg_id))
+            await delivery.ack()
+        assert order == [(QUEUE, "j1"), (other.name, "j1-other"), (other.name, "j2-other"), (QUEUE, "j2")]
+
+    async def test_who_waits_for_several_queues_hears_of_each_and_takes_one_job(
+        self, bus: Bus, spec: QueueSpec
+    ) -> None:
+        other = QueueSpec(name="ks.job.write.default.any.r2", run_id="r2", ack_wait_s=spec.ack_wait_s)
+        await bus.declare_queue(spec)
+        await bus.declare_queue(other)
+        for queue, idle in ((QUEUE, other.name), (other.name, QUEUE)):
+            got: list[str] = []
+
+            async def work(got: list[str] = got) -> None:
+                delivery = await bus.pull(QUEUE, other.name)
+                got.append(delivery.queue)
+                await delivery.ack()
+
+            with anyio.fail_after(spec.ack_wait_s * 2 / 3):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(work)
+                    await anyio.sleep(spec.ack_wait_s / 10)
+                    await bus.submit(queue, b"", msg_id="j1")
+            assert got == [queue]
+            await bus.submit(idle, b"", msg_id="j2")
+            left = await pull(bus, spec.ack_wait_s, idle)
+            assert (left.msg_id, left.attempt) == ("j2", 1)
+            await left.ack()
 
     async def test_queues_do_not_mix(self, bus: Bus, spec: QueueSpec) -> None:
         other = QueueSpec(name="ks.job.build.x86-64.cpp.r1", run_id=RUN, ack_wait_s=spec.ack_wait_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import anyio
@@ -11,7 +11,7 @@ import pytest
 from actors.bus.base import MAX_EVENT_BYTES, Bus, ConflictError, Posted, UnknownQueueError
 from messages.codec import decode_body, encode
 from messages.errors import BusError
-from messages.events import ClockTicked
+from messages.events import ClockTicked, StopRequested
 from messages.facts import Decided
 from tests.contracts.bus_words import RUN
 
@@ -52,6 +52,12 @@ class StreamContract:
         assert [number_of(posted) for posted in found] == [float(number) for number in range(300)]
         assert [(posted.seq, posted.msg_id) for posted in found] == [(seq, f"m{n}") for n, seq in enumerate(seqs)]
         assert all(posted.at for posted in found)
+
+    async def test_what_travels_beside_an_event_reaches_its_readers(self, bus: Bus) -> None:
+        await bus.open_stream(RUN)
+        await bus.publish(RUN, event(1), msg_id="m1", headers={"traceparent": "00-a-b-01"})
+        await bus.publish(RUN, event(2), msg_id="m2")
+        assert [dict(posted.headers) for posted in await read(bus, 2)] == [{"traceparent": "00-a-b-01"}, {}]
 
     async def test_a_reader_may_begin_anywhere_and_as_often_as_it_likes(self, bus: Bus) -> None:
         await bus.open_stream(RUN)
@@ -96,6 +102,18 @@ class StreamContract:
         assert {posted.msg_id: posted.seq for posted in await read(bus, 80)} == seqs
         assert len(set(seqs.values())) == 80
 
+    async def test_an_event_is_found_by_its_id(self, bus: Bus, restart: Callable[[], Awaitable[Bus]]) -> None:
+        await bus.open_stream(RUN)
+        assert await bus.find(RUN, "r1-w1.r") is None
+        seq = await bus.publish(RUN, event(1), msg_id="r1-w1.r")
+        await bus.publish(RUN, event(2), msg_id="r1-w1.r2")
+        assert await bus.find(RUN, "r1-w1.r") == seq
+        bus = await restart()
+        await bus.open_stream(RUN)
+        assert await bus.find(RUN, "r1-w1.r") == seq
+        with pytest.raises(UnknownQueueError):
+            await bus.find("r2", "r1-w1.r")
+
     async def test_an_event_is_stored_once_under_its_id(self, bus: Bus) -> None:
         await bus.open_stream(RUN)
         first = await bus.publish(RUN, event(1), msg_id="m1")
@@ -105,21 +123,21 @@ class StreamContract:
         assert await bus.publish(RUN, event(3), msg_id="m3") > first + 1
 
     async def test_a_published_event_survives_a_restart_with_its_place_and_stamp(
-        self, bus: Bus, restart: Callable[[], Bus]
+        self, bus: Bus, restart: Callable[[], Awaitable[Bus]]
     ) -> None:
         await bus.open_stream(RUN)
         for number in range(5):
             await bus.publish(RUN, event(number), msg_id=f"m{number}")
         before = await read(bus, 5)
-        bus = restart()
+        bus = await restart()
         assert await bus.open_stream(RUN) == before[-1].seq
         assert await read(bus, 5) == before
 
-    async def test_an_id_is_known_after_a_restart(self, bus: Bus, restart: Callable[[], Bus]) -> None:
+    async def test_an_id_is_known_after_a_restart(self, bus: Bus, restart: Callable[[], Awaitable[Bus]]) -> None:
         await bus.open_stream(RUN)
         first = await bus.publish(RUN, event(1), msg_id="m1")
         last = await bus.publish(RUN, event(2), msg_id="m2")
-        bus = restart()
+        bus = await restart()
         await bus.open_stream(RUN)
         assert await bus.publish(RUN, event(1), msg_id="m1") == first
         assert await bus.publish(RUN, event(3), msg_id="m3") > last
@@ -140,15 +158,30 @@ class StreamContract:
         first = await bus.publish(RUN, decision(1), msg_id="d1", expected_last_decision=0)
         assert await bus.publish(RUN, decision(1), msg_id="d1", expected_last_decision=0) == first
 
-    async def test_the_last_decision_is_known_after_a_restart(self, bus: Bus, restart: Callable[[], Bus]) -> None:
+    async def test_the_last_decision_is_known_after_a_restart(
+        self, bus: Bus, restart: Callable[[], Awaitable[Bus]]
+    ) -> None:
         await bus.open_stream(RUN)
         first = await bus.publish(RUN, decision(1), msg_id="d1", expected_last_decision=0)
         await bus.publish(RUN, event(1), msg_id="m1")
-        bus = restart()
+        bus = await restart()
         await bus.open_stream(RUN)
         with pytest.raises(ConflictError):
             await bus.publish(RUN, decision(2), msg_id="d2", expected_last_decision=0)
         assert await bus.publish(RUN, decision(2), msg_id="d2", expected_last_decision=first) > first
+
+    async def test_large_events_are_read_as_they_were_published_in_their_place(
+        self, bus: Bus, restart: Callable[[], Awaitable[Bus]]
+    ) -> None:
+        await bus.open_stream(RUN)
+        sizes = {"m1": 10, "m2": (1 << 20) - 100, "m3": (1 << 20) + 1, "m4": MAX_EVENT_BYTES - 100, "m5": 10}
+        payloads = {msg_id: encode(StopRequested(reason="x" * size)) for msg_id, size in sizes.items()}
+        for msg_id, payload in payloads.items():
+            await bus.publish(RUN, payload, msg_id=msg_id)
+        bus = await restart()
+        await bus.open_stream(RUN)
+        found = await read(bus, len(sizes))
+        assert {posted.msg_id: posted.payload for posted in found} == payloads
 
     async def test_an_event_that_is_too_large_is_refused_and_leaves_nothing(self, bus: Bus) -> None:
         await bus.open_stream(RUN)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from evaluators.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
+from messages.commands import Purpose
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import Verdict
@@ -23,9 +26,17 @@ class Judging:
         self._target = target
         self._written = written
 
-    async def __call__(self, text: str, task: TaskSpec = SMALL_TASK) -> Verdict:
+    async def __call__(
+        self,
+        text: str,
+        task: TaskSpec = SMALL_TASK,
+        *,
+        purpose: Purpose = "screen",
+        keep_above: float | None = None,
+    ) -> Verdict:
         candidate = self._written(text)
         built = (await self._builder.build(build_job(candidate, self._target))).outcome
         assert isinstance(built, Built), built
         job = evaluate_job(candidate, built.artifact_id, self._target, task)
+        job = msgspec.structs.replace(job, purpose=purpose, keep_above=keep_above)
         return (await self._evaluator.evaluate(job)).verdict

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -18,6 +20,7 @@ from messages.events import Built
 from messages.tasks import Candidate, SourceFile, Target
 from messages.verdicts import DidNotBuild
 from tests.contracts.evaluators import BuilderContract
+from tests.evaluators.judge.running import running
 from tests.evaluators.words import RIGHT, TVM_FFI, build_job, cpp
 
 pytestmark = pytest.mark.anyio
@@ -132,10 +135,37 @@ async def test_a_compiler_that_does_not_end_is_stopped_and_the_result_is_not_kep
 ) -> None:
     support = support_of("cpp")
     plan = support.plan_build(cpp(RIGHT), target)
-    endless = replace(plan, command=("sleep", "600"), timeout_s=0.3)
+    endless = replace(plan, command=("sleep", "600"), timeout_s=1.0)
     monkeypatch.setattr(type(support), "plan_build", lambda *_: endless)
     builder = LocalBuilder(tmp_path / "artifacts")
-    assert (await refusal(builder, target, cpp(RIGHT))).reason == "compiler stopped after 0.3 s"
+    assert (await refusal(builder, target, cpp(RIGHT))).reason == "compiler stopped after 1 s"
+    assert list((tmp_path / "artifacts").iterdir()) == []
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Have this process, and what it starts, run on one core."""
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(everywhere)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
+async def test_a_compiler_that_gets_no_core_is_the_hosts_failure_and_not_the_candidates(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    support = support_of("cpp")
+    computes = replace(
+        support.plan_build(cpp(RIGHT), target), command=("sh", "-c", "while true; do :; done"), timeout_s=0.5
+    )
+    monkeypatch.setattr(type(support), "plan_build", lambda *_: computes)
+    # Compilers give way to this one, which has the same single core.
+    busy = running("print(flush=True)\nwhile True: pass")
+    with on_one_core(), busy, pytest.raises(EvaluatorError, match="was starved") as raised:
+        await LocalBuilder(tmp_path / "artifacts").build(build_job(cpp(RIGHT), target))
+    assert not raised.value.permanent
     assert list((tmp_path / "artifacts").iterdir()) == []
 
 
@@ -168,9 +198,12 @@ async def test_compilers_find_nothing_of_the_users_environment(
 ) -> None:
     compiler = shutil.which("c++") or shutil.which("g++") or ""
     spy = tmp_path / "spy"
-    spy.write_text(f'#!/bin/sh\nenv > "{tmp_path}/seen"\nexec {compiler} "$@"\n')
+    spy.write_text(f'#!/bin/sh\ntest -e build.log && env > seen\nexec {compiler} "$@"\n')
     spy.chmod(0o755)
     monkeypatch.setenv("KSEARCH_CXX", str(spy))
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    await builder.build(build_job(good, probe_target("cpp")))
-    assert os.environ["OPENAI_API_KEY"] not in (tmp_path / "seen").read_text()
+    built = (await builder.build(build_job(good, probe_target("cpp")))).outcome
+    assert isinstance(built, Built)
+    seen = (artifact_folder(tmp_path / "artifacts", built.artifact_id) / "seen").read_text()
+    assert "PATH=" in seen
+    assert os.environ["OPENAI_API_KEY"] not in seen

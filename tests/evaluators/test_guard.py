@@ -107,3 +107,26 @@ def wait_until(condition: object, timeout_s: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
         os.sched_yield()
+
+
+KEEPS = """
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from evaluators.guard import become_subreaper, descendants_of, kill_descendants
+become_subreaper()
+kept = subprocess.Popen(["sh", "-c", "sleep 60 & echo started; wait"], stdout=subprocess.PIPE)
+kept.stdout.readline()
+subprocess.Popen(["sh", "-c", "sleep 60 & wait"])
+below = descendants_of(kept.pid)
+assert kill_descendants(keep=frozenset({kept.pid}))
+print(descendants_of(os.getpid()) == {kept.pid, *below}, len(below))
+assert kill_descendants()
+print(len(descendants_of(os.getpid())))
+"""
+
+
+def test_all_is_killed_but_what_is_to_be_kept_with_all_below_it() -> None:
+    root = str(Path(GUARD).parents[1])
+    command = [sys.executable, "-S", "-c", KEEPS, root]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+    assert done.stdout.split() == ["True", "1", "0"]

@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
+from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator, hashed_outcome, hashed_verdict
 from messages.errors import EvaluatorError
 from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import DidNotBuild, Measured, Verdict, Wrong
@@ -93,3 +93,16 @@ async def test_a_closed_evaluator_takes_no_work(target: Target, good: Candidate)
     await evaluator.aclose()
     with pytest.raises(EvaluatorError, match="closed"):
         await evaluator.evaluate(evaluate_job(good, "a", target))
+
+
+def test_the_script_of_simulated_devices_gives_a_candidate_one_fate_and_many_candidates_all() -> None:
+    candidates = [cpp(f"candidate {number}") for number in range(1000)]
+    refused = [candidate for candidate in candidates if hashed_outcome(candidate) is not None]
+    verdicts = [hashed_verdict(candidate) for candidate in candidates if hashed_outcome(candidate) is None]
+    assert verdicts == [hashed_verdict(candidate) for candidate in candidates if hashed_outcome(candidate) is None]
+    wrong = [verdict for verdict in verdicts if isinstance(verdict, Wrong)]
+    speedups = [verdict.speedup_vs_reference or 0 for verdict in verdicts if isinstance(verdict, Measured)]
+    assert 40 < len(refused) < 140
+    assert 70 < len(wrong) < 180
+    assert min(speedups) >= 0.5
+    assert 3.2 < max(speedups) <= 4.0

@@ -62,4 +62,4 @@ def test_an_artifact_for_another_host_is_the_evaluators_error() -> None:
 
 def test_a_language_without_support_is_bad_input() -> None:
     with pytest.raises(ConfigError, match="use one of: cpp"):
-        probe_target("python")
+        probe_target("cuda")

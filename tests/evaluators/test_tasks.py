@@ -26,11 +26,15 @@ def test_a_bundled_problem_has_a_gpu_size(name: str) -> None:
     small, large = load_task(name), load_task(f"{name}:gpu")
     assert load_task(f"{name}:cpu") == small
     assert large.name == f"{name}:gpu"
-    assert large.text == small.text.replace('SIZE = "cpu"', 'SIZE = "gpu"') != small.text
+    assert [workload.name for workload in (*small.workloads, *large.workloads)] == ["cpu", "gpu"]
+    assert small.text.split("WORKLOADS", 1)[1].count('"cpu"') == 1
+    assert '"cpu"' not in large.text
 
 
 def test_an_unknown_size_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"problem 'rmsnorm_silu' has no size 'tpu' \(there are: cpu, gpu\)"):
+    with pytest.raises(
+        ConfigError, match=r"'rmsnorm_silu' has no workloads 'tpu'; did .*\(there are: cpu, gpu, shapes"
+    ):
         load_task("rmsnorm_silu:tpu")
 
 

@@ -13,8 +13,9 @@ from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.config import RunConfig, save_config
-from ksearch_async.launch import Session, Tools, lead_session
+from ksearch_async.launch import Tools, lead_session
 from ksearch_async.runs import RunFolder
+from ksearch_async.session import Session
 from messages.codec import Record
 from messages.events import RunStarted
 from messages.settings import Budget, SearchSettings

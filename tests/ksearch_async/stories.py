@@ -32,7 +32,7 @@ from messages.tasks import Candidate, SourceFile, Target, TaskDescription, TaskS
 from messages.verdicts import Interval, Measured, Verdict, Wrong, credit_of, fate_of, outcome_line
 
 RUN_ID = "relu-20261120-142301-k3f9"
-SETTINGS = SearchSettings(branches=1, budget=Budget(max_rounds=2))
+SETTINGS = SearchSettings(branches=1, confirm=False, budget=Budget(max_rounds=2))
 TARGET = Target(arch="x86_64", march="x86-64-v3", toolchain="g++ 12", device="AMD EPYC")
 TASK = TaskSpec(name="relu", source="kernelbench", text="class Model: ...")
 KERNEL = Candidate(language="cpp", entry_point="ksearch_run", files=(SourceFile(path="kernel.cpp", text="// fast\n"),))

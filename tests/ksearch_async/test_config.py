@@ -16,11 +16,10 @@ from ksearch_async.config import (
     flatten,
     load_config,
     may_change,
-    resolve_config,
     save_config,
-    trace_config,
 )
 from ksearch_async.models import dialect_of, model_words
+from ksearch_async.resolve import resolve_config, trace_config
 from messages.errors import ConfigError
 
 
@@ -81,6 +80,7 @@ def test_each_value_is_traced_to_where_it_comes_from(tmp_path: Path) -> None:
         "effort": "KSEARCH_EFFORT",
         "search.branches": "--branches",
         "search.stagnation_window": "effort quick",
+        "search.repair_window": "effort quick",
         "search.budget.max_rounds": "effort quick",
         "search.max_tries": str(file),
         "seed": "KSEARCH_SEED",
@@ -106,8 +106,18 @@ def test_every_setting_has_a_flag_and_a_variable_that_reach_it() -> None:
         "base-url": ("http://h", "http://h"), "model-kind": ("chat", "chat"), "max-seconds": ("2.5", 2.5),
         "target-speedup": ("2.5", 2.5), "timeout": ("2.5", 2.5), "world-model": ("off", "off"),
         "score-with": ("e.py", "e.py"), "eval-timeout": ("2.5", 2.5), "eval-memory": ("2.5", 2.5),
+        "continue-from-solution": ("k.cpp", "k.cpp"), "continue-from-world-model": ("auto", "auto"),
         "temperature": ("0.5", 0.5), "mistakes": ("0.5", 0.5), "reasoning-effort": ("low", "low"),
-        "effort": ("standard", "standard"),
+        "edit-format": ("whole", "whole"), "structured": ("on", "on"), "early-stop": ("false", False),
+        "replay": ("r", "r"), "replay-misses": ("ask", "ask"), "planner-model": ("m", "m"), "coder-model": ("m", "m"),
+        "planner-base-url": ("http://h", "http://h"), "coder-base-url": ("http://h", "http://h"),
+        "coder-choice": ("bandit", "bandit"), "prices": ("p.toml", "p.toml"),
+        "effort": ("standard", "standard"), "with": ("coder", "coder"), "nats": ("embedded", "embedded"),
+        "tier": ("x", "x"), "device": ("cuda:0", "cuda:0"), "baseline": ("torch.compile", "torch.compile"),
+        "selection": ("paper", "paper"), "arch": ("sm90", "sm90"), "metrics-host": ("h", "h"),
+        "confirm": ("false", False), "tolerance": ("flashinfer", "flashinfer"), "allow-trivial": ("true", True),
+        "isolation": ("strict", "strict"), "library-calls": ("allow", "allow"), "measure": ("eager", "eager"),
+        "allow-library": ("aten::mm", "aten::mm"), "window": ("4", 4),
     }  # fmt: skip
     for setting in SETTINGS:
         text, value = values.get(setting.flag, ("3", 3))

@@ -9,6 +9,7 @@ import pytest
 
 from ksearch_async.cli import app
 from ksearch_async.config import EFFORTS, SETTINGS, RunConfig, flatten
+from ksearch_async.role_settings import CoderSettings, Member, Overrides
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -22,13 +23,22 @@ def test_every_setting_is_documented_with_flag_variable_and_default(setting: msg
     default = dict(flatten(msgspec.to_builtins(RunConfig(task="t"))))[path]
     assert f"`--{flag}`" in row
     assert f"`{variable}`" in row
-    assert default is None or f"{default:g}" in row if isinstance(default, float | int) else True
+    if isinstance(default, bool):
+        assert f"`{str(default).lower()}`" in row
+    elif isinstance(default, float | int):
+        assert f"{default:g}" in row
 
 
 def test_every_key_of_a_configuration_is_named_in_the_reference() -> None:
     text = (REFERENCE / "configuration.md").read_text()
     for path, _ in flatten(msgspec.to_builtins(RunConfig(task="t"))):
         assert f"`{path}`" in text or f"`{path.rpartition('.')[2]}`" in text, path
+
+
+def test_every_key_of_a_role_and_of_one_of_several_models_is_named_in_the_reference() -> None:
+    keys = (REFERENCE / "configuration.md").read_text().partition("\n## Keys\n")[2].partition("\n## ")[0]
+    for field in {*Overrides.__struct_fields__, *CoderSettings.__struct_fields__, *Member.__struct_fields__}:
+        assert f"`{field}`" in keys or field in ("base_url", "choice"), field  # these have flags
 
 
 def test_the_table_of_efforts_is_what_they_stand_for() -> None:

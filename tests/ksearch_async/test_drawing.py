@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import Score, SearchState
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.drawing import tree_lines
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story
@@ -59,3 +60,12 @@ def test_a_run_without_a_tree_draws_nothing() -> None:
     chronicle = Chronicle()
     chronicle.fold(story()[0])
     assert list(tree_lines(chronicle.state)) == []
+
+
+def test_a_result_of_which_only_the_lower_end_is_known_is_told_as_the_least() -> None:
+    state = state_of()
+    node = state.node("n1")
+    for high, said in ((1.2, "1.20x"), (9.0, "at least 1.20x")):
+        best = Score(candidate_id="c", credit=1.2, speedup=1.2, speedup_high=high)
+        known = replace(state, nodes=state.nodes.insert("n1", replace(node, best=best)))
+        assert f"[{said}, in flight" in list(tree_lines(known))[1]

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -23,8 +24,10 @@ from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.session import conduct
 from ksearch_async.cli.signals import heed_signals
 from ksearch_async.config import RunConfig, load_config, save_config
-from ksearch_async.launch import Session, StopSwitch, Tools, check_reopening, lead_session
+from ksearch_async.launch import Tools, check_reopening, lead_session
+from ksearch_async.lineup import lineup_of
 from ksearch_async.runs import RunFolder
+from ksearch_async.session import Opened, Session, Start, StopSwitch
 from messages.codec import Record
 from messages.errors import BusError, ConfigError, ModelError
 from messages.events import CandidateEvaluated, CandidateWritten, RunResumed, RunStarted, StopRequested
@@ -154,13 +157,14 @@ def test_garbage_is_looked_for_while_a_search_goes_on(tmp_path: Path) -> None:
         return answered(request)
 
     @asynccontextmanager
-    async def opening() -> AsyncIterator[tuple[Session, Tools]]:
+    async def opening(_: Start) -> AsyncIterator[Opened]:
         evaluator = SimulatedEvaluator(lambda _: FAST)
-        yield session, Tools(model=ScriptedModel(noting), builder=SimulatedBuilder(), evaluator=evaluator)
+        tools = Tools(model=ScriptedModel(noting), builder=SimulatedBuilder(), evaluator=evaluator)
+        yield session, partial(lead_session, session, tools)
 
     gc.disable()  # as `main` does for the start
     try:
-        conduct(opening(), view="plain", as_json=False)
+        conduct(opening, view="plain", as_json=False)
     finally:
         gc.unfreeze()
         gc.enable()
@@ -182,20 +186,29 @@ async def goes_on_to_its_end(session: Session) -> None:
 
 @pytest.fixture(autouse=True)
 def this_machine_is_the_storys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluators.target.probe_target", lambda _: TARGET)
+    monkeypatch.setattr("evaluators.target.probe_target", lambda *_: TARGET)
 
 
 async def test_a_run_that_is_over_is_not_opened_again_unless_it_gets_more_rounds(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     with anyio.fail_after(20):
         await led(session)
-    assert (await check_reopening(session.folder, session.config)).opening is None
+    assert (await check_reopening(session.folder, session.config)).is_over
     search = msgspec.structs.replace(SETTINGS, budget=Budget(max_rounds=9))
     more = await check_reopening(session.folder, msgspec.structs.replace(session.config, search=search))
-    assert more.opening == RunResumed(run_id=RUN_ID, budget=Budget(max_rounds=9))
+    lineup = lineup_of(session.config, {})
+    assert more.opening == RunResumed(run_id=RUN_ID, budget=Budget(max_rounds=9), lineup=lineup)
     with anyio.fail_after(20):
         await led(more)
     assert more.chronicle.state.rounds == 9
+
+
+async def test_fewer_rounds_than_were_used_are_refused(tmp_path: Path) -> None:
+    session = new_session(tmp_path)
+    await led(session)
+    search = msgspec.structs.replace(SETTINGS, budget=Budget(max_rounds=5))
+    with pytest.raises(ConfigError, match="has used 6 rounds already, and may have 5"):
+        await check_reopening(session.folder, msgspec.structs.replace(session.config, search=search))
 
 
 async def test_a_run_whose_folder_was_renamed_goes_on_under_the_name_in_its_journal(tmp_path: Path) -> None:
@@ -264,7 +277,7 @@ async def test_another_machine_may_not_go_on_with_a_run(tmp_path: Path, monkeypa
     with anyio.fail_after(20):
         await led(session)
     other = msgspec.structs.replace(TARGET, march="znver4")
-    monkeypatch.setattr("evaluators.target.probe_target", lambda _: other)
+    monkeypatch.setattr("evaluators.target.probe_target", lambda *_: other)
     search = msgspec.structs.replace(SETTINGS, budget=Budget(max_rounds=9))
     with pytest.raises(ConfigError, match="this machine is another"):
         await check_reopening(session.folder, msgspec.structs.replace(session.config, search=search))

@@ -16,10 +16,13 @@ from actors.llm.chat import ChatModel
 from actors.llm.offline import OfflineModel
 from actors.llm.served.app import Conduct
 from actors.llm.served.faults import FaultRates
+from actors.planner.texts import whole_records
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.launch import Session, Tools, lead_session
-from ksearch_async.narrate import Narrator, faults_line
+from ksearch_async.launch import Tools, lead_session
+from ksearch_async.narrate import Narrator
 from ksearch_async.runs import open_chronicle
+from ksearch_async.session import Session
+from ksearch_async.summary import faults_line
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, JobLost, RunResumed
 from messages.facts import Decided, SpendRecorded
@@ -91,14 +94,14 @@ async def led(search: Session, model: Model) -> list[str]:
 
 
 def records(search: Session) -> list[Record]:
-    return list(read_journal(search.folder.journal))
+    return list(whole_records(read_journal(search.folder.journal)))
 
 
 def decisions(search: Session) -> list[object]:
-    """Return all facts, but not what a prefix cache saved: the built-in rules have none."""
+    """Return all facts, but not how long answers took, nor what a prefix cache saved: the built-in rules have none."""
     facts = [fact for record in records(search) if isinstance(record.body, Decided) for fact in record.body.facts]
     return [
-        msgspec.structs.replace(fact, usage=msgspec.structs.replace(fact.usage, cached_tokens=0))
+        msgspec.structs.replace(fact, usage=msgspec.structs.replace(fact.usage, cached_tokens=0), latency_s=0.0)
         if isinstance(fact, SpendRecorded)
         else fact
         for fact in facts
@@ -139,7 +142,7 @@ async def test_the_search_over_http_is_the_built_in_one(tmp_path: Path, mistakes
     assert here.chronicle.state.rounds == ROUNDS
     assert decisions(there) == decisions(here)
     assert answers(there) == answers(here)
-    assert served.report().ids_answered_twice == ()
+    assert served.report().ids_paid_twice == ()
     assert served.report().answered == there.chronicle.state.usage.calls
 
 
@@ -163,7 +166,7 @@ async def test_with_a_tenth_of_each_fault_the_budget_is_used_and_the_journal_exp
     search = session(tmp_path / "run", branches=4)
     tenth = FaultRates(rate_limit=0.1, server_error=0.1, hang=0.1, cut=0.1, endless=0.1)
     async with serving(Conduct(faults=tenth, seed=2, retry_after_s=0.05), mistakes=0.1) as (served, base_url):
-        lines = await led(search, ChatModel(model="offline-rules", base_url=base_url, timeout_s=3.0))
+        lines = await led(search, ChatModel(model="offline-rules", base_url=base_url, timeout_s=1.5))
     finished = search.chronicle.finished
     assert finished is not None
     assert (finished.stopped_by, finished.rounds) == ("rounds", ROUNDS)
@@ -178,7 +181,7 @@ async def test_with_a_tenth_of_each_fault_the_budget_is_used_and_the_journal_exp
         assert told[INJECTED[kind]] <= count
     missing = sum(report.faults.values()) - told.total()
     assert 0 <= missing <= 4, "only calls that the run's end cut short may be missing"
-    assert report.ids_answered_twice == ()
+    assert report.ids_paid_twice == ()
     assert sum("endpoint: " in line or "lost: " in line for line in lines) >= told.total() / 5
     assert str(told["rate_limited"]) in faults_line(search.chronicle)
 

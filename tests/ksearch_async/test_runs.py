@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ksearch_async.config import ModelSettings, RunConfig, load_config, save_config
 from ksearch_async.runs import RunFolder, create_run, find_run, list_runs, new_run_id, run_id_of
 from messages.errors import ConfigError
 from messages.subjects import checked_id
@@ -80,3 +81,12 @@ def test_a_place_where_no_folder_can_be_made_is_the_users_to_change(tmp_path: Pa
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot write to"):
         create_run(tmp_path / "file" / "runs", "relu-1")
+
+
+def test_a_models_name_is_part_of_no_path(tmp_path: Path) -> None:
+    """26 of docs/design/0006: a slash in it broke the saving of results."""
+    config = RunConfig(task="relu", model=ModelSettings(name="org/model:8b", base_url="http://127.0.0.1:1"))
+    folder = create_run(tmp_path, new_run_id("relu", STARTED))
+    save_config(config, folder.config)
+    assert load_config(folder.config).model.name == "org/model:8b"
+    assert [path.name for path in folder.path.iterdir()] == ["config.json"]

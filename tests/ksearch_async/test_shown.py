@@ -12,9 +12,11 @@ from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main, views
 from ksearch_async.cli.views import JsonView, PlainView
 from ksearch_async.config import RunConfig
-from ksearch_async.narrate import Narrator, duration, shortened
+from ksearch_async.narrate import Narrator
+from ksearch_async.phrases import duration, shortened
 from ksearch_async.runs import RunFolder
 from messages.codec import Record
+from messages.events import RunStarted
 from messages.facts import EditsApplied
 from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, story, untimed_story
 
@@ -189,3 +191,15 @@ def test_texts_are_shortened_at_their_end_and_put_on_one_line() -> None:
 @pytest.mark.parametrize(("seconds", "said"), [(4.25, "4.2 s"), (192, "3 min 12 s"), (7500, "2 h 05 min")])
 def test_durations_are_said_in_the_unit_that_fits(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(("repair", "said"), [(5, "window 3 (5 until correct)"), (3, "window 3"), (None, "window 3")])
+def test_the_header_says_after_how_many_attempts_a_branch_ends(tmp_path: Path, repair: int | None, said: str) -> None:
+    started = story()[0].body
+    assert isinstance(started, RunStarted)
+    settings = msgspec.structs.replace(started.settings, stagnation_window=3, repair_window=repair)
+    view = PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
+    (line,) = [
+        line for line in view.header(msgspec.structs.replace(started, settings=settings)) if line.startswith("search ")
+    ]
+    assert f", {said}, seed" in line

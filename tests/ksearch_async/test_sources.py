@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.recorder.folder import Evidence, Manifest
-from ksearch_async.sources import read_source
+from ksearch_async.sources import read_kernel, read_program
 from messages.codec import to_json
 from messages.errors import ConfigError
 from messages.tasks import Candidate, SourceFile
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_candidates_folder_gives_the_candidate_that_was_written(folder: Path) -> None:
     (folder / "candidate.json").write_bytes(to_json(MANIFEST))
-    assert read_source(folder, "cpp").candidate_id == CANDIDATE.candidate_id
+    assert read_kernel(folder, "cpp").candidate_id == CANDIDATE.candidate_id
 
 
 def test_the_best_folder_gives_the_candidate_that_was_measured(folder: Path) -> None:
@@ -57,27 +57,50 @@ def test_the_best_folder_gives_the_candidate_that_was_measured(folder: Path) -> 
         candidate=MANIFEST,
     )
     (folder / "evidence.json").write_bytes(to_json(evidence))
-    assert read_source(folder, "cpp").candidate_id == CANDIDATE.candidate_id
+    assert read_kernel(folder, "cpp").candidate_id == CANDIDATE.candidate_id
 
 
 def test_a_single_file_is_its_own_candidate_with_the_languages_entry_point(folder: Path) -> None:
-    candidate = read_source(folder / "kernel.cpp", "cpp")
+    candidate = read_kernel(folder / "kernel.cpp", "cpp")
     assert (candidate.entry_point, [file.path for file in candidate.files]) == ("ksearch_run", ["kernel.cpp"])
 
 
 def test_a_folder_that_holds_no_candidate_is_refused_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read a candidate") as caught:
-        read_source(tmp_path, "cpp")
+        read_kernel(tmp_path, "cpp")
     assert "best/" in caught.value.__notes__[0]
 
 
 def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "candidate.json").write_text("{")
     with pytest.raises(ConfigError, match="damaged"):
-        read_source(tmp_path, "cpp")
+        read_kernel(tmp_path, "cpp")
 
 
 def test_a_source_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kernel.cpp").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        read_source(tmp_path / "kernel.cpp", "cpp")
+        read_kernel(tmp_path / "kernel.cpp", "cpp")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "language", "entry_point"),
+    [
+        ("k.cpp", "int x;", "cpp", "ksearch_run"),
+        ("k.cc", "int x;", "cpp", "ksearch_run"),
+        ("k.cu", "int x;", "cuda", "ksearch_run"),
+        ("k.py", "def ksearch_run(x): ...", "triton", "ksearch_run"),
+        ("k.py", "import torch\nclass ModelNew(torch.nn.Module): ...", "python", "ModelNew"),
+    ],
+)
+def test_a_files_language_is_told_by_its_suffix_and_a_module_by_its_class(
+    name: str, text: str, language: str, entry_point: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    candidate = read_kernel(tmp_path / name, None)
+    assert (candidate.language, candidate.entry_point) == (language, entry_point)
+
+
+def test_a_program_has_no_entry_point(tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text("class ModelNew: ...")
+    assert read_program(tmp_path / "p.py").entry_point == "" == read_program("a = 1\nb = 2").entry_point

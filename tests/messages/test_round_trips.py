@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from messages import codec
+from messages.calls import ConstantPlace, DictOf, ListOf, Structure, TensorPlace, TupleOf
 from messages.codec import Body, Record
 from messages.commands import Command
 from messages.edits import EditScript
@@ -22,6 +23,10 @@ GIVEN = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCh
 def values_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
     """Return all values of a type that msgspec would accept, from the type's own description."""
     match shape:
+        case shapes.StructType(cls=cls) if cls is TupleOf:
+            return st.builds(TupleOf, items=st.lists(NESTS, max_size=2).map(tuple))
+        case shapes.UnionType(types=types) if any(is_nest(each) for each in types):
+            return NESTS
         case shapes.StructType(cls=cls, fields=fields):
             return st.builds(cls, **{field.name: values_of(field.type) for field in fields})
         case shapes.UnionType(types=types):
@@ -34,6 +39,22 @@ def values_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(values)
         case _:
             return scalars_of(shape)
+
+
+def is_nest(shape: shapes.Type) -> bool:
+    return isinstance(shape, shapes.StructType) and shape.cls is TensorPlace
+
+
+def nests() -> st.SearchStrategy[Structure]:
+    """Return nests: a description of this type would not end."""
+    constants = st.builds(ConstantPlace, value=scalars_of(shapes.FloatType()) | st.integers(0, 9) | st.none())
+    return st.recursive(st.just(TensorPlace()) | constants, _around, max_leaves=4)
+
+
+def _around(inner: st.SearchStrategy[Structure]) -> st.SearchStrategy[Structure]:
+    items = st.lists(inner, max_size=2).map(tuple)
+    keyed = items.map(lambda given: DictOf(keys=tuple(f"k{at}" for at in range(len(given))), items=given))
+    return st.builds(ListOf, items=items) | st.builds(TupleOf, items=items) | keyed
 
 
 def scalars_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
@@ -56,6 +77,9 @@ def scalars_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
             return st.none()
         case _:
             raise AssertionError(f"no strategy for {shape!r}")
+
+
+NESTS = nests()
 
 
 def instances_of(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:

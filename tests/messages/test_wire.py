@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from messages import codec
-from messages.codec import Body, CodecError, Record
+from messages.codec import Body, CodecError, NewerVersionError, Record
 from messages.commands import Command
 from messages.edits import Edit, EditScript
 from messages.events import Event
@@ -118,7 +118,7 @@ def test_a_known_tag_with_a_wrong_field_is_not_called_newer() -> None:
 @pytest.mark.parametrize(
     ("payload", "complaint"),
     [
-        (msgspec.msgpack.encode({"type": "clock.ticked.v2"}), "Invalid value 'clock.ticked.v2'"),
+        (msgspec.msgpack.encode({"type": "clock"}), "Invalid value 'clock'"),
         (msgspec.msgpack.encode(42), "Expected `object`, got `int`"),
         (b"\xc1", "MessagePack data is malformed"),
         (b"", "truncated"),
@@ -129,6 +129,19 @@ def test_a_known_tag_with_a_wrong_field_is_not_called_newer() -> None:
 def test_bytes_that_are_no_message_say_what_is_wrong(decode: Any, payload: bytes, complaint: str) -> None:
     with pytest.raises(CodecError, match=complaint):
         decode(payload)
+
+
+@pytest.mark.parametrize("message", [examples.EVENTS[2], examples.DECIDED, *examples.COMMANDS], ids=type)
+def test_a_message_of_a_newer_version_is_told_from_one_that_is_broken(message: Any) -> None:
+    fields = msgspec.msgpack.decode(codec.encode(message))
+    newer = msgspec.msgpack.encode({**fields, "type": fields["type"].replace(".v1", ".v2"), "extra": 1})
+    decode: Any = codec.decode_command if message in examples.COMMANDS else codec.decode_body
+    with pytest.raises(NewerVersionError, match=r"'[a-z_.]+\.v2' is not known to this release"):
+        decode(newer)
+    broken = msgspec.msgpack.encode({"type": fields["type"]})
+    with pytest.raises(CodecError) as refused:
+        decode(broken)
+    assert not isinstance(refused.value, NewerVersionError)
 
 
 @pytest.mark.parametrize("line", [b"", b"42\n", b"[]\n", b"null\n", b'"\xff"\n', b"\0\0\n", b'{"seq":1}\n'], ids=repr)

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "kill_and_resume"
 @pytest.mark.timeout(300)
 def test_a_search_that_is_killed_twice_is_resumed_and_nothing_is_lost_or_paid_for_again() -> None:
     command = [sys.executable, str(SCRIPT), "--points", "3", "--first", "2", "--rounds", "6"]
-    command += ["--earliest", "3", "--longest", "6"]
+    command += ["--begun", "--earliest", "1", "--longest", "4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("point 2: 2 kills"), done.stdout

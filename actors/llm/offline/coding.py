@@ -33,8 +33,9 @@ def code_answer(prompt: str, *, seed: int) -> str:
     """Answer a coder's prompt: a sentence and a fenced program, or prose that says what there is no rule for."""
     try:
         asked = read_coder_prompt(prompt)
-        program = read_program(asked.task.source, asked.task.tensors)
-        return _Coder(asked, program, seed).answer()
+        task = asked.task
+        programs = [read_program(task.source, tensors, name) for name, tensors in task.several]
+        return _Coder(asked, programs, seed).answer()
     except NoRuleError as error:
         return f"The built-in rules cannot write this program: they have no rule for {error}."
 
@@ -42,9 +43,10 @@ def code_answer(prompt: str, *, seed: int) -> str:
 class _Coder:
     """One answer under construction."""
 
-    def __init__(self, asked: CoderPrompt, program: AnyProgram, seed: int) -> None:
+    def __init__(self, asked: CoderPrompt, programs: list[AnyProgram], seed: int) -> None:
         self._asked = asked
-        self._program = program
+        self._programs = programs
+        program = programs[asked.task.largest]
         self._key = f"{seed}|{asked.node_id}|{asked.title}|{asked.draw}"
         self._catalogue = catalogue_of(asked.contract.language, program)
         self._known = known_moves(asked.contract.language, program)
@@ -61,7 +63,7 @@ class _Coder:
         plan = self._chosen()
         if plan is None:
             return "Nothing further: all variants of this action that the built-in rules know were tried."
-        fence, source = write_source(self._program, plan, self._asked.contract)
+        fence, source = write_source(self._programs, plan, self._asked.contract)
         titles = [self._catalogue.by_name[name].title.lower() for name in sorted(self._names)]
         return (
             f"On top of `{plan_words(self._base) or 'the plain loops'}`: {', '.join(titles) or 'other parameters'}. "

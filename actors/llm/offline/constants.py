@@ -54,8 +54,12 @@ class Constants(msgspec.Struct, kw_only=True):
         return f"{self.namespaces.get(first, first)}.{rest}" if rest else self.namespaces.get(first, first)
 
 
-def read_constants(module: ast.Module) -> Constants:
+def read_constants(module: ast.Module, workload: str = "") -> Constants:
     """Collect what is known.
+
+    Args:
+        module: the problem file.
+        workload: which one of those that it names is meant; empty: the first.
 
     Raises:
         NoRuleError: there is no `Model` with a `forward`.
@@ -72,7 +76,7 @@ def read_constants(module: ast.Module) -> Constants:
         raise NoRuleError("a reference without `Model.forward`")
     functions = {item.name: item for item in module.body if isinstance(item, ast.FunctionDef)}
     constants = Constants(methods={}, globals=known, functions=functions, namespaces=_imports(module), classes=classes)
-    return _of_class("Model", _init_inputs(module, known), {}, constants)
+    return _of_class("Model", _init_inputs(module, known, workload), {}, constants)
 
 
 def _of_class(name: str, given: tuple[Value, ...], named: dict[str, Value], file: Constants) -> Constants:
@@ -174,8 +178,9 @@ def _imports(module: ast.Module) -> dict[str, str]:
     return names
 
 
-def _init_inputs(module: ast.Module, known: dict[str, Value]) -> tuple[Value, ...]:
+def _init_inputs(module: ast.Module, known: dict[str, Value], workload: str) -> tuple[Value, ...]:
     """Return the arguments of `__init__`; unknown ones as None."""
+    known = known | _dimensions(known.get("WORKLOADS"), workload)
     for statement in module.body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "get_init_inputs":
             for inner in statement.body:
@@ -185,6 +190,14 @@ def _init_inputs(module: ast.Module, known: dict[str, Value]) -> tuple[Value, ..
                         _keep(found, str(index), element, known)
                     return tuple(found.get(str(index)) for index in range(len(inner.value.elts)))
     return ()
+
+
+def _dimensions(workloads: Value, name: str) -> dict[str, Value]:
+    """Return what a workload gives to the problem's functions."""
+    if not isinstance(workloads, dict) or not workloads:
+        return {}
+    found = workloads.get(name, next(iter(workloads.values())))
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _read_init(init: ast.FunctionDef, given: tuple[Value, ...], named: dict[str, Value], constants: Constants) -> None:

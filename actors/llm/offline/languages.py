@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
 from actors.llm.offline.cpp import codegen as cpp
+from actors.llm.offline.cpp import workloads as cpp_workloads
 from actors.llm.offline.cpp.moves import CATALOGUE as CPP_MOVES
 from actors.llm.offline.cpp.stages.moves import CATALOGUE as CPP_STAGED_MOVES
 from actors.llm.offline.graph import Program
@@ -14,6 +15,7 @@ from actors.llm.offline.moves import AnyMove, Catalogue
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import AnyProgram, Staged
 from actors.llm.offline.triton import codegen as triton
+from actors.llm.offline.triton import workloads as triton_workloads
 from actors.llm.offline.triton.moves import CATALOGUE as TRITON_MOVES
 from actors.llm.offline.triton.moves import STAGED_CATALOGUE as TRITON_STAGED_MOVES
 from messages.base import Language
@@ -39,14 +41,19 @@ def known_moves(language: Language, program: AnyProgram) -> tuple[AnyMove, ...]:
     return _STAGED[language].known_moves(program)
 
 
-def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> tuple[str, str]:
-    """Return the fence's info string and the source.
+def write_source(programs: Sequence[AnyProgram], plan: Plan, contract: Contract) -> tuple[str, str]:
+    """Return the fence's info string and the source; of several workloads with the code of each, chosen by shapes.
 
     Raises:
         NoRuleError: the program holds something that the language has no rule for.
     """
     match contract:
+        case cpp.Contract() if len(programs) == 1:
+            source = cpp.write_source(programs[0], plan, contract)
         case cpp.Contract():
-            return "cpp path=kernel.cpp", cpp.write_source(program, plan, contract)
+            source = cpp_workloads.write_source(programs, plan, contract)
+        case triton.Contract() if len(programs) == 1:
+            source = triton.write_source(programs[0], plan, contract)
         case triton.Contract():
-            return "python path=kernel.py", triton.write_source(program, plan, contract)
+            source = triton_workloads.write_source(programs, plan, contract)
+    return ("cpp path=kernel.cpp" if isinstance(contract, cpp.Contract) else "python path=kernel.py"), source

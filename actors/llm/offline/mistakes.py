@@ -20,18 +20,22 @@ MistakeKind: TypeAlias = Literal[
     "does_not_build",
     "wrong_numbers",
     "malformed_json",
+    "wrong_schema",
     "dead_node",
     "machine_field",
     "prose",
     "empty",
     "cut_off",
+    "rambling",
 ]
 MISTAKES: Final[tuple[MistakeKind, ...]] = get_args(MistakeKind)
-_ANYWHERE: Final[frozenset[MistakeKind]] = frozenset({"prose", "empty", "cut_off"})
+_ANYWHERE: Final[frozenset[MistakeKind]] = frozenset({"prose", "empty", "cut_off", "rambling"})
 _OF_ROLE: Final[dict[Role, frozenset[MistakeKind]]] = {
     "coder": _ANYWHERE | {"does_not_build", "wrong_numbers"},
-    "planner": _ANYWHERE | {"malformed_json", "dead_node", "machine_field"},
+    "planner": _ANYWHERE | {"malformed_json", "wrong_schema", "dead_node", "machine_field"},
 }
+RAMBLING_CHARS: Final = 200_000
+"""More than any limit on an answer's parts, less than what the gateway takes for an answer without an end."""
 
 _FENCE = re.compile(
     r"^(?P<open>`{3,}(?P<tag>\w*)[^\n]*)\n(?P<text>.*?)\n(?P<close>`{3,})[ \t]*$", re.DOTALL | re.MULTILINE
@@ -42,6 +46,11 @@ _PROSE = (
     "shall I write it down for you?",
     "I have thought about this carefully and the code that I gave you before is already optimal.",
 )
+
+
+def most_kinds(kinds: Collection[MistakeKind]) -> int:
+    """Return how many of these kinds fit the role that most of them fit."""
+    return max(len(fitting.intersection(kinds)) for fitting in _OF_ROLE.values())
 
 
 class Spoiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,15 +64,19 @@ class Spoiled(msgspec.Struct, frozen=True, kw_only=True):
 class Mistakes:
     """Chooses the answers to spoil, and spoils them."""
 
-    def __init__(self, rate: float, *, seed: int = 0, kinds: Collection[MistakeKind] = MISTAKES) -> None:
+    def __init__(
+        self, rate: float, *, seed: int = 0, kinds: Collection[MistakeKind] = MISTAKES, of_each: bool = False
+    ) -> None:
         """Prepare the draws.
 
         Args:
             rate: share of answers with a mistake, 0 to 1; the kinds that fit the role are equally frequent.
             seed: of the draws.
             kinds: those that may be made. A role that none of them fits makes none.
+            of_each: `rate` is the share of each kind that fits, not of all together.
         """
         self._rate = rate
+        self._of_each = of_each
         self._seed = seed
         self._kinds = kinds
 
@@ -72,7 +85,8 @@ class Mistakes:
         fitting = [kind for kind in MISTAKES if kind in self._kinds and kind in _OF_ROLE[role]]
         digest = blake2b(f"{self._seed}|{role}|{prompt}".encode("utf-8", "replace"), digest_size=16).digest()
         chance, draw = int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:])
-        if not fitting or chance >= self._rate:
+        rate = self._rate * len(fitting) if self._of_each else self._rate
+        if not fitting or chance >= rate:
             return Spoiled(text=answer)
         kind = fitting[draw % len(fitting)]
         text = _SPOILERS[kind](answer, prompt, draw // len(fitting))
@@ -92,6 +106,19 @@ def _empty(_answer: str, _prompt: str, _draw: int) -> str:
 def _cut_off(answer: str, _prompt: str, draw: int) -> str:
     """Keep 30 to 80 % of the answer."""
     return answer[: len(answer) * (30 + draw % 51) // 100]
+
+
+def _rambling(answer: str, _prompt: str, draw: int) -> str:
+    """Talk for 200,000 characters: without an answer, or inside of it, where the program or the summary is."""
+    talk = " ".join(_PROSE) + " "
+    talk = (talk * (RAMBLING_CHARS // len(talk) + 1))[:RAMBLING_CHARS]
+    fence = _FENCE.search(answer)
+    if fence is None or draw % 2:
+        return talk
+    if fence["tag"] == "json":
+        return _rewritten(answer, lambda script: script.update(summary=talk)) or talk
+    mark = "# " if _is_python(fence) else "// "
+    return answer[: fence.start("text")] + mark + talk + "\n" + answer[fence.start("text") :]
 
 
 def _does_not_build(answer: str, _prompt: str, draw: int) -> str | None:
@@ -165,6 +192,20 @@ def _malformed_json(answer: str, _prompt: str, draw: int) -> str | None:
     return spoiled if spoiled != answer else None
 
 
+def _wrong_schema(answer: str, _prompt: str, draw: int) -> str | None:
+    """Write JSON that is none of a script's: another shape, another type, a value out of its range, another word."""
+    edit = {"op": "insert", "parent": "n0", "title": "Fuse", "description": "", "difficulty": 2, "priority": 0.5}
+    edits: tuple[object, ...] = (
+        {"first": edit},
+        [{**edit, "priority": "high"}],
+        [{**edit, "difficulty": 9}],
+        [{**edit, "op": "add"}],
+        [{name: value for name, value in edit.items() if name != "title"}],
+        [{**edit, "parent": None}],
+    )
+    return _rewritten(answer, lambda script: script.update(edits=edits[draw % len(edits)]))
+
+
 def _dead_node(answer: str, prompt: str, draw: int) -> str | None:
     """Build on a node that was pruned, or name one that never was."""
     nodes = [(int(number), state.strip()) for number, state in _NODE.findall(prompt)]
@@ -213,9 +254,11 @@ _SPOILERS: Final[dict[MistakeKind, Callable[[str, str, int], str | None]]] = {
     "does_not_build": _does_not_build,
     "wrong_numbers": _wrong_numbers,
     "malformed_json": _malformed_json,
+    "wrong_schema": _wrong_schema,
     "dead_node": _dead_node,
     "machine_field": _machine_field,
     "prose": _prose,
     "empty": _empty,
     "cut_off": _cut_off,
+    "rambling": _rambling,
 }

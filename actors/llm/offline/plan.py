@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: int = 1
     """Vectors of columns that a contraction works on at once."""
     warps: int = 0
-    """Triton: warps per program; 0: Triton's own choice."""
+    """Triton: warps per program; 0: by the size of a block of rows, for products Triton's own choice."""
     stages: int = 0
     """Triton: loads ahead in a loop; 0: Triton's own choice."""
     persistent: int = 0
@@ -69,8 +69,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Triton: a product of float32 is made of three products of tf32."""
     together: bool = False
     """Triton: products that share an operand, and what follows them, are one kernel."""
+    early: bool = False
+    """Triton: all that is read of a row that is held on chip is asked for before its first reduction."""
     online: bool = False
-    """Triton: a softmax between two products is computed while its columns pass by."""
+    """Triton: the sum of a softmax does not wait for its maximum; one between two products is computed while its
+    columns pass by."""
 
 
 def plan_comment(plan: Plan, mark: str = "//") -> str:

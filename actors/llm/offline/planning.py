@@ -23,6 +23,8 @@ from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Prune, Update
 
 _JOINT = " + "
+_CUT = " …"
+"""Ends a title of which the digest shows the beginning only."""
 _TUNE = "Tune the parameters, round "
 _TUNE_ROUNDS = 3
 MIN_FIRST_ACTIONS = 3
@@ -43,13 +45,16 @@ _DOUBT = 0.5
 _NEAR = 0.5
 """Part of the best speedup that a closed node must reach to be built on for its own sake."""
 _HOPELESS_TRIES = 2
+_UNTRIED = 1.2
+"""Gain that is expected of a transformation before it was measured."""
 
 
 def plan_answer(prompt: str) -> str:
     """Answer a planner's prompt with an edit script."""
     try:
         asked = read_planner_prompt(prompt)
-        program = read_program(asked.task.source, asked.task.tensors)
+        name, tensors = asked.task.several[asked.task.largest]
+        program = read_program(asked.task.source, tensors, name)
         return _rendered(_Planner(asked, program).script())
     except NoRuleError as error:
         text = f"The built-in rules cannot plan for this task: they have no rule for {error}."
@@ -99,7 +104,8 @@ class _Planner:
         updates = []
         for line in self._asked.tree:
             wanted = round(self._value(line), 2)
-            if line.state == "open" and abs(wanted - line.priority) >= _MIN_CHANGE and self._own(line):
+            is_off = abs(wanted - line.priority) >= _MIN_CHANGE
+            if line.state == "open" and not line.is_ruled_out and is_off and self._own(line):
                 updates.append(Update(node=line.node_id, priority=wanted))
         return updates[:_MAX_UPDATES]
 
@@ -107,7 +113,11 @@ class _Planner:
         return [
             Prune(node=line.node_id, reason=f"{line.tries} branches brought no correct candidate")
             for line in self._asked.tree
-            if line.state == "open" and line.best is None and line.tries >= _HOPELESS_TRIES
+            if line.state == "open"
+            and line.best is None
+            and line.tries >= _HOPELESS_TRIES
+            and not line.is_ruled_out
+            and not line.is_favoured
         ]
 
     def _inserts(self) -> list[Insert]:
@@ -124,28 +134,49 @@ class _Planner:
                 first.setdefault(insert.parent, insert)
         chosen: list[Insert] = []
         for insert in [*strong, *first.values(), *ranked]:
-            if all(self._combined(insert) != self._combined(other) for other in chosen):
+            if all(self._combined(insert) != self._combined(other) for other in chosen) and not self._is_there(insert):
                 chosen.append(insert)
         return chosen[: min(self._asked.limit, max(self._asked.wanted, len({*strong, *first.values()})))]
 
     def _proposals(self) -> Iterator[Insert]:
         """Yield what could still be tried: a transformation that is missing under a closed node, and tuning."""
         taken = {frozenset(self._path(line.node_id)) for line in self._asked.tree if line.state != "pruned"}
-        parents = [line.node_id for line in self._asked.tree if line.state == "closed"]
+        parents = [line.node_id for line in self._asked.tree if line.state == "closed" and not line.is_ruled_out]
         for parent_id in [ROOT, *parents]:
             have = self._path(parent_id)
             for move in self._known:
                 missing = self._catalogue.with_needs([move.name]) - have
                 if move.name not in have and not self._is_nearer(parent_id, have | missing, taken):
-                    moves = sorted((self._by_name[name] for name in missing), key=lambda move: -move.priority)
+                    moves = sorted((self._by_name[name] for name in sorted(missing)), key=lambda move: -move.priority)
                     yield self._insert(parent_id, moves, self._promise(parent_id, moves))
             joined = self._helpful(have)
             if len(joined) > 1 and have | {move.name for move in joined} not in taken:
-                yield self._insert(parent_id, joined, _JOINED * self._quality(parent_id))
+                insert = self._insert(parent_id, joined, _JOINED * self._quality(parent_id))
+                yield msgspec.structs.replace(insert, merge=self._second(parent_id, joined))
             number = 1 + sum(name.startswith(_TUNE) for name in have)
             titles = {line.title for line in self._asked.tree if line.parent_id == parent_id}
             if parent_id != ROOT and number <= _TUNE_ROUNDS and f"{_TUNE}{number}" not in titles:
                 yield self._tuning(parent_id, number, 0.25 * self._quality(parent_id))
+
+    def _second(self, parent_id: str, moves: Sequence[AnyMove]) -> str:
+        """Return the fastest closed node of another branch that has one of these transformations; empty: none."""
+        names = {move.name for move in moves}
+        above = self._above(parent_id)
+        others = [
+            line
+            for line in self._asked.tree
+            if line.state == "closed" and line.best and names & self._own(line) and line.node_id not in above
+            and parent_id not in self._above(line.node_id)
+        ]  # fmt: skip
+        return max(others, key=lambda line: line.best or 0.0).node_id if others else ""
+
+    def _above(self, node_id: str) -> set[str]:
+        """Return the ids of a node and of all above it."""
+        found = {ROOT}
+        while node_id in self._nodes:
+            found.add(node_id)
+            node_id = self._nodes[node_id].parent_id
+        return found
 
     def _is_nearer(self, parent_id: str, wanted: frozenset[str], taken: set[frozenset[str]]) -> bool:
         """Say whether a combination is there already, or can be had with a smaller step from a better node."""
@@ -163,8 +194,8 @@ class _Planner:
         for move in ranked:
             if self._gains.get(move.name, 0.0) < _HELPFUL or move.name in have:
                 continue
-            needed = [*found, *(self._by_name[name] for name in self._catalogue.with_needs([move.name]) - have)]
-            unique = list({item.name: item for item in needed}.values())
+            needed = sorted(self._catalogue.with_needs([move.name]) - have)  # a set's order is its process's own
+            unique = list({item.name: item for item in (*found, *(self._by_name[name] for name in needed))}.values())
             if len(_JOINT.join(item.title for item in unique)) <= MAX_TITLE:
                 found = unique
         return found
@@ -186,8 +217,14 @@ class _Planner:
             description=f"{reasons}\n\nAdd to the plan: `{words}`.",
             difficulty=min(5, max(move.difficulty for move in moves) + len(moves) - 1),
             priority=round(min(0.95, max(0.01, priority)), 2),
+            expected_gain=self._expected(moves),
             key=key,
         )
+
+    def _expected(self, moves: Sequence[AnyMove]) -> float:
+        """Return the gain that transformations promise together: as measured, and `_UNTRIED` where nothing was."""
+        gains = [2.0 ** self._gains[move.name] if move.name in self._gains else _UNTRIED for move in moves]
+        return round(min(100.0, max(0.01, math.prod(gains))), 2)
 
     def _tuning(self, parent_id: str, number: int, priority: float) -> Insert:
         return Insert(
@@ -213,6 +250,14 @@ class _Planner:
             node_id = self._nodes[node_id].parent_id
         return found
 
+    def _is_there(self, insert: Insert) -> bool:
+        """Say whether a child of that title is there, or one whose title the digest has cut to the same beginning."""
+        titles = [line.title for line in self._asked.tree if line.parent_id == insert.parent and line.state != "pruned"]
+        return any(
+            insert.title.startswith(title.removesuffix(_CUT)) if title.endswith(_CUT) else title == insert.title
+            for title in titles
+        )
+
     def _combined(self, insert: Insert) -> frozenset[str]:
         line = TreeLine(
             node_id="", parent_id=insert.parent, state="open", priority=0.0, title=insert.title, best=None, tries=0
@@ -230,7 +275,7 @@ class _Planner:
             base = self._reached(line.parent_id)
             if line.best and own:
                 weight = min(1.0, max(line.best, base) / self._best)
-                for name in own:
+                for name in sorted(own):
                     found[name].append((math.log2(line.best / base) / len(own), weight))
         self._evidence = {name: sum(weight for _, weight in gains) for name, gains in found.items()}
         return {

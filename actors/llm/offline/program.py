@@ -20,12 +20,13 @@ _FLAT_COLUMNS = 16_384
 """Longest row into which a program without reductions is cut."""
 
 
-def read_program(source: str, tensors: tuple[TensorInfo, ...]) -> AnyProgram:
+def read_program(source: str, tensors: tuple[TensorInfo, ...], workload: str = "") -> AnyProgram:
     """Return what the reference computes.
 
     Args:
         source: the problem file.
         tensors: inputs in call order, then parameters, then outputs.
+        workload: which one of several they are of.
 
     Raises:
         NoRuleError: it holds something that the rules do not cover, or is no Python.
@@ -34,7 +35,7 @@ def read_program(source: str, tensors: tuple[TensorInfo, ...]) -> AnyProgram:
         module = ast.parse(source)
     except SyntaxError as error:
         raise NoRuleError(f"a reference that is no Python (line {error.lineno}: {error.msg})") from error
-    constants = read_constants(module)
+    constants = read_constants(module, workload)
     return _rows(constants, tensors) or _staged(constants, tensors)
 
 
@@ -79,8 +80,9 @@ def _results(tracer: Tracer, constants: Constants, tensors: tuple[TensorInfo, ..
     walk = Walk(tracer, constants, {tensor.name: tensor for tensor in tensors if tensor.role == "parameter"})
     for name, default in zip(names[len(names) - len(arguments.defaults) :], arguments.defaults, strict=True):
         walk.values[name] = walk.evaluate(default)
+    is_named = all(tensor.name in names for tensor in inputs)  # numbers may stand among them
     for name, tensor in zip(names, inputs, strict=False):
-        walk.values[name] = tracer.load(tensor)
+        walk.values[tensor.name if is_named else name] = tracer.load(tensor)
     result = walk.run(constants.forward.body)
     results: tuple[Value, ...] = result if isinstance(result, tuple) else (result,)
     found = tuple(tracer.tensor(value) for value in results)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from math import prod
 from typing import Literal
 
 import msgspec
@@ -17,11 +18,17 @@ from actors.llm.offline.languages import Contract
 from actors.llm.offline.triton.codegen import Contract as TritonContract
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
+_WORKLOAD = re.compile(r"^### Workload `([^`]*)`$", re.MULTILINE)
+_NUMBER_CELLS = 5
 _ROLE = re.compile(r"^(input|parameter|buffer|output)$")
 _SHAPE = re.compile(r"^\(([\d, ]*)\)$")
 _HEADER = re.compile(r'(extern\s+"C"[^;{]*?\([^;{]*?\))\s*[;{]', re.DOTALL)
 _POINTERS = re.compile(r"void\s*\*\s*(?:const\s*)?\*\s*(?:const\s*)?(?P<name>\w+)")
+_STREAM = re.compile(r"void\s*\*\s*stream\b")
+_ON_GPU = "It runs and is timed on the GPU"
 _COMMENT = re.compile(r"//[^\n]*")
+_RULED_OUT = frozenset({"forbidden by a person", "below a forbidden node"})
+_FAVOURED = re.compile(r"pinned by a person|a person adds \+")
 _FUNCTION = re.compile(r"def (?P<name>ksearch_run)\((?P<arguments>[^)]*)\)")
 
 
@@ -31,6 +38,20 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """The reference program."""
     tensors: tuple[TensorInfo, ...]
+    """Of several workloads, the first one's."""
+    workloads: tuple[tuple[str, tuple[TensorInfo, ...]], ...] = ()
+    """Names and tensors of several workloads; empty: there is one."""
+
+    @property
+    def several(self) -> tuple[tuple[str, tuple[TensorInfo, ...]], ...]:
+        """Names and tensors of all workloads; one alone has no name."""
+        return self.workloads or (("", self.tensors),)
+
+    @property
+    def largest(self) -> int:
+        """Place, among all workloads, of the one with the most elements: what pays there pays most."""
+        sizes = [sum(prod(tensor.shape) for tensor in tensors) for _, tensors in self.several]
+        return sizes.index(max(sizes))
 
 
 class CoderPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +82,12 @@ class TreeLine(msgspec.Struct, frozen=True, kw_only=True):
     priority: float
     title: str
     best: float | None
-    """Speedup of its best candidate."""
+    """Speedup of its best candidate; the least that it may be where only that is known."""
     tries: int
+    is_ruled_out: bool = False
+    """A person has forbidden it, or one above it."""
+    is_favoured: bool = False
+    """A person has put it forward."""
 
 
 class PlannerPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +147,7 @@ def read_planner_prompt(prompt: str) -> PlannerPrompt:
         task=read_task(task),
         contract=read_contract(task),
         purpose="analyse" if is_first else "revise",
-        tree=tuple(filter(None, map(_tree_line, _section(rest, "# The tree").splitlines()))),
+        tree=_tree(rest),
         wanted=most if is_first else int(insert[1]) if insert else 0,
         limit=most,
         childless=tuple(
@@ -142,15 +167,25 @@ def read_task(text: str) -> Task:
     sources = [code for code in fenced if not _FUNCTION.match(code)]
     if not sources:
         raise NoRuleError("a task without a reference in Python")
-    tensors = tuple(tensor for line in text.splitlines() if (tensor := _tensor(line)) is not None)
-    if not any(tensor.role == "output" for tensor in tensors):
+    before, *parts = _WORKLOAD.split(text)
+    workloads = tuple((name, _tensors(part)) for name, part in zip(parts[::2], parts[1::2], strict=True))
+    tensors = workloads[0][1] if workloads else _tensors(before)
+    if not all(any(tensor.role == "output" for tensor in table) for table in (tensors, *dict(workloads).values())):
         raise NoRuleError("a task without a table of its tensors")
-    return Task(source=sources[0], tensors=tensors)
+    return Task(source=sources[0], tensors=tensors, workloads=workloads)
+
+
+def _tensors(text: str) -> tuple[TensorInfo, ...]:
+    """Read the rows of a table."""
+    return tuple(tensor for line in text.splitlines() if (tensor := _tensor(line)) is not None)
 
 
 def _tensor(line: str) -> TensorInfo | None:
     """Read a row of a table; the name, which may itself be `output`, stands before the role."""
     cells = [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+    if len(cells) == _NUMBER_CELLS and cells[2].startswith("number "):
+        # It takes its place among the arguments, and nothing reads it: `forward` has its value as a default.
+        return TensorInfo(name=cells[1], role="parameter", shape=(), dtype="float32")
     roles = [index for index, cell in enumerate(cells) if _ROLE.match(cell)]
     shapes = [cell for cell in cells if _SHAPE.match(cell)]
     dtypes = [cell for cell in cells if re.fullmatch(r"(?:b?float|u?int|bool)\d*", cell)]
@@ -176,9 +211,12 @@ def read_contract(text: str) -> Contract:
         function = _FUNCTION.match(code)
         if function:
             arguments = [argument.partition(":")[0].strip() for argument in function["arguments"].split(",")]
-            return TritonContract(function=function["name"], arguments=tuple(filter(None, arguments)))
+            names = tuple(filter(None, arguments))
+            return TritonContract(function=function["name"], arguments=names, on_gpu=_ON_GPU in text)
         header = _HEADER.search(_COMMENT.sub("", code))
         pointers = [match["name"] for match in _POINTERS.finditer(header[1])] if header else []
+        if header and _STREAM.search(header[1]):
+            raise NoRuleError("the calling contract of CUDA")
         if header and len(pointers) >= 2:
             return CppContract(header=" ".join(header[1].split()), inputs=pointers[0], outputs=pointers[1])
     raise NoRuleError("a calling contract other than C++ with pointers or Triton with tensors")
@@ -220,12 +258,22 @@ def _failure(latest: str) -> str:
     return said if "failed" in said else ""
 
 
+def _tree(text: str) -> tuple[TreeLine, ...]:
+    """Return the nodes as they are now: of several lines about one the last holds; those in flight are listed apart."""
+    found = {line.node_id: line for line in map(_tree_line, text.splitlines()) if line is not None}
+    flying = re.search(r"^In flight: (.*)$", text, re.MULTILINE)
+    for node_id in flying[1].split(", ") if flying else ():
+        if node_id in found:
+            found[node_id] = msgspec.structs.replace(found[node_id], state="in flight")
+    return tuple(found.values())
+
+
 def _tree_line(line: str) -> TreeLine | None:
     cells = [cell.strip() for cell in line.split(" | ")]
-    ids = re.fullmatch(r"(n\d+) < (n\d+)", cells[0])
+    ids = re.fullmatch(r"(n\d+) < (n\d+)(?: \+ n\d+)?", cells[0])
     if ids is None or len(cells) < 5:
         return None
-    best = re.search(r"\| best (\d+\.\d+)x", line)
+    best = re.search(r"\| best (?:at least )?(\d+\.\d+)x", line)
     tries = re.search(r"\| (\d+) tries", line)
     return TreeLine(
         node_id=ids[1],
@@ -235,4 +283,6 @@ def _tree_line(line: str) -> TreeLine | None:
         title=cells[4],
         best=float(best[1]) if best else None,
         tries=int(tries[1]) if tries else 0,
+        is_ruled_out=not _RULED_OUT.isdisjoint(cells),
+        is_favoured=any(_FAVOURED.match(cell) for cell in cells),
     )

@@ -1,13 +1,20 @@
-"""The endpoint: chat completions (also streamed), the list of models, and what was counted.
+"""The endpoint: chat completions and responses (also streamed), the list of models, and what was counted.
 
 POST /v1/chat/completions     as OpenAI's; of its fields `model`, `messages`, `stream`, `stream_options` are heeded
+POST /v1/responses            as OpenAI's; `model`, `instructions`, `input`, `stream`
 GET  /v1/models               the one model
 GET  /stats                   the ledger's `Report`; needs no key
+
+A request with an `Idempotency-Key` that was seen before gets the stored answer again, also where the first one failed
+on its way: the answer was generated, and is paid for.
 """
 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,12 +26,34 @@ from starlette.types import Receive, Scope, Send
 from actors.llm.base import Answer, Request
 from actors.llm.offline.model import MODEL_NAME, OfflineModel
 from actors.llm.offline.roles import role_of
+from actors.llm.served import chat_wire, responses_wire
+from actors.llm.served.answers import Answers, OtherQuestionError
+from actors.llm.served.asked import Asked
 from actors.llm.served.faults import Cut, Endless, FaultKind, FaultRates, Hang, error_response
 from actors.llm.served.ledger import Ledger, Report
-from actors.llm.served.wire import Asked, completion, endless_beginning, events, read_asked
 
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
+
+
+class Wire(Protocol):
+    """How one dialect is read and written: a module."""
+
+    def read_asked(self, body: bytes) -> Asked:
+        """Read a request.
+
+        Raises:
+            msgspec.MsgspecError: it is none.
+        """
+
+    def completion(self, answer: Answer, answer_id: str) -> bytes:
+        """Return the answer as one object."""
+
+    def events(self, answer: Answer, answer_id: str, *, include_usage: bool) -> Iterator[bytes]:
+        """Yield the answer as server-sent events."""
+
+    def endless_beginning(self, answer: Answer, answer_id: str, *, stream: bool) -> tuple[bytes, bytes]:
+        """Return how an answer without an end begins, and what then comes again and again."""
 
 
 class Conduct(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +77,11 @@ class Served:
         self._model = model
         self._conduct = conduct
         self._ledger = Ledger()
+        self._answers = Answers()
         self.app = Starlette(
             routes=[
-                Route("/v1/chat/completions", _Chat(self), methods=["POST"]),
+                Route("/v1/chat/completions", _Asking(self, chat_wire), methods=["POST"]),
+                Route("/v1/responses", _Asking(self, responses_wire), methods=["POST"]),
                 Route("/v1/models", self._models, methods=["GET"]),
                 Route("/stats", self._stats, methods=["GET"]),
             ]
@@ -60,25 +91,25 @@ class Served:
         """Return what was counted so far."""
         return self._ledger.report(self._model.mistakes_made)
 
-    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(self, wire: Wire, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, from its first byte to its last."""
         number = self._ledger.opened()
         try:
-            response = await self._respond(HttpRequest(scope, receive), number)
+            response = await self._respond(wire, HttpRequest(scope, receive), number)
             await response(scope, receive, send)
         finally:
             self._ledger.closed()
 
-    async def _respond(self, http: HttpRequest, number: int) -> Response:
+    async def _respond(self, wire: Wire, http: HttpRequest, number: int) -> Response:
         refusal = self._refusal(http)
         if refusal is None:
             try:
-                asked = read_asked(await http.body())
+                asked = wire.read_asked(await http.body())
             except msgspec.MsgspecError as error:
                 refusal = error_response(400, f"the request cannot be read: {error}")
             else:
                 if asked.model == MODEL_NAME:
-                    return await self._answered(http, asked, number)
+                    return await self._answered(wire, http, asked, number)
                 said = f"the model {asked.model!r} does not exist; here is {MODEL_NAME!r}"
                 refusal = error_response(404, said, code="model_not_found")
         self._ledger.refused += 1
@@ -94,7 +125,7 @@ class Served:
             return error_response(429, said, code="rate_limit_exceeded", retry_after_s=self._conduct.retry_after_s)
         return None
 
-    async def _answered(self, http: HttpRequest, asked: Asked, number: int) -> Response:
+    async def _answered(self, wire: Wire, http: HttpRequest, asked: Asked, number: int) -> Response:
         fault = self._conduct.faults.drawn(number, seed=self._conduct.seed)
         if fault is not None:
             self._ledger.faults[fault] += 1
@@ -103,24 +134,42 @@ class Served:
             return error_response(429, "too many requests", code="rate_limit_exceeded", retry_after_s=retry_after_s)
         if fault == "server_error":
             return error_response(500, "the server had an error")
-        if fault == "hang":
-            return Hang()
-        prompt = asked.texts("user")
-        request_id = http.headers.get("x-client-request-id", "")
-        system = asked.texts("system", "developer")
-        repeated = self._ledger.repeated_tokens(f"{system}\n\n{prompt}")
-        request = Request(request_id=request_id, role=role_of(prompt), system=system, parts=(prompt,))
-        answer = await self._model.complete(request)
-        usage = msgspec.structs.replace(answer.usage, cached_tokens=min(repeated, answer.usage.prompt_tokens))
-        answer = msgspec.structs.replace(answer, usage=usage)
+        try:
+            answer = await self._answer(http, asked)
+        except OtherQuestionError as error:
+            self._ledger.refused += 1
+            return error_response(422, str(error), code="idempotency_key_reused")
         answer_id = f"chatcmpl-{number}"
         if fault is not None:
-            return _spoiled(fault, asked, answer, answer_id)
+            return _spoiled(wire, fault, asked, answer, answer_id)
         if await http.is_disconnected():
             self._ledger.abandoned += 1
         else:
-            self._ledger.answered(request_id, f"{system}\n\n{prompt}", usage)
-        return _whole(asked, answer, answer_id)
+            self._ledger.answered += 1
+        return _whole(wire, asked, answer, answer_id)
+
+    async def _answer(self, http: HttpRequest, asked: Asked) -> Answer:
+        """Return the answer, generated for this request or for an earlier one with the same key.
+
+        Raises:
+            OtherQuestionError: the key belongs to another question.
+        """
+        request_id = http.headers.get("x-client-request-id", "")
+        system, prompt = asked.system, asked.prompt
+        request = Request(request_id=request_id, role=role_of(prompt), system=system, parts=(prompt,))
+        question = f"{system}\n\n{prompt}"
+        digest = blake2b(question.encode("utf-8", "replace"), digest_size=16).digest()
+
+        async def generate() -> Answer:
+            repeated = self._ledger.repeated_tokens(question)
+            answer = await self._model.complete(request)
+            usage = msgspec.structs.replace(answer.usage, cached_tokens=min(repeated, answer.usage.prompt_tokens))
+            self._ledger.paid(request_id, digest, usage)
+            return msgspec.structs.replace(answer, usage=usage)
+
+        given = await self._answers.give(http.headers.get("idempotency-key", ""), digest, generate)
+        self._ledger.replayed += given.is_replay
+        return given.answer
 
     async def _stats(self, _http: HttpRequest) -> Response:
         return _json(self.report())
@@ -136,36 +185,34 @@ class Served:
         return not self._conduct.api_key or hmac.compare_digest(given.encode(), self._conduct.api_key.encode())
 
 
-class _Chat:
-    """The route of chat completions: an ASGI application, since a request is open until its last byte is sent."""
+class _Asking:
+    """A route for questions: an ASGI application, since a request is open until its last byte is sent."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, wire: Wire) -> None:
         self._served = served
+        self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._served.chat(scope, receive, send)
+        await self._served.answer(self._wire, scope, receive, send)
 
 
-def _whole(asked: Asked, answer: Answer, answer_id: str) -> Response:
+def _whole(wire: Wire, asked: Asked, answer: Answer, answer_id: str) -> Response:
     if not asked.stream:
-        return Response(completion(answer, answer_id), media_type=_JSON)
-    return StreamingResponse(iter(_events(asked, answer, answer_id)), media_type=_EVENTS)
+        return Response(wire.completion(answer, answer_id), media_type=_JSON)
+    return StreamingResponse(wire.events(answer, answer_id, include_usage=asked.include_usage), media_type=_EVENTS)
 
 
-def _spoiled(fault: FaultKind, asked: Asked, answer: Answer, answer_id: str) -> Response:
-    """Return an answer that breaks off, or does not end."""
+def _spoiled(wire: Wire, fault: FaultKind, asked: Asked, answer: Answer, answer_id: str) -> Response:
+    """Return an answer that does not arrive, breaks off, or does not end."""
+    if fault == "hang":
+        return Hang()
     media_type = _EVENTS if asked.stream else _JSON
     if fault == "endless":
-        head, again = endless_beginning(answer, answer_id, stream=asked.stream)
+        head, again = wire.endless_beginning(answer, answer_id, stream=asked.stream)
         return Endless(head, again, media_type)
     if asked.stream:
-        return Cut(b"".join(_events(asked, answer, answer_id)), media_type)
-    return Cut(completion(answer, answer_id), media_type)
-
-
-def _events(asked: Asked, answer: Answer, answer_id: str) -> list[bytes]:
-    include_usage = asked.stream_options is not None and asked.stream_options.include_usage
-    return list(events(answer, answer_id, include_usage=include_usage))
+        return Cut(b"".join(wire.events(answer, answer_id, include_usage=asked.include_usage)), media_type)
+    return Cut(wire.completion(answer, answer_id), media_type)
 
 
 def _wrong_key() -> Response:

@@ -22,8 +22,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """All that were asked, whatever became of them."""
     at_once: int
     """Most requests that were open at a time."""
+    paid: int
+    """Answers that were generated, whatever became of them."""
+    replayed: int
+    """Answers that were given again to a known `Idempotency-Key`, instead of being generated again."""
     answered: int
-    """Whole answers that were sent."""
+    """Whole answers that were sent, generated or given again."""
     abandoned: int
     """Answers for clients that had gone."""
     refused: int
@@ -33,14 +37,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     mistakes: dict[str, int]
     """Made on purpose, by kind."""
     prompt_tokens: int
-    """Of answers; estimated, as are all tokens."""
+    """Of paid answers; estimated, as are all tokens."""
     cached_tokens: int
     """Part of them that repeats the beginning of an earlier request."""
     completion_tokens: int
-    ids_answered_twice: tuple[str, ...]
-    """Request ids (`X-Client-Request-Id`) to which more than one whole answer was sent."""
-    prompts_answered_twice: int
-    """Prompts to which more than one was."""
+    ids_paid_twice: tuple[str, ...]
+    """Request ids (`X-Client-Request-Id`) for which more than one answer was generated."""
+    prompts_paid_twice: int
+    """Prompts for which more than one was."""
 
 
 class Ledger:
@@ -50,6 +54,8 @@ class Ledger:
         self.open = 0
         """Requests open now."""
         self.requests = 0
+        self.answered = 0
+        self.replayed = 0
         self.abandoned = 0
         self.refused = 0
         self.faults: Counter[str] = Counter()
@@ -81,10 +87,10 @@ class Ledger:
             self._blocks.add(digest)
         return repeated // CHARS_PER_TOKEN
 
-    def answered(self, request_id: str, prompt: str, usage: Usage) -> None:
-        """Count a whole answer; an empty id is nobody's."""
+    def paid(self, request_id: str, prompt: bytes, usage: Usage) -> None:
+        """Count a generated answer to the prompt of this digest; an empty id is nobody's."""
         self._usage = self._usage.plus(usage)
-        self._prompts[blake2b(prompt.encode("utf-8", "replace"), digest_size=16).digest()] += 1
+        self._prompts[prompt] += 1
         if request_id:
             self._ids[request_id] += 1
 
@@ -93,7 +99,9 @@ class Ledger:
         return Report(
             requests=self.requests,
             at_once=self._at_once,
-            answered=self._prompts.total(),
+            paid=self._prompts.total(),
+            replayed=self.replayed,
+            answered=self.answered,
             abandoned=self.abandoned,
             refused=self.refused,
             faults=dict(self.faults),
@@ -101,6 +109,6 @@ class Ledger:
             prompt_tokens=self._usage.prompt_tokens,
             cached_tokens=self._usage.cached_tokens,
             completion_tokens=self._usage.completion_tokens,
-            ids_answered_twice=tuple(sorted(name for name, count in self._ids.items() if count > 1)),
-            prompts_answered_twice=sum(count > 1 for count in self._prompts.values()),
+            ids_paid_twice=tuple(sorted(name for name, count in self._ids.items() if count > 1)),
+            prompts_paid_twice=sum(count > 1 for count in self._prompts.values()),
         )

@@ -16,10 +16,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from actors.planner.core.budget import proposed_spend, written_spend
+from actors.planner.core.confirming import conclude, conclude_with, present
+from actors.planner.core.evidence import build_facts_of
+from actors.planner.core.judging import finish, is_under_way, judge, may_be_retried
+from actors.planner.core.racing import keep_above
 from actors.planner.core.scripts import WHOLE, changes, conflicts, without_refused
-from actors.planner.core.state import Branch, Known, Requested, SearchState, active, number_of
+from actors.planner.core.state import (
+    Requested,
+    SearchState,
+    is_confirmation,
+    number_of,
+)
+from actors.planner.core.steering import carry_out, inherit
 from actors.planner.core.step import Step
-from actors.planner.core.supply import begin, drop_unpaid, resend, stop
+from actors.planner.core.supply import ask_others, begin, drop_unpaid, resend, stop
 from messages.edits import EditScript, Refusal
 from messages.errors import ProtocolError
 from messages.events import (
@@ -28,9 +39,12 @@ from messages.events import (
     CandidateEvaluated,
     CandidateWritten,
     ClockTicked,
+    ContinueRequested,
     EditsProposed,
     Event,
     JobLost,
+    JobsUnserved,
+    PauseRequested,
     RunResumed,
     RunStarted,
     StopRequested,
@@ -39,28 +53,28 @@ from messages.facts import (
     AttemptFinished,
     BuildRequested,
     CandidateAwaited,
+    ConfirmationRequested,
     EditsApplied,
     EditsRefused,
     EvaluationRequested,
     Fact,
-    IncumbentChanged,
     InitialRequested,
     InitialScored,
     LossNoted,
     PlanAbandoned,
     PlanRequested,
+    RunContinued,
+    RunPaused,
     SearchOpened,
     SearchReopened,
-    SpendRecorded,
     TimeNoted,
     WriteRequested,
 )
-from messages.verdicts import GOOD_FATES, DidNotBuild, Measured, Verdict, credit_of, fate_of, outcome_line
+from messages.steering import SteeringRequested
+from messages.verdicts import DidNotBuild, Verdict, credit_of, fate_of, outcome_line
 
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
-_RETRIED_FATES = frozenset({"timed_out", "unstable"})
-"""Verdicts that are not taken for granted: the same candidate may be evaluated once more."""
 
 
 def decide(state: SearchState, event: Event) -> tuple[Fact, ...]:
@@ -95,21 +109,46 @@ def _started(step: Step, event: RunStarted) -> None:
             settings=event.settings,
             seed=event.seed,
             initial_id=event.initial.candidate_id if event.initial else None,
+            lineup=event.lineup,
         )
     )
+    inherit(step, event)
 
 
 @_reacts_to(RunResumed)
 def _resumed(step: Step, event: RunResumed) -> None:
     lost = step.state.questions
-    step.take(SearchReopened(budget=event.budget or step.state.settings.budget, lost_calls=len(lost)))
+    budget = event.budget or step.state.settings.budget
+    step.take(SearchReopened(budget=budget, lost_calls=len(lost), lineup=event.lineup))
     drop_unpaid(step)
+    ask_others(step)
 
 
 @_reacts_to(StopRequested)
 def _stop_requested(step: Step, event: StopRequested) -> None:
-    if step.state.running:
-        stop(step, "interrupted", event.reason)
+    stop(step, "interrupted", event.reason)
+
+
+@_reacts_to(PauseRequested)
+def _pause_requested(step: Step, event: PauseRequested) -> None:
+    if step.state.running and not step.state.paused:
+        step.take(RunPaused(reason=event.reason))
+
+
+@_reacts_to(ContinueRequested)
+def _continue_requested(step: Step, _event: ContinueRequested) -> None:
+    if step.state.running and step.state.paused:
+        step.take(RunContinued())
+
+
+@_reacts_to(SteeringRequested)
+def _steering_requested(step: Step, event: SteeringRequested) -> None:
+    carry_out(step, event.order)
+
+
+@_reacts_to(JobsUnserved)
+def _unserved(_step: Step, _event: JobsUnserved) -> None:
+    """Change nothing: it is said to people."""
 
 
 @_reacts_to(ClockTicked)
@@ -122,9 +161,10 @@ def _ticked(step: Step, event: ClockTicked) -> None:
 def _lost(step: Step, event: JobLost) -> None:
     if (request := _request(step.state, event.job_id)) is None:
         return
+    is_old = step.state.jobs[event.job_id].reopened
     step.take(LossNoted(job_id=event.job_id, error=event.error, permanent=event.permanent))
-    is_hopeless = event.permanent or step.state.losses >= step.state.settings.max_lost
-    if is_hopeless:
+    is_hopeless = not is_old and (event.permanent or step.state.losses >= step.state.settings.max_lost)
+    if is_hopeless and (step.state.running or is_confirmation(request)):
         stop(step, "infrastructure", event.error)
     if not (is_hopeless and step.state.ending):
         resend(step, request)
@@ -135,21 +175,31 @@ def _written(step: Step, event: CandidateWritten) -> None:
     request = _request(step.state, event.job_id)
     if not isinstance(request, WriteRequested):
         return
-    step.take(SpendRecorded(role="coder", usage=event.usage))
     branch = step.state.branches[request.branch_id]
+    draft = branch.draft(request.draft)
+    if request.given_id is None:
+        step.take(written_spend(step.state, request, event, branch.node_id))
     if event.candidate is None:
         fate, why = ("declined", event.declined) if event.declined else ("unusable", event.complaint)
-        step.take(AttemptFinished(branch_id=branch.branch_id, candidate_id=None, fate=fate, outcome=f"{fate}: {why}"))
+        outcome = f"{fate}: {why}"
+        step.take(
+            AttemptFinished(
+                branch_id=branch.branch_id, candidate_id=None, fate=fate, outcome=outcome, draft=draft.number
+            )
+        )
         return
     candidate_id = event.candidate.candidate_id
     known = step.state.known.get(candidate_id)
-    if known is not None and not (known.fate in _RETRIED_FATES and known.evaluations == 1):
-        _finish(step, branch, known, round_number=0)
-    elif any(other.candidate_id == candidate_id for other in step.state.branches.values()):
-        step.take(CandidateAwaited(branch_id=branch.branch_id, candidate_id=candidate_id))
+    if is_under_way(step.state, candidate_id):
+        step.take(CandidateAwaited(branch_id=branch.branch_id, candidate_id=candidate_id, draft=draft.number))
+    elif known is not None and not may_be_retried(known):
+        finish(step, branch, draft, known)
+        present(step, known, branch.node_id, artifact_id=None)
     else:
         job_id = step.job_id("x")
-        step.take(BuildRequested(job_id=job_id, branch_id=branch.branch_id, candidate_id=candidate_id))
+        step.take(
+            BuildRequested(job_id=job_id, branch_id=branch.branch_id, candidate_id=candidate_id, draft=draft.number)
+        )
 
 
 @_reacts_to(CandidateBuilt)
@@ -158,15 +208,26 @@ def _built(step: Step, event: CandidateBuilt) -> None:
     if not isinstance(request, BuildRequested):
         return
     match event.outcome:
+        case DidNotBuild() as verdict if is_confirmation(request):
+            conclude_with(step, request.job_id, request.candidate_id, verdict)
         case DidNotBuild() as verdict:
-            _judge(step, request.branch_id, request.candidate_id, verdict)
-        case Built(artifact_id=artifact_id):
+            judge(step, request, verdict)
+        case Built(artifact_id=artifact_id) if is_confirmation(request):
+            step.take(
+                ConfirmationRequested(
+                    job_id=step.job_id("e"), candidate_id=request.candidate_id, artifact_id=artifact_id
+                )
+            )
+        case Built(artifact_id=artifact_id, log=build_log):
             step.take(
                 EvaluationRequested(
                     job_id=step.job_id("e"),
                     branch_id=request.branch_id,
                     candidate_id=request.candidate_id,
                     artifact_id=artifact_id,
+                    keep_above=keep_above(step.state, step.state.branches[request.branch_id]),
+                    draft=request.draft,
+                    build_facts=build_facts_of(build_log),
                 )
             )
 
@@ -176,9 +237,11 @@ def _evaluated(step: Step, event: CandidateEvaluated) -> None:
     request = _request(step.state, event.job_id)
     match request:
         case EvaluationRequested():
-            _judge(step, request.branch_id, request.candidate_id, event.verdict)
+            judge(step, request, event.verdict, lease_s=event.lease_s)
         case InitialRequested():
             _judge_initial(step, request, event.verdict)
+        case ConfirmationRequested():
+            conclude(step, request, event)
         case _:
             pass
 
@@ -188,7 +251,7 @@ def _proposed(step: Step, event: EditsProposed) -> None:
     request = _request(step.state, event.job_id)
     if not isinstance(request, PlanRequested):
         return
-    step.take(SpendRecorded(role="planner", usage=event.usage))
+    step.take(proposed_spend(step.state, event))
     if event.script is None:
         _refuse(step, request, (Refusal(index=WHOLE, reason=event.complaint),))
         return
@@ -228,23 +291,6 @@ def _apply(step: Step, request: PlanRequested, script: EditScript, refusals: tup
     )
 
 
-def _judge(step: Step, branch_id: str, candidate_id: str, verdict: Verdict) -> None:
-    """Finish the attempt of the branch that had it evaluated, and of those that wrote the same."""
-    measured = verdict if isinstance(verdict, Measured) else None
-    known = Known(
-        candidate_id=candidate_id,
-        fate=fate_of(verdict),
-        outcome=outcome_line(verdict),
-        credit=credit_of(verdict),
-        speedup=measured.speedup_vs_reference if measured else None,
-        latency_us=measured.latency_us if measured else None,
-    )
-    _finish(step, step.state.branches[branch_id], known, round_number=step.state.rounds + 1)
-    for branch in active(step.state):
-        if branch.awaiting and branch.candidate_id == candidate_id:
-            _finish(step, branch, known, round_number=0)
-
-
 def _judge_initial(step: Step, request: InitialRequested, verdict: Verdict) -> None:
     """Give the root its score. Without one nothing that follows can be told from it: the user has to look."""
     credit = credit_of(verdict)
@@ -259,46 +305,6 @@ def _judge_initial(step: Step, request: InitialRequested, verdict: Verdict) -> N
     )
     if credit is None:
         stop(step, "infrastructure", f"the initial program itself gets no score: {outcome_line(verdict)}")
-
-
-def _finish(step: Step, branch: Branch, known: Known, *, round_number: int) -> None:
-    step.take(
-        AttemptFinished(
-            branch_id=branch.branch_id,
-            candidate_id=known.candidate_id,
-            fate=known.fate,
-            outcome=known.outcome,
-            credit=known.credit,
-            speedup=known.speedup,
-            latency_us=known.latency_us,
-            round=round_number,
-            improved=_improves(branch, known),
-        )
-    )
-    incumbent = step.state.incumbent
-    if known.credit is None:
-        return
-    if incumbent is None or known.credit > incumbent.credit:
-        step.take(
-            IncumbentChanged(
-                candidate_id=known.candidate_id,
-                node_id=branch.node_id,
-                round=step.state.rounds,
-                credit=known.credit,
-                speedup=known.speedup,
-                latency_us=known.latency_us,
-            )
-        )
-
-
-def _improves(branch: Branch, known: Known) -> bool:
-    """Say whether a candidate is better than the branch's best by more than the measurement's interval."""
-    if known.fate not in GOOD_FATES:
-        return False
-    if branch.best is None:
-        return True
-    bar = branch.best.credit if branch.best.speedup is None else branch.best.speedup
-    return (known.credit or 0.0) > (bar or 0.0)
 
 
 def _request(state: SearchState, job_id: str) -> Requested | None:

@@ -3,15 +3,17 @@
 A script is checked as one, against the state at the moment it arrives. What the machine did since the model was asked
 (open, in flight, closed, given up) is never a conflict: pruning a node in flight means "when its branches end", a child
 of a node that was given up hangs under the nearest ancestor that was not. Conflicts are references that never existed,
-values that are not allowed, what repeats a node, and what contradicts the model's own earlier edits.
+values that are not allowed, what repeats a node, what contradicts the model's own earlier edits, and what a person
+ordered otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from actors.planner.core.state import Node, SearchState
-from actors.planner.core.tree import live_parent
+from actors.planner.core.steering import contradiction
+from actors.planner.core.tree import ancestors, live_parent
 from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
 from messages.facts import NodeInserted, NodePruned, NodeUpdated
@@ -80,13 +82,16 @@ class _Check:
 
     def __init__(self, state: SearchState) -> None:
         self._state = state
-        self._keys: set[str] = set()
+        self._keys: dict[str, str] = {}
+        """Parents of earlier inserts, by their keys."""
         self._titles: dict[str, dict[str, str]] = {}
         self.new_nodes = 0
 
     def reason(self, edit: Edit) -> str | None:
         """Return why this edit cannot be applied."""
         self.new_nodes += new_nodes(edit)
+        if (ordered := contradiction(self._state, edit)) is not None:
+            return ordered
         match edit:
             case Insert():
                 return self._insert(edit)
@@ -100,20 +105,56 @@ class _Check:
     def _insert(self, edit: Insert) -> str | None:
         if edit.key and (edit.key in self._keys or edit.key in self._state.nodes):
             return f"key {edit.key!r} is taken"
+        is_known = edit.parent in self._keys
         if edit.key:
-            self._keys.add(edit.key)
-        if edit.parent in self._keys and edit.parent != edit.key:
-            return self._title(edit.parent, edit.title)
-        if (parent := self._state.nodes.get(edit.parent)) is None:
-            return f"parent {edit.parent!r} does not exist"
-        if parent.state == "pruned" and not parent.given_up:
-            return f"parent {edit.parent!r} was pruned: {parent.prune_reason}"
+            self._keys[edit.key] = edit.parent
+        if not is_known and (reason := self._parent(edit.parent)) is not None:
+            return reason
+        if edit.merge and (reason := self._merge(edit)) is not None:
+            return reason
         return self._title(edit.parent, edit.title)
 
+    def _parent(self, node_id: str) -> str | None:
+        if (parent := self._state.nodes.get(node_id)) is None:
+            return f"parent {node_id!r} does not exist"
+        if parent.state == "pruned" and not parent.given_up:
+            return f"parent {node_id!r} was pruned: {parent.prune_reason}"
+        return None
+
+    def _merge(self, edit: Insert) -> str | None:
+        """Refuse a second parent without code, and one whose code the first builds on, or that builds on the first."""
+        if edit.merge == ROOT or (second := self._state.nodes.get(edit.merge)) is None:
+            return f"merge {edit.merge!r} is no node whose technique could be merged"
+        if second.best is None:
+            return f"merge {edit.merge!r} has no correct candidate: only closed nodes can be merged"
+        if edit.parent in (above.node_id for above in ancestors(self._state, second)):
+            return f"merge {edit.merge!r} builds on {edit.parent!r} already: insert under {edit.merge!r} instead"
+        if edit.merge in self._path(edit.parent):
+            return f"merge {edit.merge!r} lies on the path of {edit.parent!r}: its technique is in that code already"
+        return None
+
+    def _path(self, name: str) -> set[str]:
+        """Return the ids of a node and those above it; of an earlier insert, those above it."""
+        for _ in self._keys:  # at most so many steps: refused inserts may name each other
+            name = self._keys.get(name, name)
+        node = self._state.nodes.get(name)
+        return {node.node_id, *(above.node_id for above in ancestors(self._state, node))} if node else set()
+
     def _update(self, edit: Update) -> str | None:
-        if all(value is None for value in (edit.priority, edit.difficulty, edit.title, edit.description)):
+        believed = (edit.priority, edit.difficulty, edit.title, edit.description, edit.expected_gain)
+        if all(value is None for value in believed):
             return f"nothing to change for {edit.node!r}"
-        return self._target(edit.node)
+        return self._target(edit.node) or self._rename(edit)
+
+    def _rename(self, edit: Update) -> str | None:
+        """Refuse a new title that a living sibling has; the old one is free then."""
+        node = self._state.node(edit.node)
+        if edit.title is None or node.state == "pruned" or _comparable(edit.title) == _comparable(node.title):
+            return None
+        if (reason := self._title(node.parent_id, edit.title)) is not None:
+            return reason
+        self._siblings(node.parent_id).pop(_comparable(node.title), None)
+        return None
 
     def _split(self, edit: Split) -> str | None:
         if (reason := self._target(edit.node)) is not None:
@@ -134,7 +175,7 @@ class _Check:
         return None
 
     def _title(self, parent_id: str, title: str) -> str | None:
-        """Refuse a child that says what a living sibling says already."""
+        """Refuse a child that says what a living sibling says already, where it will hang."""
         titles = self._siblings(parent_id)
         wanted = _comparable(title)
         if (there := titles.get(wanted)) is not None:
@@ -144,13 +185,23 @@ class _Check:
 
     def _siblings(self, parent_id: str) -> dict[str, str]:
         """Return the titles under a parent, each with the id of its node; empty for those of this script."""
-        if parent_id not in self._titles:
-            parent = self._state.nodes.get(parent_id)
-            children = [self._state.node(child) for child in parent.children] if parent else []
-            self._titles[parent_id] = {
-                _comparable(child.title): child.node_id for child in children if child.state != "pruned"
-            }
-        return self._titles[parent_id]
+        parent = self._state.nodes.get(parent_id)
+        place = live_parent(self._state, parent) if parent else None
+        place_id = place.node_id if place else parent_id
+        if place_id not in self._titles:
+            children = _living_children(self._state, place) if place else ()
+            self._titles[place_id] = {_comparable(child.title): child.node_id for child in children}
+        return self._titles[place_id]
+
+
+def _living_children(state: SearchState, parent: Node) -> Iterator[Node]:
+    """Yield the children that are not pruned, and those of children that the machine gave up: they build on this."""
+    for child_id in parent.children:
+        child = state.node(child_id)
+        if child.state != "pruned":
+            yield child
+        elif child.given_up:
+            yield from _living_children(state, child)
 
 
 def _comparable(title: str) -> str:
@@ -181,6 +232,7 @@ class _Resolution:
                         description=edit.description,
                         difficulty=edit.difficulty,
                         priority=edit.priority,
+                        expected_gain=edit.expected_gain,
                     )
                 )
             case Prune():
@@ -208,6 +260,8 @@ class _Resolution:
                 description=proposal.description,
                 difficulty=proposal.difficulty,
                 priority=proposal.priority,
+                expected_gain=proposal.expected_gain,
+                second_id=proposal.merge if isinstance(proposal, Insert) else "",
             )
         )
         return node_id

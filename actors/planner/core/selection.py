@@ -9,7 +9,10 @@ The score of a frontier node, rule `spread`:
     - virtual_loss * load                                        branches in flight close by (Chaslot et al. 2008)
 
 where `load` sums, over the node's ancestors, the branches in flight below them, halved with each generation.
-Rule `paper` is K-Search's: the largest V (after failures), ties to the simpler, then to the older.
+    + steering                                                   what a person added; a pinned node comes first anyway
+
+Rule `paper` is K-Search's: the largest V (after failures, and with what a person added), ties to the simpler, then to
+the older.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import math
 import msgspec
 
 from actors.planner.core.state import Node, SearchState, active, number_of
-from actors.planner.core.tree import frontier, worth
+from actors.planner.core.tree import frontier, live_parent, worth
 from messages.base import ROOT
 
 
@@ -31,54 +34,74 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     exploration: float = 0.0
     difficulty: float = 0.0
     load: float = 0.0
+    steering: float = 0.0
 
     @property
     def total(self) -> float:
         """The score."""
-        return self.belief + self.evidence + self.exploration + self.difficulty + self.load
+        return self.belief + self.evidence + self.exploration + self.difficulty + self.load + self.steering
 
 
 def select(state: SearchState) -> Node | None:
     """Return the node to refine next; none if the frontier is empty."""
     candidates = frontier(state)
+    if pinned := [node for node in candidates if node.pinned]:
+        return min(pinned, key=lambda node: node.pinned)
     easy = [node for node in candidates if node.difficulty <= state.settings.max_difficulty]
     scored = score(state, easy or candidates)
-    if not scored:
-        return None
-    return min(scored, key=lambda pair: (-pair[1].total, pair[0].difficulty, number_of(pair[0].node_id)))[0]
+    return min(scored, key=_merit)[0] if scored else None
+
+
+def ranking(state: SearchState) -> list[tuple[Node, Terms]]:
+    """Return the frontier with the parts of each node's score, in the order in which its nodes would be chosen now."""
+    limit = state.settings.max_difficulty
+
+    def place(pair: tuple[Node, Terms]) -> tuple[float, ...]:
+        node = pair[0]
+        return (node.pinned or math.inf, node.difficulty > limit and not node.pinned, *_merit(pair))
+
+    return sorted(score(state, frontier(state)), key=place)
+
+
+def _merit(pair: tuple[Node, Terms]) -> tuple[float, ...]:
+    node, terms = pair
+    return -terms.total, node.difficulty, number_of(node.node_id)
 
 
 def score(state: SearchState, nodes: list[Node]) -> list[tuple[Node, Terms]]:
     """Return each node with the parts of its score."""
-    if not _spreads(state):
-        return [(node, Terms(belief=_belief(state, node))) for node in nodes]
+    if not spreads(state):
+        return [(node, Terms(belief=belief(state, node), steering=node.boost)) for node in nodes]
     places = _Places(state)
     step = state.settings.selection.difficulty
     scored = []
     for node in nodes:
-        place = places.under(node.parent_id)
+        place = places.under(live_parent(state, state.node(node.parent_id)).node_id)
         terms = Terms(
-            belief=_belief(state, node),
+            belief=belief(state, node),
             evidence=place.evidence,
             exploration=place.exploration,
-            difficulty=-step * (node.difficulty - 1),
+            difficulty=_plain(-step * (node.difficulty - 1)),
             load=place.load,
+            steering=node.boost,
         )
         scored.append((node, terms))
     return scored
 
 
-def _spreads(state: SearchState) -> bool:
+def spreads(state: SearchState) -> bool:
+    """Say whether the rule `spread` is in force, and not that of the paper."""
     rule = state.settings.selection.rule
     return rule == "spread" or (rule == "auto" and state.settings.branches > 1)
 
 
-def _belief(state: SearchState, node: Node) -> float:
+def belief(state: SearchState, node: Node) -> float:
+    """Return what V counts for after a node's failures."""
     return float(node.priority * state.settings.selection.failure_decay**node.failures)
 
 
-def _distance(state: SearchState, parent: Node) -> float:
-    """Return how far a parent is from the incumbent, 0 or below: as a logarithm of speedups.
+def distance(state: SearchState, credit: float) -> float:
+    """Return how far a credit is from the incumbent's, 0 or below if it is no better: as a logarithm of speedups.
 
     Scores may have any sign and scale: there the distance is the share of what was gained over the initial program.
     """
@@ -86,9 +109,9 @@ def _distance(state: SearchState, parent: Node) -> float:
         return 0.0
     best = state.incumbent.credit
     if not state.scored:
-        return math.log(max(worth(parent), 1e-3) / max(best, 1.0))
+        return math.log(max(credit, 1e-3) / max(best, 1.0))
     gain = best - worth(state.node(ROOT))
-    return (worth(parent) - best) / gain if gain > 0 else 0.0
+    return (credit - best) / gain if gain > 0 else 0.0
 
 
 class _Places:
@@ -112,13 +135,13 @@ class _Places:
         return self._known[parent_id]
 
     def _terms(self, parent: Node) -> Terms:
-        distance = _distance(self._state, parent)
+        behind = distance(self._state, worth(parent))
         tried = math.sqrt(math.log1p(self._state.rounds) / (1 + parent.child_rounds))
         return Terms(
             belief=0.0,
-            evidence=self._weights.evidence * min(0.0, max(-1.0, distance)),
+            evidence=_plain(self._weights.evidence * min(0.0, max(-1.0, behind))),
             exploration=self._weights.exploration * tried,
-            load=-self._weights.virtual_loss * self._load(parent),
+            load=_plain(-self._weights.virtual_loss * self._load(parent)),
         )
 
     def _load(self, node: Node) -> float:
@@ -131,3 +154,8 @@ class _Places:
                 inherited = 0.5 * self._near.get(above.parent_id, 0.0)
                 self._near[above.node_id] = self._in_flight.get(above.node_id, 0.0) + inherited
         return self._near[node.node_id]
+
+
+def _plain(part: float) -> float:
+    """Return a part of a score that is never -0.0: people would read that something speaks against the action."""
+    return part + 0.0

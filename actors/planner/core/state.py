@@ -5,49 +5,40 @@ Holds ids, numbers and one-line outcomes. Programs, prompts and build logs stay 
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 import msgspec
 from rpds import HashTrieMap, HashTrieSet
 
+from actors.planner.core.arms import Arm
+from actors.planner.core.branch import Attempt, Branch, Draft, Report, Score, better
 from messages.base import ROOT, Usage
 from messages.facts import (
     BuildRequested,
+    ConfirmationRequested,
     EvaluationRequested,
+    Fact,
     InitialRequested,
     Origin,
     PlanRequested,
     StoppedBy,
     WriteRequested,
 )
+from messages.models import Lineup
 from messages.settings import SearchSettings
+from messages.steering import Audience
 from messages.tasks import Target
 from messages.verdicts import Fate
 
+__all__ = ("Attempt", "Branch", "Draft", "Report", "Score", "better")  # of `branch`, for whoever reads a state
 NodeState: TypeAlias = Literal["open", "in_flight", "closed", "pruned"]
 Status: TypeAlias = Literal["new", "running", "stopping", "finished"]
-Requested: TypeAlias = WriteRequested | BuildRequested | EvaluationRequested | InitialRequested | PlanRequested
+Requested: TypeAlias = (
+    WriteRequested | BuildRequested | EvaluationRequested | InitialRequested | ConfirmationRequested | PlanRequested
+)
 
 PAUSES: frozenset[StoppedBy] = frozenset({"interrupted", "infrastructure"})
 """Ends that leave branches in the middle; a resumed run takes them up."""
-
-
-class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """A correct candidate and what it is worth."""
-
-    candidate_id: str
-    credit: float | None = None
-    """Lower bound of the speedup's interval, or a score; None where it was not timed."""
-    speedup: float | None = None
-    latency_us: float | None = None
-
-
-def better(first: Score | None, second: Score | None) -> Score | None:
-    """Return the one with the larger credit; the first on a tie, and the timed one where only one was timed."""
-    if first is None or second is None:
-        return first or second
-    return second if (second.credit or 0.0) > (first.credit or 0.0) else first
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +52,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     difficulty: int = 1
     priority: float = 0.0
     """V, as the planner's model last said it."""
+    expected_gain: float | None = None
+    """Factor over its base that it is expected to bring, as the planner's model last said it."""
+    second_id: str = ""
+    """A node of another branch whose technique is to be merged; empty: none."""
     origin: Origin = "model"
     state: NodeState = "open"
     depth: int = 0
@@ -72,6 +67,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     best: Score | None = None
     """Attached when its first branch with a correct candidate ended; the best over its branches.
     The root has one where candidates are scored: the initial program's."""
+    base: Score | None = None
+    """What `best` was built on; None: the reference, or there is no best."""
+    expected_then: float | None = None
+    """What was expected of it when the branch began that brought `best`, or, without one, its latest branch."""
     in_flight: int = 0
     """Branches at work on it now."""
     samples: int = 0
@@ -92,70 +91,38 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The planner was asked for children."""
     spent: bool = False
     """Closed, and gets no further children."""
+    earlier: str = ""
+    """What came of it in the run that it was inherited from."""
+    given_id: str | None = None
+    """Candidate that its first attempt is."""
+    pinned: int = 0
+    """When a person had it chosen next, in facts; 0: nobody has, or it was."""
+    boost: float = 0.0
+    """What a person adds to its score."""
+    forbidden: str | None = None
+    """Why a person ruled it out; None: nobody has."""
+    barred: bool = False
+    """It, or a node above it, is forbidden."""
+
+    @property
+    def told_form(self) -> tuple[object, ...]:
+        """What of it the planner's model is told: while this stays the same, so does its line."""
+        return (
+            self.title, self.priority, self.difficulty, self.expected_gain, self.best, self.base, self.tries,
+            self.state == "closed", self.state == "pruned", self.spent, self.forbidden, self.barred, self.pinned,
+            self.boost,
+        )  # fmt: skip
 
     @property
     def live(self) -> bool:
         """Something may still come of it by itself."""
-        return self.state in ("open", "in_flight")
+        return self.state == "in_flight" or (self.state == "open" and not self.barred)
 
     @property
     def barren(self) -> bool:
         """Closed, may get children, and has none that is live. The root's children are nobody's duty."""
-        return self.state == "closed" and not self.spent and not self.live_children and self.node_id != ROOT
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a coder and its outcome."""
-
-    number: int
-    candidate_id: str | None
-    fate: Fate
-    outcome: str
-    credit: float | None = None
-    speedup: float | None = None
-    latency_us: float | None = None
-    round: int = 0
-    """0 if nothing was evaluated for it."""
-
-
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
-    """The local refinement of one node."""
-
-    branch_id: str
-    node_id: str
-    base: Score | None
-    """The parent's candidate; None: the reference."""
-    attempts: tuple[Attempt, ...] = ()
-    best: Score | None = None
-    stale: int = 0
-    """Attempts in a row without improvement."""
-    attempt_limit: int | None = None
-    job_id: str | None = None
-    """The job it waits for."""
-    candidate_id: str | None = None
-    """The candidate that is being built or evaluated for it, or whose verdict it awaits."""
-    awaiting: bool = False
-    """Another branch is having the same candidate evaluated."""
-    sample: int = 0
-    """How many branches and extra samples there were on this node before it."""
-
-    @property
-    def extra(self) -> bool:
-        """It is an extra sample: one attempt for a node that another branch refines."""
-        return self.attempt_limit is not None
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished branch that the planner's model has not been told of."""
-
-    branch_id: str
-    node_id: str
-    reason: str
-    base: Score | None
-    best: Score | None
-    attempts: tuple[Attempt, ...]
-    extra: bool = False
-    """An extra sample: told along with others, no reason to call."""
+        is_done = self.spent or self.barred or self.live_children or self.node_id == ROOT
+        return self.state == "closed" and not is_done
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,8 +133,25 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     credit: float | None = None
     speedup: float | None = None
+    speedup_high: float | None = None
     latency_us: float | None = None
     evaluations: int = 1
+    node_id: str = ""
+    """Node for which it was evaluated."""
+    confirmed: bool = False
+    """It was measured again, whatever came of it; that is done once."""
+
+
+class Provisional(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate whose screening was better than the incumbent, and that has not been confirmed."""
+
+    candidate_id: str
+    node_id: str
+    artifact_id: str
+    round: int
+    credit: float
+    speedup: float
+    latency_us: float | None = None
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +159,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     request: Requested
     withheld: bool = False
-    """Decided while the run was pausing: not sent before it goes on."""
+    """Decided while the run was being stopped, or a question of a run that is paused: not sent before it goes on."""
+    reopened: bool = False
+    """It was under way when the run was resumed: news of its loss may be from before, and is no reason to stop."""
 
 
 class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +174,50 @@ class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None = None
     """None where candidates are scored."""
     latency_us: float | None = None
+    screen_speedup: float | None = None
+    """What its screening had said; None if it was not confirmed."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The tree as the planner's model was last told it whole, and what its text depends on besides."""
+
+    nodes: HashTrieMap[str, Node]
+    round: int
+    incumbent_id: str | None
+    """Its node."""
+    bytes_per_token: float
+    """As learned by then: what fits into the budget stays what it was."""
+    size: int
+    """Characters, about."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call for edits added to what the planner's model had been told before."""
+
+    round: int
+    nodes: tuple[Node, ...]
+    """Nodes that were new, or of which something else was to be told."""
+    reports: tuple[Report, ...]
+    subjects: tuple[Node, ...]
+    """The node of each report as it was then."""
+    incumbent: Incumbent | None
+    size: int
+
+
+class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model of the planner's counts prompts."""
+
+    model: str
+    prompt_bytes: int = 0
+    tokens: int = 0
+
+
+class Instruction(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person wants minded."""
+
+    number: int
+    text: str
+    to: Audience
 
 
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,8 +233,14 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = "new"
     stopped_by: StoppedBy | None = None
     stop_detail: str = ""
+    paused: bool = False
+    """Nothing new begins; answers under way are still taken in, built and evaluated."""
     summary: str = ""
     open_questions: tuple[str, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
+    """Those that hold, oldest first."""
+    instructions_given: int = 0
+    """Those that were forgotten included; numbers the next."""
     nodes: HashTrieMap[str, Node] = HashTrieMap()
     """By id; ids are `n0` (the root), `n1`, … in order of insertion."""
     frontier_ids: HashTrieSet[str] = HashTrieSet()
@@ -215,9 +251,21 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     """Branches at work."""
     jobs: HashTrieMap[str, Job] = HashTrieMap()
     known: HashTrieMap[str, Known] = HashTrieMap()
+    provisional: HashTrieMap[str, Provisional] = HashTrieMap()
+    """By candidate; all of them are better than the incumbent, as far as their screening goes."""
     reports: tuple[Report, ...] = ()
+    snapshot: Snapshot | None = None
+    """None: the planner's model was told nothing yet."""
+    told: tuple[Told, ...] = ()
+    """What was added since."""
+    changed_ids: HashTrieSet[str] = HashTrieSet()
+    """Index: ids of nodes that are told otherwise than they were."""
+    rates: tuple[TokenRate, ...] = ()
+    """The model that answered last comes first."""
     dry: bool = False
     """The last call for edits inserted nothing, and nothing was learned since."""
+    misread: bool = False
+    """The last call for edits inserted nothing because what was said could not be used, or not in all its parts."""
     incumbent: Incumbent | None = None
     rounds: int = 0
     idle_attempts: int = 0
@@ -229,8 +277,21 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     facts: int = 0
     lost_calls: int = 0
     """Questions that were under way when the run was stopped or killed."""
+    screen_s: float = 0.0
+    """Seconds for which screenings held the timing lease."""
+    confirm_s: float = 0.0
+    """The same for confirmations."""
     usage_planner: Usage = Usage()
     usage_coder: Usage = Usage()
+    lineup: Lineup = Lineup()
+    arms: tuple[Arm, ...] = ()
+    """The records of several coder models, as the line-up names them; none if there is one."""
+    cost_usd: float = 0.0
+    """Of all answers whose price is known."""
+    planner_s: float = 0.0
+    """Seconds that the planner's model took for its answers."""
+    begun: int = 0
+    """Branches that began since it was last asked, extra samples not counted."""
     elapsed_s: float = 0.0
     entries_hash: int = 0
     """Exclusive or of the hashes of all entries of all maps; see `state_hash`."""
@@ -269,10 +330,15 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     @property
+    def confirming(self) -> bool:
+        """A provisional candidate is being measured again, or built for that."""
+        return any(is_confirmation(job.request) for job in self.jobs.values())
+
+    @property
     def questions(self) -> list[WriteRequested | PlanRequested]:
         """Questions to models that are under way, oldest first; not those that are withheld."""
         asked = [job.request for job in self.jobs.values() if not job.withheld]
-        found = [request for request in asked if isinstance(request, WriteRequested | PlanRequested)]
+        found = [request for request in asked if is_question(request)]
         return sorted(found, key=lambda request: number_of(request.job_id))
 
     @property
@@ -288,6 +354,16 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     def node(self, node_id: str) -> Node:
         """Return a node that exists."""
         return self.nodes[node_id]
+
+
+def is_confirmation(request: Requested) -> TypeGuard[ConfirmationRequested | BuildRequested]:
+    """Say whether a request serves the confirmation of a candidate."""
+    return isinstance(request, ConfirmationRequested) or (isinstance(request, BuildRequested) and not request.branch_id)
+
+
+def is_question(request: Requested | Fact) -> TypeGuard[WriteRequested | PlanRequested]:
+    """Say whether a model is asked: not for a candidate that is there already."""
+    return isinstance(request, PlanRequested) or (isinstance(request, WriteRequested) and request.given_id is None)
 
 
 def number_of(identifier: str) -> int:
@@ -309,85 +385,3 @@ def active(state: SearchState) -> list[Branch]:
 def root_node() -> Node:
     """Return the root: the reference program, closed from the start."""
     return Node(node_id=ROOT, parent_id="", title="reference", state="closed", asked=True)
-
-
-_encoder = msgspec.msgpack.Encoder()
-MapName: TypeAlias = Literal["nodes", "branches", "jobs", "known"]
-Entry: TypeAlias = Node | Branch | Job | Known
-
-
-def put(state: SearchState, name: MapName, key: str, value: Entry) -> SearchState:
-    """Return the state with one entry of one of its maps set."""
-    entries: HashTrieMap[str, Entry] = getattr(state, name)
-    mixed = state.entries_hash ^ _entry_hash(name, key, entries.get(key)) ^ _entry_hash(name, key, value)
-    return msgspec.structs.replace(state, **{name: entries.insert(key, value), "entries_hash": mixed})
-
-
-def put_node(state: SearchState, node: Node) -> SearchState:
-    """Return the state with a node set, its parent's count of live children and the indexes kept true."""
-    before = state.nodes.get(node.node_id)
-    state = _index(put(state, "nodes", node.node_id, node), node)
-    if before is not None and (before.state == "closed") != (node.state == "closed"):
-        for child in node.children:
-            state = _index(state, state.node(child))
-    born = node.live - (before is not None and before.live)
-    if not born or not node.parent_id:
-        return state
-    parent = state.node(node.parent_id)
-    return put_node(state, msgspec.structs.replace(parent, live_children=parent.live_children + born))
-
-
-def _index(state: SearchState, node: Node) -> SearchState:
-    in_frontier = node.state == "open" and state.node(node.parent_id).state == "closed"
-    frontier_ids = _indexed(state.frontier_ids, node.node_id, belongs=in_frontier)
-    barren_ids = _indexed(state.barren_ids, node.node_id, belongs=node.barren)
-    if frontier_ids is state.frontier_ids and barren_ids is state.barren_ids:
-        return state
-    return msgspec.structs.replace(state, frontier_ids=frontier_ids, barren_ids=barren_ids)
-
-
-def _indexed(index: HashTrieSet[str], node_id: str, *, belongs: bool) -> HashTrieSet[str]:
-    if belongs == (node_id in index):
-        return index
-    return index.insert(node_id) if belongs else index.remove(node_id)
-
-
-def drop(state: SearchState, name: MapName, key: str) -> SearchState:
-    """Return the state without one entry of one of its maps; the same state if it is not there."""
-    entries: HashTrieMap[str, Entry] = getattr(state, name)
-    if key not in entries:
-        return state
-    mixed = state.entries_hash ^ _entry_hash(name, key, entries[key])
-    return msgspec.structs.replace(state, **{name: entries.remove(key), "entries_hash": mixed})
-
-
-def state_hash(state: SearchState) -> str:
-    """Return a hash (blake2b-128, hex) that equal states share and others, but for chance, do not.
-
-    The maps enter by the exclusive or of their entries' hashes, kept up to date by `put` and `drop`: a hash of
-    10,000 entries costs no more than one of ten.
-    """
-    digest = blake2b(state.entries_hash.to_bytes(16, "little"), digest_size=16)
-    for name in _PLAIN_FIELDS:
-        digest.update(_encoder.encode((name, getattr(state, name))))
-    return digest.hexdigest()
-
-
-def recomputed_entries_hash(state: SearchState) -> int:
-    """Return what `entries_hash` has to be, from the maps themselves; for tests."""
-    mixed = 0
-    for name in _MAPS:
-        for key, value in getattr(state, name).items():
-            mixed ^= _entry_hash(name, key, value)
-    return mixed
-
-
-_MAPS: tuple[MapName, ...] = ("nodes", "branches", "jobs", "known")
-_DERIVED = (*_MAPS, "entries_hash", "frontier_ids", "barren_ids")
-_PLAIN_FIELDS = tuple(name for name in SearchState.__struct_fields__ if name not in _DERIVED)
-
-
-def _entry_hash(name: MapName, key: str, value: Entry | None) -> int:
-    if value is None:
-        return 0
-    return int.from_bytes(blake2b(_encoder.encode((name, key, value)), digest_size=16).digest(), "little")

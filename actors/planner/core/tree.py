@@ -11,7 +11,11 @@ from messages.base import ROOT
 
 
 def frontier(state: SearchState) -> list[Node]:
-    """Return the open nodes whose parent is the root or closed, in order of insertion."""
+    """Return the open nodes whose parent is the root or closed, in order of insertion.
+
+    A parent that the machine has given up stands in nobody's way: its children then build on what is above it. So an
+    action that only names a family of others does not bury them.
+    """
     return [state.nodes[node_id] for node_id in sorted(state.frontier_ids, key=number_of)]
 
 
@@ -33,6 +37,15 @@ def worth(node: Node) -> float:
     if node.best is None:
         return 1.0 if node.node_id == ROOT else 0.0
     return node.best.credit or 0.0
+
+
+def with_all_below(state: SearchState, node: Node) -> Iterator[Node]:
+    """Yield the node and all its descendants, parents before children."""
+    waiting = [node.node_id]
+    while waiting:
+        found = state.node(waiting.pop())
+        yield found
+        waiting.extend(found.children)
 
 
 def live_parent(state: SearchState, node: Node) -> Node:

@@ -45,10 +45,10 @@ def is_varied(state: SearchState, node: Node) -> bool:
 
 
 def best_unvaried(state: SearchState) -> Node | None:
-    """Return the best closed node of the model's that has no child of the machine's yet; the root comes last."""
+    """Return the best closed node that the machine has neither made nor varied; the root comes last."""
     closed = [node for node in in_order(state.nodes) if node.state == "closed" and not is_varied(state, node)]
     ranked = sorted(closed, key=lambda node: -worth(node) if node.node_id != ROOT else 0.0)
-    return next((node for node in ranked if node.origin == "model"), None)
+    return next((node for node in ranked if node.origin != "machine" and not node.barred), None)
 
 
 def most_promising(state: SearchState) -> Node:
@@ -57,7 +57,7 @@ def most_promising(state: SearchState) -> Node:
     Of the closed nodes, best first, the p-th is as promising as the best once the best has p variations more: the best
     results are varied most, and several slots do not all vary the same one. The root is always among them.
     """
-    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not node.spent]
+    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not (node.spent or node.barred)]
     ranked = sorted(closed, key=lambda node: -worth(node))
     places = [(place + _variations(state, node), place) for place, node in enumerate(ranked)]
     return ranked[min(places)[1]]

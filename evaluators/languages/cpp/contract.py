@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from messages.errors import ConfigError
+from evaluators.languages.c_entry import NUMBERS, check_dtypes, write_skeleton
+from evaluators.languages.passed import Passed, passed
+from messages.calls import CallForm
 from messages.tasks import TensorSpec
 
 ENTRY_POINT = "ksearch_run"
@@ -37,8 +39,10 @@ C_TYPES = {
     "int8": "int8_t",
     "uint8": "uint8_t",
     "bool": "bool",
+    "float8_e4m3fn": "uint8_t",
+    "float8_e5m2": "uint8_t",
 }
-"""How elements are declared; a bfloat16 is the upper half of a float's bits."""
+"""How elements are declared; a bfloat16 is the upper half of a float's bits, floats of eight bits are their bits."""
 
 _SHOWN_FLAGS = " ".join(flag for flag in COMPILER_FLAGS if not flag.startswith(("-Wl", "-fdiag")))
 
@@ -57,50 +61,24 @@ _RULES = f"""Rules:
   `tvm::ffi::TensorView` per input and then per output."""
 
 
-def describe(tensors: tuple[TensorSpec, ...]) -> str:
-    """Tell signature, rules and a skeleton for these tensors.
+def describe(tensors: tuple[TensorSpec, ...], call: CallForm | None = None) -> str:
+    """Tell signature, rules and a skeleton for these tensors, and the numbers among them.
 
     Raises:
         ConfigError: a tensor has a dtype that C++ candidates cannot be given.
     """
-    for tensor in tensors:
-        if tensor.dtype not in C_TYPES:
-            raise ConfigError(
-                f"tensor {tensor.name!r} is {tensor.dtype}; C++ candidates can be given: {', '.join(C_TYPES)}"
-            )
+    check_dtypes(tensors, C_TYPES, "C++")
     return "\n\n".join(
         (
             f"Write C++17 that exports `{ENTRY_POINT}`:",
             f"```cpp\n{SIGNATURE}\n```",
-            _RULES,
+            f"{_RULES}\n{NUMBERS}" if call is not None and call.numbers else _RULES,
             "Skeleton of the contract (it computes nothing):",
-            f"```cpp\n{_skeleton(tensors)}\n```",
+            f"```cpp\n{_skeleton(passed(tensors, call))}\n```",
         )
     )
 
 
-def _skeleton(tensors: tuple[TensorSpec, ...]) -> str:
-    inputs = [tensor for tensor in tensors if tensor.role != "output"]
-    outputs = [tensor for tensor in tensors if tensor.role == "output"]
-    lines = ["#include <cstdint>", "", SIGNATURE.removesuffix(";") + " {"]
-    for index, tensor in enumerate(inputs):
-        kind = C_TYPES[tensor.dtype]
-        lines.append(
-            f"    const {kind}* {_identifier(tensor.name)} = static_cast<const {kind}*>(inputs[{index}]);"
-            f"  // {_shape(tensor)}, dimensions in shapes[{index}]"
-        )
-    for index, tensor in enumerate(outputs):
-        kind = C_TYPES[tensor.dtype]
-        lines.append(
-            f"    {kind}* {_identifier(tensor.name)} = static_cast<{kind}*>(outputs[{index}]);"
-            f"  // {_shape(tensor)}, dimensions in shapes[{len(inputs) + index}]"
-        )
-    return "\n".join((*lines, "    // ...", "    return 0;", "}"))
-
-
-def _identifier(name: str) -> str:
-    return name.replace(".", "_")
-
-
-def _shape(tensor: TensorSpec) -> str:
-    return f"({', '.join(map(str, tensor.shape))}{',' if len(tensor.shape) == 1 else ''})"
+def _skeleton(given: tuple[Passed, ...]) -> str:
+    body = "    // ...\n    return 0;"
+    return write_skeleton(given, C_TYPES, SIGNATURE.removesuffix(";"), includes="#include <cstdint>", body=body)

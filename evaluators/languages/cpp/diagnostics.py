@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
+import msgspec
+
+from evaluators.languages.compiler_errors import CompilerError, first_errors
 from evaluators.runners.base import NO_ENTRY_POINT
 from messages.verdicts import Crashed, DidNotBuild
 
 MAX_CHARACTERS = 4000
-MAX_ERRORS = 4
-_MAX_BLOCK_LINES = 14
 _MAX_REASON = 300
 
 _HEADER = re.compile(
     r"^(?P<file>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error|warning|note): "
 )
+_CONTEXT = re.compile(
+    r"^(?P<file>[^:\n]+):(?:(?P<line>\d+):(?:\d+:)? {2,}(?:recursively )?required (?:from|by)\b| (?:In|At) )"
+)
+"""What stands before an error and belongs to it: where it is, and what led there."""
+_NOISE = ("In file included from", "                 from", "compilation terminated", "cc1plus:")
 _LINKER = re.compile(r"undefined reference to [`'](?P<symbol>[^']+)'|(?P<twice>multiple definition of [`'][^']+')")
 _MEMORY = re.compile(r"virtual memory exhausted|out of memory|Cannot allocate memory|std::bad_alloc")
 
@@ -23,14 +28,12 @@ _MEMORY = re.compile(r"virtual memory exhausted|out of memory|Cannot allocate me
 def explain(log: str, own_files: tuple[str, ...]) -> DidNotBuild:
     """Return the first error in one line, and the first errors with their source lines.
 
-    Errors that point into the candidate's own files come first: those inside a system header are their consequence.
+    Errors that point into the candidate's own files come first: those inside a system header are their consequence,
+    and are told with the place in those files that led there.
     """
-    errors = [block for block in _blocks(log) if _kind(block) in {"error", "fatal error"}]
-    errors.sort(key=lambda block: _file(block) not in own_files)
-    if errors:
-        shown = "\n".join("\n".join(block[:_MAX_BLOCK_LINES]) for block in errors[:MAX_ERRORS])
-        more = f"\n({len(errors) - MAX_ERRORS} more errors)" if len(errors) > MAX_ERRORS else ""
-        return DidNotBuild(reason=errors[0][0][:_MAX_REASON], log=bound(shown) + more)
+    if errors := _Reader(own_files).read(log):
+        reason, shown = first_errors(errors, own_files)
+        return DidNotBuild(reason=reason, log=bound(shown))
     if match := _LINKER.search(log):
         what = match["twice"] or f"undefined reference to {match['symbol']}"
         return DidNotBuild(reason=f"linker: {what}"[:_MAX_REASON], log=bound(log))
@@ -55,28 +58,67 @@ def bound(text: str) -> str:
     return text[:MAX_CHARACTERS].rpartition("\n")[0].strip() + "\n(cut)"
 
 
-def _blocks(log: str) -> Iterator[list[str]]:
-    """Yield each diagnostic with its notes, source lines and carets."""
-    block: list[str] = []
-    for line in log.splitlines():
-        match = _HEADER.match(line)
-        if match is not None and match["kind"] != "note":
-            if block:
-                yield block
-            block = [line]
-        elif line.startswith(("In file included from", "compilation terminated", "cc1plus:")):
-            continue
-        elif block:
-            block.append(line)
-    if block:
-        yield block
+class _Reader:
+    """Goes through a compiler's output once. What leads to an error stands before it (g++) or in its notes (clang)."""
+
+    def __init__(self, own_files: tuple[str, ...]) -> None:
+        self._own_files = own_files
+        self._errors: list[CompilerError] = []
+        self._details: list[str] | None = None
+        """Of the latest error; null after a warning."""
+        self._keeps = False
+        """Whether plain lines belong to the details."""
+        self._came_from = ""
+
+    def read(self, log: str) -> list[CompilerError]:
+        """Return the errors in the compiler's order."""
+        for line in log.splitlines():
+            header = _HEADER.match(line)
+            if header is None:
+                self._plain_line(line)
+            elif header["kind"] == "note":
+                self._note(line, header)
+            else:
+                self._finish()
+                self._begin(line, header)
+        self._finish()
+        return self._errors
+
+    def _plain_line(self, line: str) -> None:
+        context = _CONTEXT.match(line)
+        if context is not None:
+            self._keeps = False
+            if context["line"] and self._is_own(context["file"]):
+                self._came_from = f"{_relative(context['file'])}:{context['line']}"
+        elif self._keeps and self._details is not None and not line.startswith(_NOISE):
+            self._details.append(line)
+
+    def _begin(self, line: str, header: re.Match[str]) -> None:
+        self._keeps = "error" in header["kind"]
+        self._details = [] if self._keeps else None
+        if self._keeps:
+            led = "" if self._is_own(header["file"]) else self._came_from
+            file, message = _relative(header["file"]), line[header.end() :]
+            self._errors.append(CompilerError(file=file, headline=line, message=message, came_from=led))
+        self._came_from = ""
+
+    def _note(self, line: str, header: re.Match[str]) -> None:
+        self._keeps = self._details is not None and self._is_own(header["file"])
+        if not self._keeps or self._details is None:
+            return
+        self._details.append(line)
+        if line.endswith("requested here") and not self._is_own(self._errors[-1].file):
+            place = f"{_relative(header['file'])}:{header['line']}"
+            self._errors[-1] = msgspec.structs.replace(self._errors[-1], came_from=place)
+
+    def _finish(self) -> None:
+        if self._details is not None:
+            self._errors[-1] = msgspec.structs.replace(self._errors[-1], details=tuple(self._details))
+        self._details = None
+
+    def _is_own(self, file: str) -> bool:
+        return _relative(file) in self._own_files
 
 
-def _kind(block: list[str]) -> str:
-    match = _HEADER.match(block[0])
-    return "" if match is None else match["kind"]
-
-
-def _file(block: list[str]) -> str:
-    match = _HEADER.match(block[0])
-    return "" if match is None else match["file"].removeprefix("./")
+def _relative(file: str) -> str:
+    return file.removeprefix("./")

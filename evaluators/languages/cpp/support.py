@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan, RunnerKind
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
 from evaluators.languages.cpp import contract, diagnostics, toolchain
+from evaluators.languages.entry_points import check_exported
+from messages.calls import CallForm
 from messages.errors import EvaluatorError
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild
@@ -25,8 +27,13 @@ class CppSupport:
     runner: RunnerKind = "native"
     runs_on = "the CPU"
     not_timed = ""
+    builds_for_tensors = False
 
-    def probe_target(self) -> Target:
+    def probe_target(self, device: str) -> Target:  # noqa: ARG002 - there is one
+        """Say what this host builds for."""
+        return toolchain.probe()
+
+    def probe_builder(self, asked: Target) -> Target:  # noqa: ARG002 - it builds for itself only
         """Say what this host builds for."""
         return toolchain.probe()
 
@@ -38,7 +45,12 @@ class CppSupport:
             return DidNotBuild(reason=f"no file to compile: at least one must end in {', '.join(_UNITS)}")
         return None
 
-    def plan_build(self, candidate: Candidate, target: Target) -> BuildPlan:
+    def plan_build(
+        self,
+        candidate: Candidate,
+        target: Target,
+        workloads: tuple[CalledWith, ...] = (),  # noqa: ARG002 - the compiler needs none
+    ) -> BuildPlan:
         """Return the compiler's command line. No flag comes from the candidate.
 
         Raises:
@@ -59,15 +71,8 @@ class CppSupport:
         return diagnostics.bound(_without_our_paths(log))
 
     def check_product(self, product: Path, candidate: Candidate) -> DidNotBuild | None:
-        """Look for the entry point among the dynamic symbols; the file is stripped, so that no others are there."""
-        names = product.read_bytes()
-        name = candidate.entry_point
-        if any(b"\0" + symbol + b"\0" in names for symbol in (name.encode(), f"__tvm_ffi_{name}".encode())):
-            return None
-        return DidNotBuild(
-            reason=f'{name} is not exported: define `extern "C" int {name}(...)` '
-            f"or export it with TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, ...)"
-        )
+        """Look for the entry point in the shared library."""
+        return check_exported(product, candidate.entry_point)
 
     def explain_load_failure(self, status: int, log: str) -> DidNotBuild | Crashed:
         """Return what the dynamic linker said."""
@@ -77,9 +82,14 @@ class CppSupport:
         """Return what the function returned."""
         return Crashed(reason=f"{self.entry_point} returned {status} instead of 0", log=log)
 
-    def describe(self, tensors: tuple[TensorSpec, ...]) -> str:
+    def describe(
+        self,
+        tensors: tuple[TensorSpec, ...],
+        call: CallForm | None = None,
+        entry_point: str = "",  # noqa: ARG002 - there is one
+    ) -> str:
         """Tell the calling contract for these tensors."""
-        return contract.describe(tensors)
+        return contract.describe(tensors, call)
 
 
 CPP = CppSupport()

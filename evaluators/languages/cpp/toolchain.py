@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from evaluators.hardware.host import cpu_facts
 from messages.errors import EvaluatorError
 from messages.tasks import Target
 
@@ -69,7 +70,7 @@ def probe() -> Target:
     for march in _marches(arch, flags):
         if _knows(compiler, march):
             toolchain = version.stdout.splitlines()[0].strip()
-            return Target(arch=arch, march=march, toolchain=toolchain, device=model)
+            return Target(arch=arch, march=march, toolchain=toolchain, device=model, cpu=cpu_facts())
     raise EvaluatorError(
         f"{compiler!r} builds no shared library for a CPU like this one ({arch}): install a newer g++", permanent=True
     )
@@ -91,6 +92,14 @@ def cpu_model() -> str:
         EvaluatorError: the system does not tell.
     """
     return _read_cpu()[0]
+
+
+def features_of(march: str) -> frozenset[str]:
+    """Return the features that a CPU needs for a level, as /proc/cpuinfo names them; none where that is not known."""
+    names = [name for name, _ in _X86_LEVELS]
+    if march not in names:
+        return frozenset()
+    return frozenset().union(*(needed for _, needed in _X86_LEVELS[names.index(march) :]))
 
 
 def _marches(arch: str, flags: frozenset[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Triton: kernels in Python. Run by Triton's interpreter; compiled for a GPU ahead of time on request."""
+"""Triton: kernels in Python. On the CPU run by Triton's interpreter; on NVIDIA GPUs compiled when built, and timed."""
 
 from __future__ import annotations
 

@@ -2,27 +2,33 @@
 
 - `await compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport`,
   raises ConfigError, EvaluatorError
+- `arguments_of(tensors: Sequence[TensorSpec], call: CallForm | None) -> tuple[Argument, ...]`
 - `ARCHITECTURES`: what can be compiled for
 
-The candidate's `ksearch_run` is called on empty CPU tensors, in a process of its own under a guard; its launches are
+The candidate's `ksearch_run` is called on tensors without data, in a process of its own under a guard; its launches are
 compiled instead of executed (`recording.py`). That a kernel compiles says nothing about its numbers or its speed.
 """
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
 import msgspec
 
 import evaluators
+from evaluators.folders import foreign_entry, remove_tree
 from evaluators.guarded import GuardJob, GuardReport, plain_environment, run_guarded
 from evaluators.languages.triton import diagnostics
+from evaluators.sandbox.profiles import readable_by
+from evaluators.structure import with_numbers
+from messages.calls import CallForm
 from messages.errors import ConfigError, EvaluatorError
 from messages.tasks import Candidate, TensorSpec
 
@@ -83,20 +89,35 @@ class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
         return "" if self.kernels else "no kernel was launched"
 
 
+Argument: TypeAlias = tuple[tuple[int, ...], str] | bool | int | float
+"""What the entry point is given: a tensor's shape and dtype, or a number."""
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """What the compiling process is told; see `recording.py`."""
 
     folder: str
     program: str
     entry_point: str
-    tensors: tuple[tuple[tuple[int, ...], str], ...]
+    tensors: tuple[Argument, ...]
+    others: tuple[tuple[Argument, ...], ...]
+    """The same of each further workload."""
     capability: int
-    report: str
+    shared_bytes: int
+    """That a block may have."""
+    report: str = ""
+    """File for the report."""
 
 
 class _Recorded(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[CompiledKernel, ...]
     error: str
+
+
+def arguments_of(tensors: Sequence[TensorSpec], call: CallForm | None) -> tuple[Argument, ...]:
+    """Return what the entry point is given on a workload: tensors, and among them the numbers of the call's form."""
+    given = [(spec.shape, spec.dtype) for spec in tensors]
+    return tuple(given if call is None else with_numbers(msgspec.to_builtins(call.arguments), given))  # type: ignore[arg-type]
 
 
 def check_architecture(arch: str) -> None:
@@ -109,13 +130,27 @@ def check_architecture(arch: str) -> None:
         raise ConfigError(f"cannot compile for {arch!r}; there are: {', '.join(ARCHITECTURES)}")
 
 
-async def compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport:
+def capability_of(arch: str) -> int:
+    """Return 90 for `sm_90`."""
+    return int(arch.removeprefix("sm_"))
+
+
+async def compile_ahead(
+    candidate: Candidate,
+    tensors: Sequence[TensorSpec],
+    *,
+    arch: str = "sm_90",
+    others: Sequence[Sequence[TensorSpec]] = (),
+    calls: Sequence[CallForm] = (),
+) -> AheadReport:
     """Compile every kernel that a candidate launches for tensors like these. Takes seconds.
 
     Args:
         candidate: in Triton; its first file holds the entry point.
         tensors: as a `TaskDescription` lists them: what the entry point is called with.
         arch: one of `ARCHITECTURES`.
+        others: tensors of further workloads, for which it is compiled as well.
+        calls: what it is called with besides tensors, of each workload; may be empty.
 
     Raises:
         ConfigError: another architecture.
@@ -124,38 +159,45 @@ async def compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, 
     check_architecture(arch)
     folder = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="ksearch-ahead-")))
     try:
-        recording = await anyio.to_thread.run_sync(_lay_out, folder, candidate, tensors, arch)
+        workloads = [arguments_of(*told) for told in zip_longest([tensors, *others], calls[: 1 + len(others)])]
+        recording = await anyio.to_thread.run_sync(_lay_out, folder, candidate, workloads, arch)
         guard = await _run(recording, folder)
         return await anyio.to_thread.run_sync(_read, folder, guard, arch)
     finally:
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+            await anyio.to_thread.run_sync(remove_tree, folder)
 
 
-def _lay_out(folder: Path, candidate: Candidate, tensors: Sequence[TensorSpec], arch: str) -> Recording:
+def _lay_out(folder: Path, candidate: Candidate, workloads: Sequence[tuple[Argument, ...]], arch: str) -> Recording:
     sources = folder / "sources"
     for file in candidate.files:
         path = sources / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file.text, encoding="utf-8", errors="surrogatepass", newline="")
+    tensors, *others = workloads
     return Recording(
         folder=str(sources),
         program=str(sources / candidate.files[0].path),
         entry_point=candidate.entry_point,
-        tensors=tuple((spec.shape, spec.dtype) for spec in tensors),
-        capability=int(arch.removeprefix("sm_")),
+        tensors=tensors,
+        others=tuple(others),
+        capability=capability_of(arch),
+        shared_bytes=ARCHITECTURES[arch],
         report=str(folder / _REPORT),
     )
 
 
 async def _run(recording: Recording, folder: Path) -> GuardReport:
     script = "evaluators.languages.triton.recording"
+    command = (sys.executable, "-P", "-m", script, msgspec.json.encode(recording).decode())
     job = GuardJob(
-        command=(sys.executable, "-P", "-m", script, msgspec.json.encode(recording).decode()),
+        command=command,
         wall_s=_LIMIT_S,
         memory_bytes=_MEMORY_BYTES,
         file_bytes=_FILE_BYTES,
         log_path=_LOG,
+        isolation="auto",
+        reads=await anyio.to_thread.run_sync(readable_by, command),
         scratch=str(folder),
     )
     environment = plain_environment(
@@ -179,6 +221,9 @@ def _read(folder: Path, guard: GuardReport, arch: str) -> AheadReport:
     """
     if guard.how == "timed_out":
         return AheadReport(arch=arch, error=f"stopped after {_LIMIT_S:g} s")
+    # The program could write here: a link would lead to a file of the user's.
+    if found := foreign_entry(folder):
+        return AheadReport(arch=arch, error=f"the program leaves {found}, where it is compiled")
     try:
         recorded = msgspec.json.decode((folder / _REPORT).read_bytes(), type=_Recorded)
     except (FileNotFoundError, msgspec.DecodeError) as error:
@@ -187,14 +232,4 @@ def _read(folder: Path, guard: GuardReport, arch: str) -> AheadReport:
         if "ModuleNotFoundError" in last:
             raise EvaluatorError(f"cannot compile Triton here: {last}", permanent=True) from error
         return AheadReport(arch=arch, error=f"the compiling process ended early: {last[:300]}")
-    kernels = tuple(_within_limits(kernel, arch) for kernel in recorded.kernels)
-    return AheadReport(arch=arch, kernels=kernels, error=recorded.error)
-
-
-def _within_limits(kernel: CompiledKernel, arch: str) -> CompiledKernel:
-    """Add the error that a GPU would give when it loads a kernel."""
-    most = ARCHITECTURES[arch]
-    if kernel.error or kernel.shared_bytes is None or kernel.shared_bytes <= most:
-        return kernel
-    error = f"needs {kernel.shared_bytes} bytes of shared memory; a block of {arch} may have {most}"
-    return msgspec.structs.replace(kernel, error=error)
+    return AheadReport(arch=arch, kernels=recorded.kernels, error=recorded.error)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import keyword
+from collections.abc import Sequence
 
+from evaluators.languages.passed import Passed, passed
+from messages.calls import CallForm, Number
 from messages.errors import ConfigError
 from messages.tasks import TensorSpec
 
@@ -20,6 +23,8 @@ POINTER_TYPES = {
     "int8": "tl.int8",
     "uint8": "tl.uint8",
     "bool": "tl.int1",
+    "float8_e4m3fn": "tl.float8e4nv",
+    "float8_e5m2": "tl.float8e5",
 }
 """What a kernel's pointer to a tensor of a dtype points to."""
 
@@ -37,11 +42,30 @@ _RULES = f"""Rules:
 - Load and store nothing outside the tensors: mask the tail of every block. Block sizes are powers of two.
 - Programs of a grid run in any order and at once: none may need what another writes in the same launch.
 - Accumulate in float32 whatever the inputs are: errors must stay near the reference's own rounding errors, on inputs of
-  any distribution. Of `triton.autotune`, the first configuration must be a good one: it may be the only one tried."""
+  any distribution."""
+
+_NUMBERS = (
+    """- Numbers among the inputs are plain Python numbers in their places, the same in every call of a workload."""
+)
+
+INTERPRETED = """- Of `triton.autotune`, the first configuration must be a good one: it is the only one tried."""
+
+ON_GPU = """- It runs and is timed on the GPU that the target names. Kernels are compiled for it before: one that does
+  not compile, or that needs more shared memory than a block may have, is refused. Calls are timed warm, one behind
+  another: what is compiled or tuned in the first calls is free, launches and torch calls of later ones may show.
+- `triton.autotune` is allowed: its configurations are measured on the GPU in the first call, so keep them few (up to
+  some ten), with a `key` that never changes, and without kernels that need their outputs zeroed.
+- Everything is launched on the current stream. Nothing synchronises or reads a tensor's contents on the host
+  (`.item()`, `.cpu()`, `torch.cuda.synchronize()`): calls are queued, and may be captured into a CUDA graph."""
 
 
-def describe(tensors: tuple[TensorSpec, ...]) -> str:
-    """Tell signature, rules and a skeleton for these tensors.
+def describe(tensors: tuple[TensorSpec, ...], further_rules: str = INTERPRETED, call: CallForm | None = None) -> str:
+    """Tell signature, rules and a skeleton for these tensors, and the numbers among them.
+
+    Args:
+        tensors: the task's.
+        call: which numbers stand among them; null: none.
+        further_rules: of the platform: `INTERPRETED` or `ON_GPU`.
 
     Raises:
         ConfigError: a tensor has a dtype that Triton candidates cannot be given.
@@ -51,23 +75,22 @@ def describe(tensors: tuple[TensorSpec, ...]) -> str:
             raise ConfigError(
                 f"tensor {tensor.name!r} is {tensor.dtype}; Triton candidates can be given: {', '.join(POINTER_TYPES)}"
             )
-    names = argument_names(tensors)
-    comments = "\n".join(
-        f"    # {name}: {_shape(tensor)} {tensor.dtype}, {tensor.role}"
-        for name, tensor in zip(names, tensors, strict=True)
-    )
+    given = passed(tensors, call)
+    names = argument_names(given)
+    comments = "\n".join(f"    # {name}: {_say(one)}" for name, one in zip(names, given, strict=True))
+    numbers = f"\n{_NUMBERS}" if call is not None and call.numbers else ""
     return "\n\n".join(
         (
             f"Write a Triton program with the entry point `{ENTRY_POINT}`:",
             f"```python\n{_signature(names)}\n{comments}\n```",
-            _RULES,
+            f"{_RULES}{numbers}\n{further_rules}",
             "Skeleton of the contract (it computes nothing):",
-            f"```python\n{_skeleton(tensors, names)}\n```",
+            f"```python\n{_skeleton(given, names)}\n```",
         )
     )
 
 
-def argument_names(tensors: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+def argument_names(tensors: Sequence[Passed]) -> tuple[str, ...]:
     """Return the parameter names of the entry point: the tensors' names as identifiers, each different."""
     names: list[str] = []
     for tensor in tensors:
@@ -84,9 +107,10 @@ def _signature(names: tuple[str, ...]) -> str:
     return f"def {ENTRY_POINT}({', '.join(names)}) -> None:"
 
 
-def _skeleton(tensors: tuple[TensorSpec, ...], names: tuple[str, ...]) -> str:
+def _skeleton(given: Sequence[Passed], names: tuple[str, ...]) -> str:
     output = names[-1]
-    pointers = ", ".join(f"{name}_ptr" for name in names)
+    parameters = [name if isinstance(one, Number) else f"{name}_ptr" for name, one in zip(names, given, strict=True)]
+    pointers = ", ".join(parameters)
     return "\n".join(
         (
             "import torch",
@@ -97,8 +121,9 @@ def _skeleton(tensors: tuple[TensorSpec, ...], names: tuple[str, ...]) -> str:
             "@triton.jit",
             f"def kernel({pointers}, elements, BLOCK: tl.constexpr):",
             *(
-                f"    # {name}_ptr points to {POINTER_TYPES[tensor.dtype]}"
-                for name, tensor in zip(names, tensors, strict=True)
+                f"    # {name}_ptr points to {POINTER_TYPES[one.dtype]}"
+                for name, one in zip(names, given, strict=True)
+                if isinstance(one, TensorSpec)
             ),
             "    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
             "    mask = offsets < elements",
@@ -111,6 +136,12 @@ def _skeleton(tensors: tuple[TensorSpec, ...], names: tuple[str, ...]) -> str:
             f"    kernel[(triton.cdiv(elements, BLOCK),)]({', '.join(names)}, elements, BLOCK=BLOCK)",
         )
     )
+
+
+def _say(one: Passed) -> str:
+    if isinstance(one, Number):
+        return f"the number {one.value!r}"
+    return f"{_shape(one)} {one.dtype}, {one.role}"
 
 
 def _shape(tensor: TensorSpec) -> str:

@@ -1,9 +1,12 @@
 """Compiles the kernels that a Triton candidate launches, without a GPU. A process of its own: `python -m` of this.
 
-Its argument is a JSON object (`Recording` in `ahead.py`). Triton's own launch path is used, with two of its parts
-replaced: the driver, by one that names the wanted architecture, and the launch, which here ends with the compilation.
-So argument types, constants and the specialisation of integers (equal to 1, divisible by 16) are what they would be on
-such a GPU. Of a kernel with `triton.autotune`, the first configuration is compiled.
+- `record(job: Mapping[str, object]) -> dict[str, object]`: the fields of `Recorded` in `ahead.py`
+
+Its argument is a JSON object (`Recording` in `ahead.py`). The candidate's entry point is called with tensors that have
+no data (`absent.py`); Triton's own launch path is used, but for the launch, which here ends with the compilation. So
+argument types, constants and the specialisation of integers (equal to 1, divisible by 16) are what they would be on
+such a GPU. Of a kernel with `triton.autotune`, the first configuration that compiles is taken, and told of; in a build
+the others are compiled as well, in further processes (`apart.py`): where it runs, all are tried.
 """
 
 from __future__ import annotations
@@ -11,109 +14,144 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import torch
-from triton.backends.compiler import GPUTarget
-from triton.runtime import driver
+from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
-from evaluators.runners.autotune import take_first_configurations
+from evaluators.languages.triton.absent import pretend_gpu
+from evaluators.languages.triton.apart import Apart, cores
+from evaluators.languages.triton.kernel_needs import BlockLimits, check_places, needs_of, tell_failure
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 
-_USED = re.compile(r"Used (\d+) registers")
-_SPILLS = re.compile(r"(\d+) bytes spill stores")
-_WARP_THREADS = 32
-
-
-class _AbsentDevice:
-    """A driver for a GPU that is not here: says what to compile for, and launches nothing."""
-
-    def __init__(self, capability: int) -> None:
-        self._target = GPUTarget("cuda", capability, _WARP_THREADS)
-
-    def get_current_target(self) -> GPUTarget:
-        return self._target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, _device: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
+_APART_S = 60.0
+"""For the further configurations of autotuned kernels."""
 
 
 class _Recorder:
     """Stands in for the launch of kernels, and remembers each that was compiled."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, limits: BlockLimits, apart: Apart | None) -> None:
         self._folder = folder
-        self.kernels: list[dict[str, object]] = []
-        self._seen: set[str] = set()
+        self._limits = limits
+        self._apart = apart
+        self._kernels: dict[str, dict[str, object]] = {}
+        self._failures = 0
+
+    @property
+    def kernels(self) -> list[dict[str, object]]:
+        """What was compiled, in the order of the first launches."""
+        return [*self._kernels.values()]
 
     def install(self) -> None:
-        """Have every launch come here."""
+        """Have every launch come here, and autotuned kernels take the first configuration that compiles."""
         launch = JITFunction.run
 
         def record(kernel: JITFunction[object], *args: object, **options: object) -> None:
             options["warmup"] = True
-            self._record(str(kernel.fn.__name__), lambda: launch(kernel, *args, **options))
+
+            def compile_it() -> object:
+                check_places(args, options)
+                return launch(kernel, *args, **options)
+
+            self._record(kernel, compile_it)
 
         JITFunction.run = record
+        run = Autotuner.run
 
-    def _record(self, name: str, compile_it: Callable[[], object]) -> None:
+        def run_first(tuner: Autotuner, *args: object, **options: object) -> object:
+            return self._first(tuner, lambda: run(tuner, *args, **options))
+
+        Autotuner.run = run_first
+
+    def _first(self, tuner: Autotuner, run: Callable[[], object]) -> object:
+        """Run an autotuned kernel with the first of its configurations that compiles, or else with the last."""
+        configurations = tuner.configs
+
+        def run_one(configuration: Config) -> object:
+            tuner.configs = [configuration]
+            try:
+                return run()
+            finally:
+                tuner.configs = configurations
+
+        for number, configuration in enumerate(configurations, start=1):
+            before, failures = dict(self._kernels), self._failures
+            result = run_one(configuration)
+            if self._failures == failures or number == len(configurations):
+                if self._apart is not None and len(self._kernels) > len(before):
+                    for other in configurations[number:]:
+                        self._apart.run(partial(run_one, other))
+                return result
+            self._kernels = before
+        return None
+
+    def _record(self, kernel: JITFunction[object], compile_it: Callable[[], object]) -> None:
+        name = str(kernel.fn.__name__)
         printed = io.StringIO()
         try:
             with contextlib.redirect_stdout(printed):
                 compiled = compile_it()
         except Exception as error:  # noqa: BLE001 - the compiler raises many kinds, and each is the answer
-            self._add(name, tell_raised(error, self._folder), {"name": name, "error": tell_raised(error, self._folder)})
+            told = tell_failure(kernel, error, self._folder)
+            self._failures += 1
+            self._add(name, told, {"name": name, "error": told})
             return
-        metadata = compiled.metadata  # type: ignore[attr-defined]
-        facts = {
-            "name": name,
-            "registers": _first_number(_USED, printed.getvalue()),
-            "spilled_bytes": _first_number(_SPILLS, printed.getvalue()),
-            "shared_bytes": metadata.shared,
-            "warps": metadata.num_warps,
-            "stages": metadata.num_stages,
-        }
-        self._add(name, metadata.hash, facts)
+        needs = needs_of(name, compiled, printed.getvalue(), self._limits)
+        self._failures += bool(needs["error"])
+        self._add(name, compiled.metadata.hash, needs)  # type: ignore[attr-defined]
 
-    def _add(self, name: str, identity: str, facts: dict[str, object]) -> None:
+    def _add(self, name: str, identity: str, needs: dict[str, object]) -> None:
         """Keep what is new: a kernel may be launched many times for the same types."""
-        if name + identity not in self._seen:
-            self._seen.add(name + identity)
-            self.kernels.append(facts)
+        self._kernels.setdefault(name + identity, needs)
 
 
-def _first_number(pattern: re.Pattern[str], text: str) -> int | None:
-    match = pattern.search(text)
-    return None if match is None else int(match[1])
+def record(job: Mapping[str, object]) -> dict[str, object]:
+    """Compile what one candidate launches. Once per process."""
+    folder = str(job["folder"])
+    capability = int(str(job["capability"]))
+    most = int(str(job.get("most_apart", 0)))
+    apart = Apart(at_once=cores(), most=most, limit_s=_APART_S) if most else None
+    recorder = _Recorder(folder, BlockLimits(capability, int(str(job["shared_bytes"]))), apart)
+    recorder.install()
+    error = ""
+    with pretend_gpu(capability):
+        workloads = _arguments_of(job)
+        try:
+            function = load_entry_point(str(job["program"]), str(job["entry_point"]), len(workloads[0]))
+            for arguments in workloads:
+                function(*arguments)
+        except NoEntryPointError as missing:
+            error = str(missing)
+        except Exception as raised:  # noqa: BLE001 - the candidate may raise whatever it likes
+            error = tell_raised(raised, folder)
+    if apart is not None:
+        apart.wait()
+    return {"kernels": recorder.kernels, "error": error}
+
+
+def _arguments_of(job: Mapping[str, object]) -> list[list[object]]:
+    """Return what each workload calls the entry point with; tensors have no contents."""
+    first, others = job["tensors"], job.get("others")
+    workloads = [first, *(others if isinstance(others, list) else ())]
+    return [[*map(_argument, told)] for told in workloads if isinstance(told, list)]
+
+
+def _argument(told: object) -> object:
+    if not isinstance(told, list):
+        return told
+    shape, dtype = told
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
 
 
 def main() -> int:
     """Compile what one candidate launches, and write the report."""
     job = json.loads(sys.argv[1])
-    driver.set_active(_AbsentDevice(job["capability"]))
-    recorder = _Recorder(job["folder"])
-    recorder.install()
-    take_first_configurations()
-    error = ""
-    tensors = [torch.zeros(shape, dtype=getattr(torch, dtype)) for shape, dtype in job["tensors"]]
-    try:
-        load_entry_point(job["program"], job["entry_point"], len(tensors))(*tensors)
-    except NoEntryPointError as missing:
-        error = str(missing)
-    except Exception as raised:  # noqa: BLE001 - the candidate may raise whatever it likes
-        error = tell_raised(raised, job["folder"])
-    report = {"kernels": recorder.kernels, "error": error}
-    Path(job["report"]).write_text(json.dumps(report), encoding="utf-8")
+    Path(job["report"]).write_text(json.dumps(record(job)), encoding="utf-8")
     return 0
 
 

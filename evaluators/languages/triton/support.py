@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan, RunnerKind
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
+from evaluators.languages.entry_points import programs_of, refuse_program
 from evaluators.languages.triton import contract, diagnostics, toolchain
+from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild
 
-_SUFFIX = ".py"
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _SYNTAX = Path(__file__).with_name("syntax.py")
 _TIMEOUT_S = 30.0
 
@@ -25,23 +24,28 @@ class TritonSupport:
     runner: RunnerKind = "interpreted"
     runs_on = "an NVIDIA GPU"
     not_timed = "Triton's interpreter tells nothing about speed"
+    builds_for_tensors = False
 
-    def probe_target(self) -> Target:
+    def probe_target(self, device: str) -> Target:  # noqa: ARG002 - there is one
         """Say what interprets candidates here."""
+        return toolchain.probe()
+
+    def probe_builder(self, asked: Target) -> Target:  # noqa: ARG002 - it builds for itself only
+        """Say what this host builds for."""
         return toolchain.probe()
 
     def refuse(self, candidate: Candidate) -> DidNotBuild | None:
         """Say why the candidate cannot be given to Python, if so."""
-        if _IDENTIFIER.fullmatch(candidate.entry_point) is None:
-            return DidNotBuild(reason=f"entry point {candidate.entry_point!r} is no Python identifier")
-        if not candidate.files or not candidate.files[0].path.endswith(_SUFFIX):
-            return DidNotBuild(reason=f"the main file must end in {_SUFFIX}")
-        return None
+        return refuse_program(candidate)
 
-    def plan_build(self, candidate: Candidate, target: Target) -> BuildPlan:  # noqa: ARG002 - one program for all
+    def plan_build(
+        self,
+        candidate: Candidate,
+        target: Target,  # noqa: ARG002 - one program for all
+        workloads: tuple[CalledWith, ...] = (),  # noqa: ARG002 - nothing is called
+    ) -> BuildPlan:
         """Return the command that reads the sources: nothing of them is executed before they are called."""
-        programs = tuple(file.path for file in candidate.files if file.path.endswith(_SUFFIX))
-        command = (sys.executable, "-I", "-S", str(_SYNTAX), candidate.entry_point, *programs)
+        command = (sys.executable, "-I", "-S", str(_SYNTAX), candidate.entry_point, *programs_of(candidate))
         return BuildPlan(command=command, product=candidate.files[0].path, timeout_s=_TIMEOUT_S)
 
     def explain_failure(self, log: str, candidate: Candidate) -> DidNotBuild:  # noqa: ARG002 - it names files itself
@@ -64,9 +68,14 @@ class TritonSupport:
         """Return what the call raised."""
         return diagnostics.explain_call(log)
 
-    def describe(self, tensors: tuple[TensorSpec, ...]) -> str:
+    def describe(
+        self,
+        tensors: tuple[TensorSpec, ...],
+        call: CallForm | None = None,
+        entry_point: str = "",  # noqa: ARG002 - there is one
+    ) -> str:
         """Tell the calling contract for these tensors."""
-        return contract.describe(tensors)
+        return contract.describe(tensors, call=call)
 
 
 TRITON = TritonSupport()

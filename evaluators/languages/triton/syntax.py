@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
 def main() -> int:
-    """Check the files named as arguments. Prints the first thing that is wrong, and returns 1 then."""
+    """Check the files named as arguments."""
     entry_point, *paths = sys.argv[1:]
+    return check(entry_point, paths)
+
+
+def check(entry_point: str, paths: Sequence[str]) -> int:
+    """Read a program's files, the main one first. Prints the first thing that is wrong, and returns 1 then."""
     trees: list[ast.Module] = []
     for path in paths:
         try:

@@ -6,8 +6,10 @@ Sequences of a batch have different lengths; a query sees the keys up to its own
 import torch
 from torch import nn
 
-SIZE = "cpu"
-BATCH, HEADS, GROUPS, LENGTH, DIM = {"cpu": (4, 16, 4, 512, 64), "gpu": (64, 32, 8, 4096, 128)}[SIZE]
+WORKLOADS = {
+    "cpu": {"batch": 4, "heads": 16, "groups": 4, "length": 512, "dim": 64},
+    "gpu": {"batch": 64, "heads": 32, "groups": 8, "length": 4096, "dim": 128},
+}
 
 
 class Model(nn.Module):
@@ -31,15 +33,15 @@ class Model(nn.Module):
         return torch.einsum("bhn,bhnd->bhd", weights, v)
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs(batch: int, heads: int, groups: int, length: int, dim: int) -> list[torch.Tensor]:
     """Keys and queries of unit scale, positions anywhere in the sequence."""
-    q = torch.randn(BATCH, HEADS, DIM)
-    k = torch.randn(BATCH, GROUPS, LENGTH, DIM)
-    v = torch.randn(BATCH, GROUPS, LENGTH, DIM)
-    position = torch.randint(0, LENGTH, (BATCH,))
+    q = torch.randn(batch, heads, dim)
+    k = torch.randn(batch, groups, length, dim)
+    v = torch.randn(batch, groups, length, dim)
+    position = torch.randint(0, length, (batch,))
     return [q, k, v, position]
 
 
-def get_init_inputs() -> list[int]:
+def get_init_inputs(heads: int, groups: int) -> list[int]:
     """Heads of queries, heads of keys and values."""
-    return [HEADS, GROUPS]
+    return [heads, groups]

@@ -4,8 +4,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-SIZE = "cpu"
-ROWS, HIDDEN = {"cpu": (1024, 2048), "gpu": (32768, 4096)}[SIZE]
+WORKLOADS = {
+    "cpu": {"rows": 1024, "hidden": 2048},
+    "gpu": {"rows": 32768, "hidden": 4096},
+}
 
 
 class Model(nn.Module):
@@ -22,11 +24,11 @@ class Model(nn.Module):
         return functional.gelu(self.norm(x))
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs(rows: int, hidden: int) -> list[torch.Tensor]:
     """A residual stream: rows of about unit scale with an offset."""
-    return [1.5 * torch.randn(ROWS, HIDDEN) + 0.3]
+    return [1.5 * torch.randn(rows, hidden) + 0.3]
 
 
-def get_init_inputs() -> list[int]:
+def get_init_inputs(hidden: int) -> list[int]:
     """Hidden size."""
-    return [HIDDEN]
+    return [hidden]

@@ -4,8 +4,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-SIZE = "cpu"
-TOKENS, INNER, OUTER = {"cpu": (256, 256, 512), "gpu": (8192, 4096, 4096)}[SIZE]
+WORKLOADS = {
+    "cpu": {"tokens": 256, "inner": 256, "outer": 512},
+    "gpu": {"tokens": 8192, "inner": 4096, "outer": 4096},
+}
 
 
 class Model(nn.Module):
@@ -21,11 +23,11 @@ class Model(nn.Module):
         return self.scale * functional.gelu(self.linear(x))
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs(tokens: int, inner: int) -> list[torch.Tensor]:
     """Normalised activations."""
-    return [torch.randn(TOKENS, INNER)]
+    return [torch.randn(tokens, inner)]
 
 
-def get_init_inputs() -> list[float | int]:
+def get_init_inputs(inner: int, outer: int) -> list[float | int]:
     """Inner and outer size, and the scale."""
-    return [INNER, OUTER, 1.25]
+    return [inner, outer, 1.25]

@@ -4,8 +4,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-SIZE = "cpu"
-ROWS, HIDDEN = {"cpu": (1024, 2048), "gpu": (32768, 8192)}[SIZE]
+WORKLOADS = {
+    "cpu": {"rows": 1024, "hidden": 2048},
+    "gpu": {"rows": 32768, "hidden": 8192},
+    "shapes/short": {"rows": 256, "hidden": 1024},
+    "shapes/wide": {"rows": 128, "hidden": 8192},
+    "shapes/odd": {"rows": 997, "hidden": 1537},
+    "shapes/long": {"rows": 2048, "hidden": 2048},
+}
+HIDDEN_WORKLOADS = {"held-out": {"rows": 613, "hidden": 2304}}
 
 
 class Model(nn.Module):
@@ -23,13 +30,13 @@ class Model(nn.Module):
         return normed * functional.silu(gate)
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs(rows: int, hidden: int) -> list[torch.Tensor]:
     """Activations of about unit scale, a little off centre, as they are inside a network."""
-    x = torch.randn(ROWS, HIDDEN) + 0.1
-    gate = 1.5 * torch.randn(ROWS, HIDDEN)
+    x = torch.randn(rows, hidden) + 0.1
+    gate = 1.5 * torch.randn(rows, hidden)
     return [x, gate]
 
 
-def get_init_inputs() -> list[float | int]:
+def get_init_inputs(hidden: int) -> list[float | int]:
     """Hidden size and epsilon."""
-    return [HIDDEN, 1e-6]
+    return [hidden, 1e-6]

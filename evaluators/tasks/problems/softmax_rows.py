@@ -3,8 +3,10 @@
 import torch
 from torch import nn
 
-SIZE = "cpu"
-ROWS, COLUMNS = {"cpu": (2048, 1024), "gpu": (16384, 8192)}[SIZE]
+WORKLOADS = {
+    "cpu": {"rows": 2048, "columns": 1024},
+    "gpu": {"rows": 16384, "columns": 8192},
+}
 
 
 class Model(nn.Module):
@@ -15,9 +17,9 @@ class Model(nn.Module):
         return torch.softmax(x, dim=-1)
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs(rows: int, columns: int) -> list[torch.Tensor]:
     """Logits of a spread at which a few columns of each row dominate."""
-    return [3.0 * torch.randn(ROWS, COLUMNS)]
+    return [3.0 * torch.randn(rows, columns)]
 
 
 def get_init_inputs() -> list[int]:

@@ -3,8 +3,15 @@
 import torch
 from torch import nn
 
-SIZE = "cpu"
-BATCH, RESIDUES, PAIR, HIDDEN = {"cpu": (1, 64, 64, 64), "gpu": (1, 512, 128, 128)}[SIZE]
+WORKLOADS = {
+    "cpu": {"batch": 1, "residues": 64, "pair": 64, "hidden": 64},
+    "gpu": {"batch": 1, "residues": 512, "pair": 128, "hidden": 128},
+    "shapes/32": {"batch": 1, "residues": 32, "pair": 64, "hidden": 32},
+    "shapes/48": {"batch": 2, "residues": 48, "pair": 32, "hidden": 64},
+    "shapes/64": {"batch": 1, "residues": 64, "pair": 64, "hidden": 64},
+    "shapes/odd": {"batch": 1, "residues": 75, "pair": 48, "hidden": 40},
+}
+HIDDEN_WORKLOADS = {"held-out": {"batch": 1, "residues": 57, "pair": 56, "hidden": 48}}
 
 
 class Model(nn.Module):
@@ -31,15 +38,15 @@ class Model(nn.Module):
         return torch.sigmoid(self.gate(z)) * self.out(self.norm_out(products))
 
 
-def get_inputs() -> list[torch.Tensor]:
+def get_inputs(batch: int, residues: int, pair: int) -> list[torch.Tensor]:
     """A pair representation in which some residues are padding and some pairs are unresolved."""
-    z = torch.randn(BATCH, RESIDUES, RESIDUES, PAIR)
-    mask = (torch.rand(BATCH, RESIDUES, RESIDUES) > 0.2).float()
-    mask[:, -RESIDUES // 8 :, :] = 0.0
-    mask[:, :, -RESIDUES // 8 :] = 0.0
+    z = torch.randn(batch, residues, residues, pair)
+    mask = (torch.rand(batch, residues, residues) > 0.2).float()
+    mask[:, -residues // 8 :, :] = 0.0
+    mask[:, :, -residues // 8 :] = 0.0
     return [z, mask]
 
 
-def get_init_inputs() -> list[int]:
+def get_init_inputs(pair: int, hidden: int) -> list[int]:
     """Channels of the pair representation, hidden channels."""
-    return [PAIR, HIDDEN]
+    return [pair, hidden]

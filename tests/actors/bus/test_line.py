@@ -4,7 +4,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from actors.bus.line import Line
+from actors.bus.line import Line, Place, first_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -14,10 +14,13 @@ class Shelf:
         self.line = Line()
         self.things: list[str] = []
         self.taken: list[tuple[str, str]] = []
+        self.place = Place(self.line, self._look, lambda: None)
 
     async def take(self, who: str) -> None:
-        thing = await self.line.wait_for(lambda: self.things.pop(0) if self.things else None, lambda: None)
-        self.taken.append((who, thing))
+        self.taken.append((who, await first_of([self.place])))
+
+    def _look(self) -> str | None:
+        return self.things.pop(0) if self.things else None
 
     def put(self, thing: str) -> None:
         self.things.append(thing)
@@ -68,5 +71,27 @@ async def test_the_first_looks_again_when_something_is_due_without_a_call() -> N
     def look() -> str | None:
         return "ripe" if anyio.current_time() >= due_s else None
 
-    assert await shelf.line.wait_for(look, lambda: due_s) == "ripe"
+    assert await first_of([Place(shelf.line, look, lambda: due_s)]) == "ripe"
     assert anyio.current_time() == pytest.approx(due_s)
+
+
+async def test_who_stands_in_two_lines_gets_what_comes_first_and_leaves_both() -> None:
+    left, right = Shelf(), Shelf()
+    got: list[str] = []
+
+    async def wait() -> None:
+        got.append(await first_of([left.place, right.place]))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.sleep(1)
+        right.put("one")
+        await anyio.sleep(1)
+        tasks.start_soon(left.take, "next")
+        tasks.start_soon(right.take, "other")
+        await anyio.sleep(1)
+        left.put("two")
+        right.put("three")
+    assert got == ["one"]
+    assert left.taken == [("next", "two")]
+    assert right.taken == [("other", "three")]

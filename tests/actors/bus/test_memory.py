@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ class OverStores:
         self._open_store = open_store
         self.bus = MemoryBus(open_store)
 
-    def restart(self) -> MemoryBus:
+    async def restart(self) -> MemoryBus:
         self.bus.close()
         self.bus = MemoryBus(self._open_store)
         return self.bus
@@ -37,7 +37,7 @@ class MemoryBusContract(BusContract):
         return stores.bus
 
     @pytest.fixture
-    def restart(self, stores: OverStores) -> Callable[[], MemoryBus]:
+    def restart(self, stores: OverStores) -> Callable[[], Awaitable[MemoryBus]]:
         return stores.restart
 
 
@@ -74,5 +74,5 @@ class TestEventsInASyncedJournal(StreamContract):
         return stores.bus
 
     @pytest.fixture
-    def restart(self, stores: OverStores) -> Callable[[], MemoryBus]:
+    def restart(self, stores: OverStores) -> Callable[[], Awaitable[MemoryBus]]:
         return stores.restart

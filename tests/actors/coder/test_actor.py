@@ -4,19 +4,24 @@ from collections.abc import Callable, Iterator
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
+from actors.board import FixedQueues
 from actors.bus.base import QueueSpec
 from actors.bus.memory import MemoryBus
 from actors.bus.store import MemoryStore
 from actors.coder.actor import serve_writes, write_candidate
-from actors.llm.base import Answer, Request
+from actors.coder.prompts import request_for
+from actors.llm.base import Answer, Ending, Request
 from actors.llm.scripted import ScriptedModel
 from actors.llm.tokens import estimated_usage
+from actors.planner.texts import whole_written
 from messages.codec import Body, decode_body, encode
 from messages.errors import ModelError
 from messages.events import CandidateWritten, JobLost
 from messages.subjects import write_jobs
-from tests.actors.coder.jobs import APPLY, job
+from messages.tasks import Candidate, SourceFile
+from tests.actors.coder.jobs import APPLY, TASK, job
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -45,7 +50,7 @@ async def answered(answers: Callable[[Request], str | Exception], *, jobs: int =
 
 
 async def _serve(bus: MemoryBus, model: ScriptedModel, slots: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    await serve_writes(bus, model, run_id="r1", slots=slots, task_status=task_status)
+    await serve_writes(bus, model, queues=FixedQueues(QUEUE), slots=slots, task_status=task_status)
 
 
 async def test_an_answer_becomes_an_event_with_all_that_was_said_and_what_it_cost() -> None:
@@ -58,6 +63,22 @@ async def test_an_answer_becomes_an_event_with_all_that_was_said_and_what_it_cos
     assert event.prompt.startswith("You write fast, correct programs.")
     assert "# Action n3" in event.prompt
     assert (event.model, event.usage.calls, event.latency_s) == ("scripted", 1, 1.0)
+
+
+async def test_the_task_and_code_that_are_in_the_runs_events_already_are_quoted() -> None:
+    code, task = "float x = 1;\n" * 30, replace(TASK, prompt="Multiply x by two.\n" * 20)
+    base = Candidate(language="cpp", entry_point="ksearch_run", files=(SourceFile(path="kernel.cpp", text=code),))
+    asked = job(base=base, base_outcome="measured: 2x", task=task)
+    answer = f"```cpp path=kernel.cpp\n{code}int ksearch_run();\n```"
+    event = await write_candidate(ScriptedModel(lambda _: answer), asked)
+    assert event.candidate is not None
+    assert len(event.answer) < 60
+    assert [quote.source for quote in event.prompt_quotes] == ["task", base.candidate_id]
+    assert [quote.source for quote in event.answer_quotes] == [event.candidate.candidate_id]
+    texts = {"task": task.prompt, base.candidate_id: code, event.candidate.candidate_id: event.candidate.files[0].text}
+    told = whole_written(event, lambda quote: texts[quote.source])
+    request = request_for(asked)
+    assert (told.prompt, told.answer) == (f"{request.system}\n\n{request.prompt}", answer)
 
 
 async def test_the_jobs_id_is_the_requests_id() -> None:
@@ -121,3 +142,38 @@ async def test_an_answer_that_was_cut_off_says_so() -> None:
     event = await write_candidate(CutOffModel(), APPLY)
     assert "never closed" in event.complaint
     assert "token limit" in event.complaint
+
+
+async def test_an_answer_of_search_replace_blocks_is_the_changed_code_and_says_what_had_to_be_put_right() -> None:
+    base = Candidate(
+        language="cpp",
+        entry_point="ksearch_run",
+        files=(SourceFile(path="k.cpp", text="int ksearch_run() {\n    return 0;\n}\n"),),
+    )
+    text = "Better.\n\n```cpp path=k.cpp\n<<<<<<< SEARCH\nreturn 0;\n=======\nreturn 1;\n>>>>>>> REPLACE\n```\n"
+    model = ScriptedModel(lambda _: text, latency_s=1.0)
+    event = await write_candidate(model, job(mode="improve", base=base, edit_format="search-replace"))
+    assert event.candidate is not None
+    assert event.candidate.files == (SourceFile(path="k.cpp", text="int ksearch_run() {\n    return 1;\n}\n"),)
+    assert event.notes == ("search/replace block 1 (line 4 of the answer): matches a part of line 2",)
+    assert event.answer == text
+
+
+async def test_an_answer_of_blocks_is_read_to_its_end_since_nobody_knows_which_is_the_last() -> None:
+    base = Candidate(
+        language="cpp",
+        entry_point="ksearch_run",
+        files=(SourceFile(path="k.cpp", text="int ksearch_run() {\n    return 0;\n}\n"),),
+    )
+    endings: list[Ending] = []
+
+    def answer(request: Request) -> str:
+        assert request.ending is not None
+        endings.append(request.ending())
+        return PROGRAM
+
+    await write_candidate(ScriptedModel(answer, latency_s=1.0), job(mode="improve", base=base))
+    await write_candidate(ScriptedModel(answer, latency_s=1.0), job(mode="improve", base=base))
+    blocks = "```cpp path=k.cpp\n<<<<<<< SEARCH\n    return 0;\n=======\n    return 1;\n>>>>>>> REPLACE\n```\n"
+    assert not endings[0].take(blocks)
+    assert endings[1].take(f"{PROGRAM}\n")

@@ -18,7 +18,7 @@ def asked(**changes: object) -> WriteCandidate:
 
 
 def test_the_rules_speak_of_scores_and_not_of_kernels() -> None:
-    rules = system_rules("python")
+    rules = system_rules("python", is_program=True)
     assert "score" in rules
     for word in ("tensor", "latency", "reference", "entry point"):
         assert word not in rules

@@ -1,4 +1,4 @@
-"""A chat-completions endpoint on a local port: real HTTP, answers as the test says."""
+"""An endpoint on a local port: real HTTP, answers as the test says."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: anyio.Event | None = None
     drops: bool = False
     endless: bool = False
+    events: tuple[bytes, ...] = ()
+    """The answer is a stream of these."""
+    goes_on_with: bytes = b""
+    """After the events, until the client goes."""
+    cut: bool = False
+    """The stream is not ended, the connection is."""
 
 
 Replies: TypeAlias = Callable[[int], Reply]
@@ -37,6 +43,8 @@ class Endpoint:
         self.paths: list[str] = []
         self.heads: list[str] = []
         self.url = ""
+        self.left_early = anyio.Event()
+        """A client went before a stream was over."""
 
     async def serve(self, stream: SocketStream) -> None:
         """Answer the requests of one connection."""
@@ -55,12 +63,12 @@ class Endpoint:
                 body, buffer = buffer[:length], buffer[length:]
                 self.heads.append(head.decode("latin-1"))
                 self.paths.append(head.split(b" ")[1].decode())
-                if not await self._reply(stream, json.loads(body)):
+                if not await self._reply(stream, json.loads(body or b"{}")):
                     return
 
     async def _reply(self, stream: SocketStream, request: dict[str, object]) -> bool:
-        reply = self._replies(len(self.requests))
         self.requests.append(request)
+        reply = self._replies(len(self.requests) - 1)
         if reply.hangs:
             await anyio.sleep_forever()
         if reply.waits_for is not None:
@@ -73,6 +81,8 @@ class Endpoint:
                 while True:
                     await stream.send(b"and so on " * 6000)
             return False
+        if reply.events:
+            return await self._stream(stream, reply)
         lines = (
             f"HTTP/1.1 {reply.status} X",
             "Content-Type: application/json",
@@ -81,6 +91,26 @@ class Endpoint:
         )
         await stream.send("\r\n".join(lines).encode() + b"\r\n\r\n" + reply.body)
         return True
+
+    async def _stream(self, stream: SocketStream, reply: Reply) -> bool:
+        head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await stream.send(head.encode())
+        try:
+            for event in reply.events:
+                await stream.send(_chunk(event))
+            while reply.goes_on_with:
+                await stream.send(_chunk(reply.goes_on_with))
+                await anyio.sleep(0.001)  # others want to be served too
+        except anyio.BrokenResourceError:
+            self.left_early.set()
+            return False
+        if not reply.cut:
+            await stream.send(_chunk(b""))
+        return not reply.cut
+
+
+def _chunk(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
 @asynccontextmanager
@@ -96,20 +126,24 @@ async def endpoint(replies: Replies) -> AsyncIterator[Endpoint]:
         tasks.cancel_scope.cancel()
 
 
+CHAT_USAGE = {
+    "prompt_tokens": 120,
+    "completion_tokens": 30,
+    "total_tokens": 150,
+    "prompt_tokens_details": {"cached_tokens": 100},
+    "completion_tokens_details": {"reasoning_tokens": 8},
+}
+
+
 def completion(text: str, **changes: object) -> Reply:
-    """Return a good answer."""
+    """Return a good answer in the dialect `chat`."""
     body: dict[str, object] = {
         "id": "c1",
         "object": "chat.completion",
         "created": 0,
         "model": "small-1",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}],
-        "usage": {
-            "prompt_tokens": 120,
-            "completion_tokens": 30,
-            "total_tokens": 150,
-            "prompt_tokens_details": {"cached_tokens": 100},
-        },
+        "usage": CHAT_USAGE,
     }
     return Reply(body=json.dumps(body | changes).encode())
 

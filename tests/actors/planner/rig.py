@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import anyio
 import msgspec
 
+from actors.board import FixedQueues
 from actors.builder import serve_builds
 from actors.bus.memory import MemoryBus
 from actors.bus.store import EventStore, MemoryStore
@@ -132,7 +133,7 @@ class Rig:
         run_id, wide = self.started.run_id, slots or self.started.settings.branches
         if await self.bus.open_stream(run_id) == 0:
             await self.bus.publish(run_id, encode(self.started), msg_id=f"{run_id}.started")
-        _, build, evaluate = queues_of(self.started)
+        write, build, evaluate = (FixedQueues(queue) for queue in queues_of(self.started))
         finished: list[RunFinished] = []
 
         async def lead(*, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -142,9 +143,9 @@ class Rig:
         async with anyio.create_task_group() as tasks:
             await tasks.start(lead)
             evaluator = SimulatedEvaluator(judge, wall_s=evaluation_s)
-            tasks.start_soon(_serve_writes, self.bus, coder_model or model, run_id, wide)
-            tasks.start_soon(_serve_builds, self.bus, run_id, build, wide)
-            tasks.start_soon(_serve_evaluations, self.bus, evaluator, run_id, evaluate, wide)
+            tasks.start_soon(_serve_writes, self.bus, coder_model or model, write, wide)
+            tasks.start_soon(_serve_builds, self.bus, build, wide)
+            tasks.start_soon(_serve_evaluations, self.bus, evaluator, evaluate, wide)
         await self.read()
         return finished[0]
 
@@ -177,15 +178,13 @@ def scripted(*, news: int = 4, planner_s: float = 0.0, coder_s: float = 0.0) -> 
     return planner, ScriptedModel(coder_answers(), latency_s=coder_s)
 
 
-async def _serve_writes(bus: MemoryBus, model: Model, run_id: str, slots: int) -> None:
-    await serve_writes(bus, model, run_id=run_id, slots=slots)
+async def _serve_writes(bus: MemoryBus, model: Model, queues: FixedQueues, slots: int) -> None:
+    await serve_writes(bus, model, queues=queues, slots=slots)
 
 
-async def _serve_builds(bus: MemoryBus, run_id: str, queue: str, slots: int) -> None:
-    await serve_builds(bus, SimulatedBuilder(), run_id=run_id, queue=queue, slots=slots)
+async def _serve_builds(bus: MemoryBus, queues: FixedQueues, slots: int) -> None:
+    await serve_builds(bus, SimulatedBuilder(), queues=queues, slots=slots)
 
 
-async def _serve_evaluations(
-    bus: MemoryBus, evaluator: SimulatedEvaluator, run_id: str, queue: str, slots: int
-) -> None:
-    await serve_evaluations(bus, evaluator, run_id=run_id, queue=queue, slots=slots)
+async def _serve_evaluations(bus: MemoryBus, evaluator: SimulatedEvaluator, queues: FixedQueues, slots: int) -> None:
+    await serve_evaluations(bus, evaluator, queues=queues, slots=slots)

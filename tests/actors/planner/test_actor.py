@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import anyio
 import pytest
 
 from actors.bus.store import MemoryStore
 from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
+from actors.planner.core.entries import state_hash
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState, state_hash
+from actors.planner.core.state import SearchState
 from messages.codec import encode
 from messages.errors import ModelError
-from messages.events import EditsProposed, JobLost, RunResumed
+from messages.events import ContinueRequested, EditsProposed, JobLost, PauseRequested, RunResumed
 from messages.facts import (
     AttemptFinished,
     BranchStarted,
@@ -25,6 +27,9 @@ from messages.facts import (
     NodeInserted,
     PlanAbandoned,
     PlanRequested,
+    RunContinued,
+    RunPaused,
+    WriteRequested,
 )
 from messages.settings import Budget, SearchSettings
 from tests.actors.planner.rig import Rig, coder_answers, planner_answers, scripted
@@ -217,7 +222,7 @@ async def test_a_planners_question_that_fails_is_asked_again_under_its_id_once_s
         is_first = len(asked) == 1
         return answer(request) if is_first or asked[request.request_id] == 4 else ModelError("overloaded")
 
-    rig = Rig(settings())
+    rig = Rig(settings(rounds=80))
     await rig.search(ScriptedModel(answers), coder_model=scripted()[1], evaluation_s=1.0)
     assert not [body for _, body in rig.bodies if isinstance(body, JobLost)]
     first, *later = [asked[body.job_id] for _, body in rig.bodies if isinstance(body, EditsProposed)]
@@ -236,3 +241,45 @@ async def test_a_planners_first_question_that_fails_is_lost_at_once_and_asked_an
     assert [body.error for _, body in rig.bodies if isinstance(body, JobLost)] == ["overloaded"] * 2
     assert set(asked.values()) == {1}
     assert finished.stopped_by == "rounds"
+
+
+async def test_a_paused_run_rests_without_its_clock_and_goes_on_when_told() -> None:
+    rig = Rig(SearchSettings(branches=2, budget=Budget(max_rounds=20, wall_clock_s=300.0)))
+    planner, coder = scripted(coder_s=2.0)
+
+    async def order(after_s: float, event: PauseRequested | ContinueRequested) -> None:
+        await anyio.sleep(after_s)
+        await rig.bus.publish(rig.started.run_id, encode(event), msg_id=f"order-{after_s}", role="planner")
+
+    async with anyio.create_task_group() as people:
+        people.start_soon(order, 11.0, PauseRequested(reason="test"))
+        people.start_soon(order, 1011.0, ContinueRequested())
+        finished = await rig.search(planner, coder_model=coder, evaluation_s=1.0)
+    assert (finished.stopped_by, finished.rounds) == ("rounds", 20)
+    assert rig.folded().state.elapsed_s < 100
+    resting = False
+    for fact in rig.facts():
+        resting = isinstance(fact, RunPaused) or (resting and not isinstance(fact, RunContinued))
+        assert not (resting and isinstance(fact, BranchStarted | WriteRequested))
+
+
+async def test_a_question_that_was_refused_during_a_pause_is_asked_when_the_run_goes_on() -> None:
+    rig = Rig(settings(rounds=3))
+    asked: list[float] = []
+
+    def answer(_: Request) -> str:
+        asked.append(anyio.current_time())
+        parent = "n99" if len(asked) == 1 else "n0"
+        insert = f'"parent": "{parent}", "title": "t", "description": "", "difficulty": 1, "priority": 0.5'
+        return f'{{"edits": [{{"op": "insert", {insert}}}]}}'
+
+    async def rest() -> None:
+        await anyio.sleep(1.0)
+        await rig.bus.publish(rig.started.run_id, encode(PauseRequested(reason="test")), msg_id="pause")
+        await anyio.sleep(500.0)
+        await rig.bus.publish(rig.started.run_id, encode(ContinueRequested()), msg_id="continue")
+
+    async with anyio.create_task_group() as people:
+        people.start_soon(rest)
+        await rig.search(ScriptedModel(answer, latency_s=5.0), coder_model=ScriptedModel(coder_answers()))
+    assert asked[1] - asked[0] > 490

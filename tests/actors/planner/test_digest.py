@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rpds import HashTrieMap
 
-from actors.planner.core.state import Incumbent, Node, Score, SearchState, root_node
-from actors.planner.digest import tree_digest
+from actors.planner import digest as digests
+from actors.planner.core.state import Node, Score, SearchState, in_order, root_node
 
 AMPLE = 1_000_000
 
@@ -45,6 +45,10 @@ def with_child(node: Node, child_id: str) -> Node:
     return msgspec.structs.replace(node, children=(*node.children, child_id))
 
 
+def tree_digest(state: SearchState, *, tokens: int, shown: tuple[str, ...] = ()) -> str:
+    return digests.tree_digest(in_order(state.nodes), budget_bytes=4 * tokens, shown=shown)
+
+
 def ids(digest: str) -> list[str]:
     return re.findall(r"^(n\d+) ", digest, re.MULTILINE)
 
@@ -54,7 +58,7 @@ def hidden(digest: str) -> int:
 
 
 def test_a_line_tells_state_belief_result_and_failures() -> None:
-    digest = tree_digest(tree(12), budget_tokens=AMPLE)
+    digest = tree_digest(tree(12), tokens=AMPLE)
     assert (
         "n2 < n0 | closed | V 0.74 | d3 | Action number 2 with a title of quite some length"
         " | best 1.32x (credit 1.20) | 1 tries, 6 rounds | did_not_build 2, measured 4"
@@ -63,12 +67,12 @@ def test_a_line_tells_state_belief_result_and_failures() -> None:
 
 
 def test_parents_come_before_children_and_new_nodes_at_the_end() -> None:
-    before = tree_digest(tree(60), budget_tokens=AMPLE)
+    before = tree_digest(tree(60), tokens=AMPLE)
     assert ids(before) == [f"n{number}" for number in range(61)]
     state = tree(60)
     newest = Node(node_id="n61", parent_id="n3", title="new", depth=2)
     grown = msgspec.structs.replace(state, nodes=state.nodes.insert("n61", newest))
-    assert tree_digest(grown, budget_tokens=AMPLE).startswith(before)
+    assert tree_digest(grown, tokens=AMPLE).startswith(before)
 
 
 @given(count=st.integers(1, 150), fanout=st.integers(1, 6), budget_tokens=st.integers(60, 4000))
@@ -77,8 +81,8 @@ def test_whatever_the_budget_lines_are_whole_and_every_node_is_shown_or_counted(
     count: int, fanout: int, budget_tokens: int
 ) -> None:
     state = tree(count, fanout=fanout)
-    whole = tree_digest(state, budget_tokens=AMPLE)
-    digest = tree_digest(state, budget_tokens=budget_tokens)
+    whole = tree_digest(state, tokens=AMPLE)
+    digest = tree_digest(state, tokens=budget_tokens)
     assert len(digest) <= budget_tokens * 4 + 120
     assert len(ids(digest)) + hidden(digest) == count + 1
     known = set(whole.splitlines())
@@ -88,8 +92,8 @@ def test_whatever_the_budget_lines_are_whole_and_every_node_is_shown_or_counted(
 
 def test_titles_of_what_is_done_with_give_way_before_lines_do() -> None:
     state = tree(400)
-    whole = tree_digest(state, budget_tokens=AMPLE)
-    digest = tree_digest(state, budget_tokens=(len(whole) - 400) // 4)
+    whole = tree_digest(state, tokens=AMPLE)
+    digest = tree_digest(state, tokens=(len(whole) - 400) // 4)
     assert ids(digest) == ids(whole)
     assert "Action number 3 with a title of …" in digest
     assert "Action number 399 with a title of quite some length" in digest
@@ -98,14 +102,12 @@ def test_titles_of_what_is_done_with_give_way_before_lines_do() -> None:
 def test_settled_subtrees_are_counted_before_open_nodes_are_left_out() -> None:
     state = tree(400)
     open_ids = {node.node_id for node in state.nodes.values() if node.state == "open"}
-    digest = tree_digest(state, budget_tokens=len(tree_digest(state, budget_tokens=AMPLE)) // 4 - 1500)
+    digest = tree_digest(state, tokens=len(tree_digest(state, tokens=AMPLE)) // 4 - 1500)
     assert open_ids <= set(ids(digest))
     assert re.search(r"^\(\d+ more below n\d+: \d+ closed", digest, re.MULTILINE)
 
 
-def test_nodes_that_the_prompt_speaks_of_and_the_incumbent_stay() -> None:
+def test_the_root_and_nodes_that_are_asked_for_stay() -> None:
     state = tree(400)
-    best = Incumbent(candidate_id="c", node_id="n101", round=1, credit=1.0, speedup=1.1, latency_us=1.0)
-    state = msgspec.structs.replace(state, incumbent=best)
-    digest = tree_digest(state, budget_tokens=300, shown=("n102",))
+    digest = tree_digest(state, tokens=300, shown=("n101", "n102"))
     assert {"n0", "n101", "n102"} <= set(ids(digest))

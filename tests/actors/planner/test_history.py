@@ -9,6 +9,7 @@ from messages.codec import Body
 from messages.events import ClockTicked, RunResumed, StopRequested
 from messages.facts import Decided
 from messages.settings import SearchSettings
+from messages.steering import Pin, SteeringRequested
 from tests.actors.planner.core.world import DESCRIPTION, RUN, inserts, proposed, started, written
 
 
@@ -61,3 +62,37 @@ def test_a_stop_that_came_too_late_for_its_session_is_void_once_the_run_was_resu
     facts = decide(SearchState(), started(SearchSettings()))
     history = fold(told(StopRequested(reason="too late"), resumed, Decided(cause=2, facts=facts)))
     assert history.pending == ()
+
+
+def over() -> list[Body]:
+    """A run that was stopped."""
+    opening = started(SearchSettings())
+    first = decide(SearchState(), opening)
+    state = fold(told(opening, Decided(cause=1, facts=first))).state
+    stop = StopRequested(reason="")
+    return [opening, Decided(cause=1, facts=first), stop, Decided(cause=3, facts=decide(state, stop))]
+
+
+PIN = SteeringRequested(order=Pin(node_id="n1"))
+
+
+def test_what_people_ordered_of_a_run_that_was_over_is_handled_before_its_resumption() -> None:
+    history = fold(told(*over(), PIN, RunResumed(run_id=RUN), PIN))
+    assert history.state.finished
+    assert [seq for seq, _ in history.pending] == [5, 6, 7]
+
+
+def test_what_came_before_an_order_that_is_decided_on_while_the_run_is_over_still_waits() -> None:
+    late = written(f"{RUN}-w3", "a")
+    before = told(*over(), late, PIN, RunResumed(run_id=RUN))
+    state = fold(before).state
+    decided = Decided(cause=6, facts=decide(state, PIN))
+    history = fold([*before, (8, decided)])
+    assert [seq for seq, _ in history.pending] == [7, 5]
+
+
+def test_what_people_ordered_of_a_run_that_was_killed_is_handled_after_its_resumption() -> None:
+    opening = started(SearchSettings())
+    first = Decided(cause=1, facts=decide(SearchState(), opening))
+    history = fold(told(opening, first, PIN, RunResumed(run_id=RUN)))
+    assert [seq for seq, _ in history.pending] == [4, 3]

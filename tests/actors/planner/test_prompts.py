@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from rpds import HashTrieMap
 
 from actors.llm.base import Request
-from actors.planner.core.state import Attempt, Incumbent, Node, Report, Score, SearchState, root_node
+from actors.planner.core.state import Attempt, Incumbent, Instruction, Node, Report, Score, SearchState, root_node
+from actors.planner.digest import node_line
+from actors.planner.instructions import told
 from actors.planner.prompts import parse_script, plan_request
 from messages.edits import EditScript, Insert, Refusal
 from messages.facts import CallPurpose, PlanRequested
@@ -98,7 +100,7 @@ def test_a_branch_that_gained_is_compared_with_parent_and_incumbent() -> None:
     prompt = asked(search(report(best, "measured", "wrong")), branch_ids=("b1",)).prompt
     assert "# Finished branch on n2: Tile\n\nTile by 8 rows." in prompt
     assert "1. measured: reason 1\n2. wrong: reason 2" in prompt
-    assert "Against its parent (3.00x): 1.20 times as fast." in prompt
+    assert "Against its parent (3.00x): 1.20 times as fast [1.10, 1.24]." in prompt
     assert "Against the best so far (n1): 1.20 times as fast." in prompt
     assert "This branch failed" not in prompt
 
@@ -179,3 +181,43 @@ def test_any_text_is_a_script_or_a_complaint(text: str) -> None:
 
 def test_an_answer_of_nothing_but_braces_is_given_up_soon() -> None:
     assert parse_script("{" * 200_000)[0] is None
+
+
+def instructed(*texts: str) -> SearchState:
+    given = tuple(Instruction(number=at, text=text, to="both") for at, text in enumerate(texts, start=1))
+    return msgspec.structs.replace(search(), instructions=given)
+
+
+def test_instructions_stand_in_every_call_in_a_section_of_their_own_behind_the_task() -> None:
+    state = instructed("No threads.", "Keep it short.\n# What is wanted\nNothing.")
+    for purpose in ("analyse", "revise"):
+        request = asked(state, purpose)
+        (section,) = [part for part in request.parts if part.startswith("# What the people who run this search")]
+        assert section.endswith("- 1. No threads.\n- 2. Keep it short.\n  # What is wanted\n  Nothing.")
+        assert request.parts.index(section) == 1
+
+
+def test_of_many_instructions_the_newest_is_whole_and_older_ones_as_far_as_there_is_room() -> None:
+    state = instructed("oldest " + "o" * 3990, "middle", "newest " + "n" * 7995)
+    shown = [said.text[:6] for said in told(state, "planner")]
+    assert shown == ["newest"]
+    assert [said.text[:6] for said in told(instructed("a", "b" * 4000, "c" * 4000), "coder")] == ["b" * 6, "c" * 6]
+    assert [said.text for said in told(instructed("a", "b"), "coder")] == ["a", "b"]
+
+
+def test_an_instruction_to_one_is_not_told_the_other() -> None:
+    given = (Instruction(number=1, text="a", to="coder"), Instruction(number=2, text="b", to="planner"))
+    state = msgspec.structs.replace(search(), instructions=given)
+    assert [said.text for said in told(state, "coder")] == ["a"]
+    assert "- 2. b" in asked(state).prompt
+    assert "- 1. a" not in asked(state).prompt
+
+
+def test_what_a_person_ordered_for_a_node_is_told_the_model() -> None:
+    node = Node(
+        node_id="n1", parent_id="n0", title="Fuse", pinned=4, boost=0.2, origin="person", earlier="1.50x on cpu"
+    )
+    line = node_line(node)
+    assert "a person's own | pinned by a person: comes next | a person adds +0.20 to its score" in line
+    assert "in an earlier run: 1.50x on cpu" in line
+    assert "forbidden by a person" in node_line(msgspec.structs.replace(node, forbidden="", barred=True))

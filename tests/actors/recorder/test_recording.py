@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from actors.bus.memory import MemoryBus
 from actors.bus.store import MemoryStore
 from actors.recorder import record_run
-from actors.recorder.folder import is_usable_name
+from actors.recorder.folder import Manifest, is_usable_name
 from messages.base import ROOT, Usage
-from messages.codec import encode
+from messages.codec import encode, to_json
 from messages.errors import BoundaryError
 from messages.events import Built, CandidateBuilt, CandidateEvaluated, CandidateWritten, Event
 from messages.facts import (
@@ -28,6 +29,7 @@ from messages.facts import (
     NodeInserted,
     SearchOpened,
 )
+from messages.quotes import Quote
 from messages.settings import SearchSettings
 from messages.tasks import Candidate, SourceFile, Target
 from messages.verdicts import DidNotBuild, Interval, Measured, Wrong
@@ -171,6 +173,37 @@ async def test_a_candidate_lies_under_its_hash_with_prompt_and_answer(recording:
     ]
 
 
+async def test_prompt_and_answer_are_kept_whole_though_the_event_quotes(recording: Recording) -> None:
+    base, code = candidate("int base;"), candidate("int x;")
+    quotes = (Quote(at=3, source=base.candidate_id, path="kernel.cpp"), Quote(at=3, source="0" * 32, path="gone"))
+    quoting = msgspec.structs.replace(
+        written(code, "w2"),
+        prompt="On . Go!",
+        prompt_quotes=quotes,
+        answer="So: ",
+        answer_quotes=(Quote(at=4, source=code.candidate_id, path="kernel.cpp"),),
+    )
+    await recording.publish(written(base), quoting)
+    await recording.record()
+    assert recording.text("candidates", code.candidate_id, "answer.md") == "So: int x;"
+    prompt = recording.text("candidates", code.candidate_id, "prompt.md")
+    assert prompt == f"On int base;[a passage of {'0' * 32!r}, which this run has not]. Go!"
+
+
+async def test_a_quote_of_another_folders_file_is_none(recording: Recording) -> None:
+    manifest = Manifest(
+        candidate_id="", language="", entry_point="", files=("secret",), job_id="", branch_id="", model=""
+    )
+    recording.folder.mkdir(parents=True)
+    (recording.folder / "secret").write_text("a key")
+    (recording.folder / "candidate.json").write_bytes(to_json(manifest))
+    code = candidate("int x;")
+    quotes = (Quote(at=0, source="..", path="secret"),)
+    await recording.publish(msgspec.structs.replace(written(code), prompt="", prompt_quotes=quotes))
+    await recording.record()
+    assert "which this run has not" in recording.text("candidates", code.candidate_id, "prompt.md")
+
+
 async def test_what_the_compiler_said_is_kept_and_a_refusal_is_the_verdict(recording: Recording) -> None:
     good, bad = candidate("good"), candidate("bad")
     await recording.publish(written(good), written(bad, "w2"))
@@ -197,10 +230,48 @@ async def test_the_latest_verdict_is_the_one_that_is_kept_also_after_a_replay(re
         assert (kept["verdict"]["type"], kept["job_id"], kept["device"], kept["wall_s"]) == ("measured", "e2", "CPU", 2)
 
 
-async def test_an_answer_without_a_candidate_makes_no_folder(recording: Recording) -> None:
+async def test_a_confirmed_candidate_keeps_the_verdict_of_its_screening_also_after_a_replay(
+    recording: Recording,
+) -> None:
+    code = candidate("int x;")
+    confirmed = msgspec.structs.replace(evaluated(code, Wrong(reason="off"), "e2"), purpose="confirm")
+    await recording.publish(written(code), evaluated(code, MEASURED), confirmed)
+    for _ in range(2):
+        await recording.record()
+        kept = [recording.json("candidates", code.candidate_id, name) for name in ("verdict.json", "screen.json")]
+        assert [(found["verdict"]["type"], found["purpose"]) for found in kept] == [
+            ("wrong", "confirm"),
+            ("measured", "screen"),
+        ]
+
+
+async def test_an_answer_without_a_candidate_makes_no_candidate_and_is_kept_as_an_attempt(recording: Recording) -> None:
     await recording.publish(written(None))
     await recording.record()
     assert not (recording.folder / "candidates").exists()
+    assert recording.text("attempts", "w1", "prompt.md") == "Make it fast."
+    assert recording.text("attempts", "w1", "answer.md") == written(None).answer
+    assert recording.json("attempts", "w1", "attempt.json")["candidate_id"] is None
+
+
+@pytest.mark.parametrize("job_id", ["../w1", "a/b", "..", ".hidden", "x" * 300])
+async def test_a_job_whose_name_leads_elsewhere_is_kept_in_the_journal_only(recording: Recording, job_id: str) -> None:
+    await recording.publish(written(None, job_id))
+    await recording.record()
+    assert not (recording.folder / "attempts").exists()
+    assert not list(recording.folder.parent.glob("w1*"))
+
+
+async def test_each_answer_is_kept_once_and_says_where_its_texts_lie(recording: Recording) -> None:
+    code = candidate("int x;")
+    await recording.publish(written(code), written(code, "w2"))
+    await recording.record()
+    first, second = (recording.json("attempts", job, "attempt.json") for job in ("w1", "w2"))
+    assert first["texts"] == f"candidates/{code.candidate_id}"
+    assert second["texts"] == "attempts/w2"
+    assert first["candidate_id"] == second["candidate_id"] == code.candidate_id
+    assert not (recording.folder / "attempts" / "w1" / "prompt.md").exists()
+    assert recording.text("attempts", "w2", "prompt.md") == "Make it fast."
 
 
 async def test_the_best_is_there_with_its_files_and_how_it_was_found(recording: Recording) -> None:
@@ -244,7 +315,7 @@ async def test_a_replay_writes_what_is_missing_and_touches_nothing_else(recordin
     await recording.record()
     paths = [path for path in recording.folder.rglob("*") if path.is_file()]
     before = {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
-    assert len(before) == 7
+    assert len(before) == 8
     await recording.record()
     assert {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths} == before
     (recording.folder / "best" / "evidence.json").unlink()
@@ -287,6 +358,7 @@ async def test_a_recorder_that_is_stopped_first_writes_down_what_was_published(r
         "./a",
         "a/",
         "verdict.json",
+        "screen.json",
         "Prompt.MD",
         ".hidden",
         "a/.b.new",

@@ -9,6 +9,8 @@ import time
 
 import psutil  # type: ignore[import-untyped]
 
+PATIENCE_S = 20.0
+"""On a busy host what gives way to others takes its time, to die as well."""
 PROGRAM = """
 import os, sys
 from evaluators.judge.awake import AwakeCores
@@ -28,8 +30,8 @@ def states(pids: list[int]) -> set[str]:
     return {psutil.Process(pid).status() for pid in pids}
 
 
-def within_two_seconds(claim: object) -> bool:
-    deadline = time.monotonic() + 2
+def comes_true(claim: object) -> bool:
+    deadline = time.monotonic() + PATIENCE_S
     while not claim():  # type: ignore[operator]
         if time.monotonic() > deadline:
             return False
@@ -44,15 +46,15 @@ def test_cores_are_kept_awake_only_while_asked_and_by_the_lowest_priority() -> N
         assert parent.stdout
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(pids) == len(os.sched_getaffinity(0))
-        assert within_two_seconds(lambda: states(pids) == {psutil.STATUS_STOPPED})
+        assert comes_true(lambda: states(pids) == {psutil.STATUS_STOPPED})
         parent.stdin.write("\n")
         parent.stdin.flush()
         assert parent.stdout.readline() == "awake\n"
-        assert within_two_seconds(lambda: states(pids) == {psutil.STATUS_RUNNING})
+        assert comes_true(lambda: states(pids) == {psutil.STATUS_RUNNING})
         assert {os.sched_getscheduler(pid) for pid in pids} == {os.SCHED_IDLE}
         parent.stdin.write("\n")
         parent.stdin.flush()
         assert parent.stdout.readline() == "asleep\n"
-        assert within_two_seconds(lambda: states(pids) == {psutil.STATUS_STOPPED})
+        assert comes_true(lambda: states(pids) == {psutil.STATUS_STOPPED})
         parent.kill()
-    assert within_two_seconds(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+    assert comes_true(lambda: not any(psutil.pid_exists(pid) for pid in pids))

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from evaluators.judge.side import cpu_s, is_starved
+import pytest
+
+from evaluators.judge.cores import cpu_ns
+from evaluators.judge.side import Line, NoAnswerError, cpu_s, is_starved
+from evaluators.runners.base import FRAME, MAGIC
 
 BUSY = "import os; print(flush=True); os.sched_setaffinity(0, {core})\nwhile True: pass"
 IDLE = BUSY.replace("\n", "; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n")
 LIMIT_S = 0.3
+
+ANSWERS = """
+import socket, sys, threading
+control = socket.socket(fileno=int(sys.argv[1]))
+def spin():
+    while True: pass
+threading.Thread(target=spin, daemon=True).start()
+while frame := control.recv(64):
+    control.send(frame)
+"""
+"""A side that answers, and has a thread that never rests."""
 
 
 @contextmanager
@@ -22,10 +39,12 @@ def program(code: str) -> Iterator[int]:
     core = min(os.sched_getaffinity(0))
     command = [sys.executable, "-S", "-c", code.replace("{core}", f"{{{core}}}")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        yield process.pid
-        process.kill()
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def starved_after_the_limit(pid: int) -> bool:
@@ -40,13 +59,85 @@ def test_a_process_that_waits_is_not_starved() -> None:
         assert not starved_after_the_limit(pid)
 
 
-def test_a_process_that_gives_way_to_another_on_its_core_is_starved_and_the_other_is_not() -> None:
-    with program(IDLE) as modest, program(BUSY) as greedy:
+def test_a_process_that_gives_way_to_another_on_its_core_is_starved() -> None:
+    with program(IDLE) as modest, program(BUSY):
         assert starved_after_the_limit(modest)
-        assert not starved_after_the_limit(greedy)
+
+
+def test_a_process_that_has_had_half_of_a_core_is_not_starved() -> None:
+    with program(BUSY) as greedy:
+        used_s = cpu_s(greedy)
+        while cpu_s(greedy) - used_s < LIMIT_S / 2:
+            os.sched_yield()
+        assert not is_starved(greedy, used_s, LIMIT_S)
 
 
 def test_a_process_that_is_gone_is_not_starved() -> None:
     with program("print(flush=True); input()") as pid:
         pass
     assert not is_starved(pid, 0.0, LIMIT_S)
+
+
+@contextmanager
+def side() -> Iterator[tuple[Line, int]]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-S", "-c", ANSWERS, str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), process_group=0)
+    line = Line(ours, process.pid, 7)
+    try:
+        yield line, process.pid
+    finally:
+        process.kill()
+        process.wait()
+        line.close()
+
+
+def test_a_side_that_is_stopped_between_its_answers_is_believed() -> None:
+    with side() as (line, _):
+        for _ in range(3):
+            assert line.exchange(1, limit_s=30).elapsed_ns > 0
+
+
+def test_the_outputs_are_looked_at_before_the_side_is_stopped_and_a_long_look_counts_as_late() -> None:
+    seen: list[int] = []
+
+    with side() as (line, pid):
+
+        def look() -> None:
+            before_ns = cpu_ns(pid)
+            while cpu_ns(pid) - before_ns < 5_000_000:
+                os.sched_yield()
+            seen.append(cpu_ns(pid) - before_ns)
+
+        line.exchange(1, limit_s=30)
+        answer = line.exchange(1, limit_s=30, look=look)
+    assert seen, "it was running while it was looked at"
+    assert answer.late_ns > 4_000_000
+
+
+def test_a_side_that_was_continued_by_somebody_else_is_found_out() -> None:
+    kinds: list[str] = []
+    with side() as (line, pid):
+        for _ in range(4):
+            try:
+                line.exchange(1, limit_s=30)
+            except NoAnswerError as error:
+                kinds.append(error.kind)
+                break
+            rested_ns = cpu_ns(pid)
+            os.killpg(pid, signal.SIGCONT)
+            while cpu_ns(pid) - rested_ns < 5_000_000:
+                os.sched_yield()
+    assert kinds == ["went on"]
+
+
+def test_an_answer_that_is_there_before_the_request_is_none() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, program("print(flush=True); input()") as pid:
+        line = Line(ours, pid, 7, stops=False)
+        theirs.send(FRAME.pack(MAGIC, 1, 1, 7, 0, 0))
+        with pytest.raises(NoAnswerError) as raised:
+            line.exchange(1, limit_s=30)
+        line.close()
+    assert raised.value.kind == "bad frame"

@@ -81,7 +81,7 @@ async def test_a_description_tells_tensors_contract_and_the_reference_verbatim(e
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (("torch.rand(64, 256)", "3.0"), r"get_inputs\(\)\[0\] is float, not a tensor"),
+        (("torch.rand(64, 256)", "object()"), r"get_inputs\(\)\[0\] is object; it must be a tensor, a number"),
         (("return [torch.rand(64, 256)]", "raise ValueError('no data')"), r"get_inputs\(\) raises ValueError: no data"),
         (("return x *", "return 'text'; x *"), r"returns str; it must return a tensor"),
         (("return x *", "x.add_(1); return x *"), "changes its inputs"),
@@ -136,7 +136,7 @@ async def test_a_killed_judge_is_an_error_for_its_job_and_is_replaced_for_the_ne
 
 async def kill_first(script: str, *, parent: bool) -> None:
     """Kill the first process below us that runs a script, or rather its parent."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while True:
             for child in psutil.Process().children(recursive=True):
                 try:
@@ -192,7 +192,7 @@ async def test_a_killed_parent_leaves_no_process(
 
 async def descendants_with(pid: int, script: str) -> list[psutil.Process]:
     """Wait until something below a process runs a script; return all that is below it."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             try:
                 tree = psutil.Process(pid).children(recursive=True)

@@ -8,7 +8,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from messages.tasks import TaskSpec
-from messages.verdicts import Crashed, Measured, TimedOut, Unstable, Wrong
+from messages.verdicts import Crashed, Measured, Outpaced, TimedOut, Unstable, Wrong
 from tests.evaluators.judging import Judging
 from tests.evaluators.words import COLUMNS, RIGHT, ROWS, SLEEPY_TASK, TVM_FFI, after, before
 
@@ -56,13 +56,36 @@ async def test_a_measured_candidate_comes_with_its_checks_and_how_it_was_timed(j
     verdict = await judge(before("usleep(2000);"), SLEEPY_TASK)
     assert isinstance(verdict, Measured)
     assert verdict.timed
-    assert {check.family for check in verdict.checks} == {"given", "centred", "perturbed parameters"}
+    families = [check.family for check in verdict.checks]
+    assert families[:4] == ["given", "centred", "spikes", "given"]
+    assert families[-1] == "perturbed parameters"
+    assert len(set(families[4:-1])) >= 3
+    assert verdict.deterministic
     assert all(check.error_ratio <= 1 for check in verdict.checks)
     assert verdict.pairs >= 8
     assert verdict.speedup_interval is not None
     assert verdict.speedup_vs_reference is not None
     assert verdict.speedup_interval.low <= verdict.speedup_vs_reference <= verdict.speedup_interval.high
-    assert any("seeds" in note for note in verdict.notes)
+    assert any("family and seed" in note for note in verdict.notes)
+
+
+async def test_a_candidate_that_is_clearly_slower_than_asked_for_is_stopped_early_with_its_interval(
+    judge: Judging,
+) -> None:
+    verdict = await judge(before("usleep(2000);"), SLEEPY_TASK, keep_above=1000.0)
+    assert isinstance(verdict, Outpaced), verdict
+    assert verdict.speedup_interval.low <= verdict.speedup_interval.high < 1000.0
+    assert "1e+03x that was to be reached" in verdict.reason
+
+
+async def test_a_confirmation_is_measured_on_other_data_and_in_more_pairs(judge: Judging) -> None:
+    first = await judge(before("usleep(2000);"), SLEEPY_TASK)
+    second = await judge(before("usleep(2000);"), SLEEPY_TASK, purpose="confirm")
+    assert isinstance(first, Measured), first
+    assert isinstance(second, Measured), second
+    assert second.pairs >= 16
+    seeds = [next(note for note in verdict.notes if "seed)" in note) for verdict in (first, second)]
+    assert seeds[0] != seeds[1]
 
 
 async def test_the_reference_has_its_memory_before_it_is_timed(judge: Judging) -> None:
@@ -126,7 +149,9 @@ async def test_an_output_kept_from_an_earlier_call_is_caught(judge: Judging) -> 
 
 
 async def test_a_candidate_that_is_wrong_only_when_timed_is_wrong(judge: Judging) -> None:
-    verdict = await mistake(judge, before("static int calls = 0; if (++calls > 10) return 0;"))
+    # Checks are scheduled as idle, timings are not.
+    text = before("static int calls = 0; if (sched_getscheduler(0) != SCHED_IDLE && ++calls > 10) return 0;")
+    verdict = await mistake(judge, "#include <sched.h>\n" + text)
     assert "timed call" in verdict.family
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 import psutil  # type: ignore[import-untyped]
@@ -38,9 +39,26 @@ async def verdict_on(evaluator: ProgramEvaluator, task: TaskSpec, body: str) -> 
     return (await evaluator.evaluate(job(task, program(body)))).verdict
 
 
-def descendants() -> list[psutil.Process]:
-    found: list[psutil.Process] = psutil.Process().children(recursive=True)
-    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+Descendants: TypeAlias = Callable[[], list[psutil.Process]]
+
+
+@pytest.fixture
+def descendants() -> Descendants:
+    """Living processes that were begun in this test: the session's other tests keep servers."""
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+
+    def look() -> list[psutil.Process]:
+        found: list[psutil.Process] = psutil.Process().children(recursive=True)
+        return [each for each in found if each.pid not in before and lives(each)]
+
+    return look
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def test_a_program_has_the_score_that_the_evaluator_says(evaluator: ProgramEvaluator, tmp_path: Path) -> None:
@@ -71,7 +89,7 @@ MISDEEDS = {
 
 
 async def test_every_misdeed_is_a_verdict_and_leaves_nothing_behind(
-    evaluator: ProgramEvaluator, tmp_path: Path
+    evaluator: ProgramEvaluator, tmp_path: Path, descendants: Descendants
 ) -> None:
     task = task_in(tmp_path, timeout_s=LIMIT_S, memory_gib=1.0)
     found: dict[str, Verdict] = {}
@@ -173,7 +191,7 @@ async def test_an_evaluator_that_starts_threads_is_imported_for_each_program(
     ],
 )
 async def test_a_broken_evaluator_is_an_error_that_will_not_pass(
-    evaluator: ProgramEvaluator, tmp_path: Path, evaluator_text: str, words: str
+    evaluator: ProgramEvaluator, tmp_path: Path, evaluator_text: str, words: str, descendants: Descendants
 ) -> None:
     with pytest.raises(EvaluatorError) as caught:
         await verdict_on(evaluator, task_in(tmp_path, evaluator_text), "pass")
@@ -189,7 +207,9 @@ async def test_an_evaluator_that_was_changed_meanwhile_is_an_error(evaluator: Pr
         await verdict_on(evaluator, task, "pass")
 
 
-async def test_a_program_that_nobody_waits_for_is_killed(evaluator: ProgramEvaluator, tmp_path: Path) -> None:
+async def test_a_program_that_nobody_waits_for_is_killed(
+    evaluator: ProgramEvaluator, tmp_path: Path, descendants: Descendants
+) -> None:
     task = task_in(tmp_path)
     await verdict_on(evaluator, task, "pass")
     started = tmp_path / "started"
@@ -204,7 +224,9 @@ async def test_a_program_that_nobody_waits_for_is_killed(evaluator: ProgramEvalu
             await anyio.sleep(0.01)
 
 
-async def test_a_host_that_died_is_started_anew(evaluator: ProgramEvaluator, tmp_path: Path) -> None:
+async def test_a_host_that_died_is_started_anew(
+    evaluator: ProgramEvaluator, tmp_path: Path, descendants: Descendants
+) -> None:
     task = task_in(tmp_path)
     await verdict_on(evaluator, task, "pass")
     (zygote,) = descendants()
@@ -222,6 +244,7 @@ import anyio, os
 from evaluators.programs.evaluator import ProgramEvaluator
 from tests.evaluators.programs.words import job, program, task_in
 from pathlib import Path
+from typing import TypeAlias
 async def main():
     body = "import os, time\\nos.fork()\\nos.fork()\\nopen({str(started)!r}, 'w').close()\\ntime.sleep(3600)"
     evaluator = ProgramEvaluator(environment=dict(os.environ))

@@ -55,7 +55,19 @@ def test_a_dry_run_is_a_page_for_people(folder: Path, capsys: pytest.CaptureFixt
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "task       plus_one (cpp)"
     assert "calls      40 or more to write, 0 to plan" in lines
-    assert ["search.world_model", "off", "--world-model"] in [line.split() for line in lines]
+    table = [line.split() for line in lines]
+    assert ["search.world_model", "off", "--world-model"] in table
+    assert ["search.confirm", "true", "default"] in table
+
+
+def test_of_several_models_the_page_says_what_is_set_for_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "two.toml").write_text(
+        '[model]\nbase_url = "http://127.0.0.1:9/v1"\nname = "large"\n'
+        '[[model.coder.members]]\nname = "small"\nweight = 3\n[[model.coder.members]]\nname = "large"\n'
+    )
+    assert main(["run", "plus_one.py", "--dry-run", "-c", "two.toml"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("model.coder.members ")]
+    assert row.split(None, 1)[1].startswith("small weight=3.0; large weight=1.0 ")
 
 
 def test_what_is_wrong_with_a_run_is_wrong_with_its_dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

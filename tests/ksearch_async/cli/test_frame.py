@@ -12,8 +12,9 @@ from ksearch_async.cli.frame import frame_lines, sparkline
 from ksearch_async.narrate import Narrator
 from ksearch_async.progress import Progress
 from messages.codec import Record
+from messages.verdicts import Interval, Outpaced, Unstable
 from tests.ksearch_async.journals import real_journal
-from tests.ksearch_async.stories import story
+from tests.ksearch_async.stories import SLOPPY, attempt, records_of, story
 
 SIZES = ((160, 50), (80, 24), (79, 17), (40, 12), (24, 6), (20, 4), (8, 2), (1, 1))
 
@@ -38,10 +39,18 @@ def test_a_frame_says_rounds_best_curve_fates_model_what_is_in_flight_and_the_tr
         "fates   1 measured, 1 wrong",
         "model   2 calls, 20 tokens",
         "flight  nothing",
-        "tree    1 nodes: 1 in flight",
+        "tree    1 node: 1 in flight",
         "└─ n1 ★ fuse the passes  2.00x, waiting, 1 failed",
         "Ctrl-C stops when what is in flight is done",
     ]
+
+
+def test_a_correct_candidate_is_no_failed_attempt_however_slow_or_unsteady_it_is() -> None:
+    interval = Interval(low=0.1, high=0.2)
+    slow = attempt(9, SLOPPY, Outpaced(reason="clearly slower", speedup_interval=interval))
+    unsteady = attempt(12, SLOPPY, Unstable(reason="±80 %", speedup_interval=interval))
+    lines = frame(records_of([record.body for record in story(None)] + slow + unsteady))
+    assert "└─ n1 ★ fuse the passes  2.00x, waiting, 1 failed" in lines
 
 
 def test_what_is_being_done_is_told_with_its_time() -> None:

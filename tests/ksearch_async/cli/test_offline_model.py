@@ -51,7 +51,7 @@ def test_it_says_where_it_listens_answers_and_tells_what_it_was_asked_when_it_en
     assert sum(stats["mistakes"].values()) == 1
     assert out == ""
     assert "requests   1, 1 answered; at most 1 at once" in said
-    assert "no request id was answered twice" in said
+    assert "no request id was paid for twice" in said
 
 
 def test_json_is_one_object_at_the_start_and_one_at_the_end(tmp_path: Path) -> None:
@@ -87,6 +87,8 @@ def test_requests_that_hang_do_not_keep_it_from_ending(tmp_path: Path) -> None:
         (["--faults", "0.3"], "add up to 1.5"),
         (["--cut", "-0.1"], "--cut: expected a share from 0 to 1, not -0.1"),
         (["--mistakes", "2"], "--mistakes: expected a share"),
+        (["--each-mistake", "0.2"], "--each-mistake: the mistakes of one role add up to 1.6"),
+        (["--each-mistake", "0.1", "--mistakes", "0.1"], "--mistakes and --each-mistake contradict each other"),
         (["--mistake-kinds", "spelling"], "spelling"),
         (["--latency", "-1"], "--latency: expected seconds"),
         (["--port", "70000"], "--port: expected 0 to 65535"),

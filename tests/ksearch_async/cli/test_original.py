@@ -52,9 +52,9 @@ def refused(*tokens: str, **environment: str) -> str:
     return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
 
 
-def test_every_flag_of_the_original_is_known_and_only_the_datasets_folder_is_added() -> None:
-    assert {flag.name for flag in FLAGS} == ORIGINAL | {"dataset-root"}
-    assert len(FLAGS) == len(ORIGINAL) + 1
+def test_every_flag_of_the_original_is_known_and_only_two_of_its_scripts_are_added() -> None:
+    assert {flag.name for flag in FLAGS} == ORIGINAL | {"dataset-root", "num-feedback-workloads"}
+    assert len(FLAGS) == len(ORIGINAL) + 2
 
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
@@ -130,6 +130,40 @@ def test_a_kernelbench_problem_is_found_by_level_and_number(root: str, dataset: 
 
 
 @pytest.mark.parametrize(
+    ("words", "task"),
+    [
+        ("--task-source flashinfer --local set --definition rmsnorm", "flashinfer:set#rmsnorm"),
+        ("--task-path set --definition rmsnorm", "flashinfer:set#rmsnorm"),
+        ("--definition rmsnorm", "flashinfer:from/variable#rmsnorm"),
+        ("--local s --definition d --feedback-workloads a1 b2 --language triton", "flashinfer:s#d:a1,b2"),
+        ("--local s --definition d --num-feedback-workloads 7", "flashinfer:s#d:draw=7,seed=0"),
+    ],
+)
+def test_a_definition_and_its_feedback_workloads_are_a_task(words: str, task: str) -> None:
+    assert translated(words.split(), {"DATASET_ROOT": "from/variable"}).tokens[0] == task
+
+
+@pytest.mark.parametrize(
+    ("words", "task"),
+    [
+        ("--gpumode-task-dir problems/trimul", "gpumode:problems/trimul"),
+        ("--task-source gpumode --gpumode-mode test --gpumode-keep-tmp", "gpumode:from/variable:test"),
+        ("--gpumode-task-dir problems/trimul --gpumode-mode leaderboard", "gpumode:problems/trimul"),
+    ],
+)
+def test_a_folder_of_gpumode_is_a_task(words: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("problems/trimul", "from/variable"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "task.yml").touch()
+    assert translated(words.split(), {"GPUMODE_TASK_DIR": "from/variable"}).tokens[0] == task
+
+
+def test_the_source_alone_leaves_the_task_to_be_named() -> None:
+    assert translated(["--task-source", "flashinfer"], {}).tokens == ()
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--kernelbench-level", "2"], "give a KernelBench checkout: --dataset-root FOLDER"),
@@ -137,7 +171,22 @@ def test_a_kernelbench_problem_is_found_by_level_and_number(root: str, dataset: 
         (["--kernelbench-level", "two"], "--kernelbench-level: expected a whole number, not 'two'"),
         (["--kernelbench-problem-id", "3"], "holds no problem 3"),
         (["--kernelbench-eval-mode", "modal"], "`local` is what there is".replace("`", "")),
-        (["--task-source", "flashinfer"], "flashinfer and gpumode come later"),
+        (["--task-source", "tritonbench"], "--task-source tritonbench: flashinfer where a definition is named"),
+        (["--gpumode-mode", "profile", "--gpumode-task-dir", "trimul"], "one of benchmark, leaderboard, test"),
+        (["--gpumode-mode", "test"], "--gpumode-mode: no problem is named"),
+        (["--gpumode-task-dir", "nowhere"], "'nowhere' is no folder of a GPUMode problem"),
+        (["--gpumode-task-dir", "t", "--definition", "rmsnorm"], "--gpumode-task-dir says nothing of a task of flash"),
+        (["--definition", "rmsnorm"], "give a FlashInfer-Bench dataset: --local FOLDER"),
+        (["--local", "dataset"], "--local: no definition is named"),
+        (
+            ["--task-source", "kernelbench", "--definition", "rmsnorm"],
+            "--definition says nothing of a task of kernelbench",
+        ),
+        (
+            ["--definition", "rmsnorm", "--kernelbench-level", "1"],
+            "--kernelbench-level says nothing of a task of flashinfer",
+        ),
+        (["--definition", "rmsnorm", "--local", "d", "--num-feedback-workloads", "all"], "expected a whole number"),
         (["--kernelbench-num-correct-trials", "100"], "give at most 8"),
         (["--model-name"], "--model-name needs a value"),
         (["--model-name", "--save-solutions"], "--model-name needs a value"),

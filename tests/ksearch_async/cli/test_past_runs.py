@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.cli.cost import Prices
+from ksearch_async.config import RunConfig, save_config
 from ksearch_async.runs import RunFolder
 from messages.base import Usage
+from messages.models import Price
 from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, RUN_ID, on_disk, sequel, story
 
 
@@ -122,7 +123,7 @@ def test_cost_is_said_by_role_and_added_up_over_runs(tmp_path: Path, capsys: pyt
 
 def test_cost_is_said_in_dollars_for_who_gives_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     usage = Usage(calls=3, prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=200_000)
-    assert Prices(prompt_usd=2.0, cached_usd=0.5, completion_usd=10.0).of(usage) == pytest.approx(1.2 + 0.2 + 2.0)
+    assert Price(input_usd=2.0, cached_usd=0.5, output_usd=10.0).of(usage) == pytest.approx(1.2 + 0.2 + 2.0)
     on_disk(tmp_path, story())
     words = ["cost", RUN_ID, "--runs-dir", str(tmp_path), "--prompt-usd", "2"]
     assert main([*words, "--completion-usd", "10"]) == 0
@@ -146,6 +147,19 @@ def test_an_unknown_run_is_bad_input(command: str, tmp_path: Path, capsys: pytes
     on_disk(tmp_path, story())
     assert main([command, RUN_ID[:-1], "--runs-dir", str(tmp_path)]) == 2
     assert f"did you mean '{RUN_ID}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [("tree",), ("tree", "--why"), ("diff",), ("cost",), ("tell", "--list"), ("pause",)]
+)
+def test_a_run_that_has_not_begun_is_said_to_be_so_by_every_command(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "early").mkdir()
+    save_config(RunConfig(task="relu"), tmp_path / "early" / "config.json")
+    name, *flags = command
+    assert main([name, "early", *flags, "--runs-dir", str(tmp_path)]) == 2
+    assert "run 'early' has not begun yet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "code"), [("tree", 0), ("diff", 2), ("cost", 0)])

@@ -32,3 +32,11 @@ def test_numbers_are_aligned_right_and_long_cells_shortened_last() -> None:
         "b              a longer note  1,000",
     ]
     assert list(table_lines(COLUMNS, ROWS, width=10)) == ["NAME", "first-of-…", "b"]
+
+
+def test_what_may_be_cut_is_cut_before_another_column_is_left_out() -> None:
+    columns = [Column("id"), Column("part", number=True, rank=1), Column("title", least=8)]
+    row = ["n1", "+0.400", "a title of thirty characters.."]
+    assert list(table_lines(columns, [row], width=30))[1] == "n1  +0.400  a title of thirty…"
+    assert list(table_lines(columns, [row], width=20))[1] == "n1  +0.400  a title…"
+    assert list(table_lines(columns, [row], width=18))[1] == "n1  a title of th…"

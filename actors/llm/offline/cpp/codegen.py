@@ -32,19 +32,24 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> str:
     """Return the source. Everything in it follows from the graph, the shapes and dtypes, and the plan."""
+    parts = [plan_comment(plan), includes(plan), *sections(program, plan, contract)]
+    return "\n\n".join(section for section in parts if section) + "\n"
+
+
+def sections(program: AnyProgram, plan: Plan, contract: Contract) -> list[str]:
+    """Return the parts of the source after the includes; some may be empty."""
     if isinstance(program, Staged):
-        parts = staged_sections(program, plan, contract.header, contract.inputs, contract.outputs)
-        return "\n\n".join([plan_comment(plan), _includes(plan), *parts]) + "\n"
+        return staged_sections(program, plan, contract.header, contract.inputs, contract.outputs)
     writer = Writer(program, plan)
     body = fused_body(program, plan, writer) if plan.fuse else unfused_body(program, plan, writer)
     statements = [*_constants(writer), *_pointers(program, contract), *_scalars(program, writer), *body, "return 0;"]
     function = "\n".join([f"{contract.header} {{", *indented(statements), "}"])
     sizes = f"constexpr int64_t R = {program.rows};\nconstexpr int64_t C = {program.columns};"
-    sections = (plan_comment(plan), _includes(plan), sizes, needed_functions(function), function)
-    return "\n\n".join(section for section in sections if section) + "\n"
+    return [sizes, needed_functions(function), function]
 
 
-def _includes(plan: Plan) -> str:
+def includes(plan: Plan) -> str:
+    """Return the includes that a plan needs."""
     headers = ("algorithm", "cmath", "cstddef", "cstdint", "cstring", "type_traits", "vector")
     lines = [f"#include <{header}>" for header in headers]
     if plan.stream:

@@ -26,6 +26,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     arguments: tuple[str, ...]
     """Names of inputs and parameters, then of outputs."""
+    on_gpu: bool = False
+    """Whether it runs on a GPU, and not in Triton's interpreter."""
 
 
 def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> str:
@@ -34,9 +36,9 @@ def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> str:
     Raises:
         NoRuleError: it holds an operation that has no rule in Triton.
     """
-    names = Names(program.tensors, contract.arguments)
-    kernels = _kernels(program, plan, names)
-    allocations = _allocations(names, kernels)
+    names = Names(program.tensors, contract.arguments, on_gpu=contract.on_gpu)
+    kernels = kernels_of(program, plan, names)
+    allocations = allocations_of(names, kernels)
     definitions = list(dict.fromkeys(kernel.definition() for kernel in kernels))
     imports = [*(["import torch"] if allocations else []), "import triton", "import triton.language as tl"]
     head = f"def {contract.function}({', '.join(contract.arguments)}):"
@@ -50,7 +52,7 @@ def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> str:
     return "\n\n\n".join(sections) + "\n"
 
 
-def _kernels(program: AnyProgram, plan: Plan, names: Names) -> list[Kernel]:
+def kernels_of(program: AnyProgram, plan: Plan, names: Names) -> list[Kernel]:
     """Return the kernels in the order of their launches."""
     if not isinstance(program, Program):
         return staged_kernels(program, plan, names)
@@ -58,7 +60,7 @@ def _kernels(program: AnyProgram, plan: Plan, names: Names) -> list[Kernel]:
     return [row_kernel(work, plan, names, "row_kernel")] if plan.fuse else operation_kernels(work, plan, names)
 
 
-def _allocations(names: Names, kernels: list[Kernel]) -> list[str]:
+def allocations_of(names: Names, kernels: list[Kernel]) -> list[str]:
     """Return the statements that allocate workspaces and values, as far as a kernel uses them."""
     device = f"{names.arguments[-1]}.device"
     needed = {name for kernel in kernels for name in kernel.tensors}

@@ -31,17 +31,17 @@ _HALVES = frozenset({"float16", "bfloat16"})
 class Operands:
     """How two operands are multiplied: their common dtype and the precision of `tl.dot`."""
 
-    def __init__(self, dtypes: tuple[str, str], real: str, plan: Plan) -> None:
+    def __init__(self, dtypes: tuple[str, str], real: str, plan: Plan, *, on_gpu: bool) -> None:
         self.real = TYPES[real]
         self.accumulator = DOUBLE if plan.wide or real == "float64" else self.real
         self._dtypes = dtypes
         if self.accumulator == DOUBLE:
             self._common, self._precision = DOUBLE, "ieee"
-        elif dtypes == ("float16", "float16"):
-            self._common, self._precision = TYPES["float16"], "ieee"
+        elif dtypes == ("float16", "float16") or (on_gpu and dtypes == ("bfloat16", "bfloat16")):
+            self._common, self._precision = TYPES[dtypes[0]], "ieee"
         elif _HALVES.issuperset(dtypes):
-            # Exact, since a tf32 holds every value of either type. Not as bfloat16: Triton's interpreter takes its bits
-            # for an integer in a product.
+            # Exact, since a tf32 holds every value of either type. Two of bfloat16 come here off the GPU: Triton's
+            # interpreter takes its bits for an integer in a product.
             self._common, self._precision = self.real, "tf32"
         else:
             self._common, self._precision = self.real, "tf32x3" if plan.tensor_cores else "ieee"
@@ -87,7 +87,9 @@ class _Tile:
         self._target = names.written(stage.target)
         tensors = names.tensors
         left = tensors[self._left.name].dtype
-        self._operands = [Operands((left, tensors[right.name].dtype), names.real, plan) for right in self._rights]
+        self._operands = [
+            Operands((left, tensors[right.name].dtype), names.real, plan, on_gpu=names.on_gpu) for right in self._rights
+        ]
         self._accumulators = ["acc", *(f"acc_{number}" for number in range(1, len(stages)))]
         self._large = any(math.prod(tensor.shape) >= 1 << 31 for tensor in tensors.values())
         roles = outer_roles(stage)

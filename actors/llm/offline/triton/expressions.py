@@ -166,15 +166,16 @@ class Writer:
 
     def accumulated(self, op: str, name: str, value: str, mask: str) -> str:
         """Return the statement that takes `value` into the partial results of a reduction."""
-        taken = self._chosen(op, value, mask)
+        taken = self.chosen(op, value, mask)
         return f"{name} += {taken}" if op == "sum" else f"{name} = tl.{op}imum({name}, {taken})"
 
     def reduced(self, op: str, value: str, mask: str = "") -> str:
         """Return the reduction of a block over its columns, as one column."""
         narrowed = f".to({self.real})" if self._reduced_type(op) != self.real else ""
-        return f"tl.{op}({self._chosen(op, value, mask)}, axis=1, keep_dims=True){narrowed}"
+        return f"tl.{op}({self.chosen(op, value, mask)}, axis=1, keep_dims=True){narrowed}"
 
-    def _chosen(self, op: str, value: str, mask: str) -> str:
+    def chosen(self, op: str, value: str, mask: str) -> str:
+        """Return what a reduction takes in: the value, or outside of the mask what changes nothing."""
         kind = self._reduced_type(op)
         chosen = f"tl.where({mask}, {value}, {_IDENTITIES[op]})" if mask else value
         return chosen if kind == self.real else f"{chosen}.to({kind})"

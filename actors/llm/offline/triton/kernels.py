@@ -11,6 +11,9 @@ from actors.llm.offline.triton.expressions import pointer
 
 _PER_LINE = 4
 """Arguments of a definition."""
+_ELEMENTS_PER_WARP = 1024
+"""Loads of eight 16-byte vectors per thread are under way at once, and a few such blocks fit into its registers."""
+_MOST_WARPS = 16
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,9 +55,15 @@ def next_power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def launch_options(plan: Plan) -> dict[str, int]:
-    """Return what a plan says about every launch."""
-    return {name: value for name, value in (("num_warps", plan.warps), ("num_stages", plan.stages)) if value}
+def launch_options(plan: Plan, elements: int = 0) -> dict[str, int]:
+    """Return what a plan says about a launch, and for a block of so many elements the warps that it does not say."""
+    warps = plan.warps or (usual_warps(elements) if elements else 0)
+    return {name: value for name, value in (("num_warps", warps), ("num_stages", plan.stages)) if value}
+
+
+def usual_warps(elements: int) -> int:
+    """Return the warps for a block that is gone through element by element: 32 elements for each thread."""
+    return min(_MOST_WARPS, max(1, elements // _ELEMENTS_PER_WARP))
 
 
 def used(tensors: Iterable[str]) -> tuple[str, ...]:

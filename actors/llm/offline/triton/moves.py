@@ -6,15 +6,16 @@ import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from actors.llm.offline.graph import Program
+from actors.llm.offline.graph import REDUCTIONS, Program
 from actors.llm.offline.moves import Catalogue, Move
 from actors.llm.offline.stages.ir import Contraction, Staged
 from actors.llm.offline.triton.attention import attentions
 from actors.llm.offline.triton.epilogue import follows
 from actors.llm.offline.triton.staged import siblings
+from actors.llm.offline.triton.work import softmax_sums
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
-    "warps": (8, 2, 16, 1),
+    "warps": (8, 16, 4, 2, 1),
     "rows": (1, 4, 2, 8, 16),
     "columns": (1024, 2048, 4096, 512, 8192),
     "stages": (3, 2, 4),
@@ -28,6 +29,12 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
 
 def _has_rows(program: Program) -> bool:
     return program.rows > 1
+
+
+def _reads_much(program: Program) -> bool:
+    """Say whether several inputs have a value for every column, and something is reduced."""
+    loads = sum((node.op, node.kind) == ("load", "full") for node in program.nodes)
+    return loads > 1 and any(node.op in REDUCTIONS for node in program.nodes)
 
 
 def _has_long_rows(program: Program) -> bool:
@@ -62,6 +69,16 @@ _MOVES: tuple[Move[Program], ...] = (
         applies=_has_rows,
     ),
     Move(
+        name="early",
+        title="Ask for a row's inputs all at once",
+        why="A reduction waits for its input with nothing else under way: what is needed only after it can be on its "
+        "way meanwhile, at the price of registers.",
+        difficulty=1,
+        priority=0.45,
+        needs=("fuse",),
+        applies=_reads_much,
+    ),
+    Move(
         name="columns",
         title="Go through rows in blocks of columns",
         why="Long rows do not fit into registers: partial results per place of a block, reduced once at the end.",
@@ -69,6 +86,16 @@ _MOVES: tuple[Move[Program], ...] = (
         priority=0.35,
         needs=("fuse",),
         applies=_has_long_rows,
+    ),
+    Move(
+        name="online",
+        title="Find a softmax's maximum and sum in one pass",
+        why="The sum so far is scaled when a larger value turns up: a row that does not fit on chip is read twice "
+        "instead of three times.",
+        difficulty=3,
+        priority=0.4,
+        needs=("fuse", "columns"),
+        applies=lambda program: _has_long_rows(program) and bool(softmax_sums(program.nodes)),
     ),
     Move(
         name="stages",
@@ -243,7 +270,9 @@ CATALOGUE = Catalogue(
         ("fuse", r"fus(?:e|ing)|single kernel|one kernel|on chip"),
         ("warps", r"warps?\b"),
         ("rows", r"rows per program|several rows|multiple rows"),
+        ("early", r"all at once|all loads|loads? first|hoist"),
         ("columns", r"column block|blocks? of columns|long rows"),
+        ("online", r"online|one pass|single pass"),
         ("stages", r"stages|pipelin|ahead"),
         ("persistent", r"persistent|fixed grid"),
         ("stream", r"evict|cache (?:hint|modifier)|streaming"),

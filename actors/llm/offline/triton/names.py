@@ -12,8 +12,13 @@ from actors.llm.offline.graph import Access, NoRuleError, TensorInfo
 class Names:
     """What is called how. An output may be called like an input: what is read and what is written are apart."""
 
-    def __init__(self, tensors: Sequence[TensorInfo], arguments: Sequence[str]) -> None:
+    def __init__(self, tensors: Sequence[TensorInfo], arguments: Sequence[str], *, on_gpu: bool = False) -> None:
         """Give the names.
+
+        Args:
+            tensors: the task's.
+            arguments: of the contract.
+            on_gpu: whether what is written runs on a GPU, and not in Triton's interpreter.
 
         Raises:
             NoRuleError: the contract has another number of arguments than the task has tensors.
@@ -23,6 +28,7 @@ class Names:
         if len(given) != len(arguments):
             raise NoRuleError(f"a contract of {len(arguments)} arguments for {len(given)} tensors")
         self.arguments = tuple(arguments)
+        self.on_gpu = on_gpu
         self.sources: dict[str, TensorInfo] = {}
         self.targets: dict[str, TensorInfo] = {}
         for tensor, name in zip(given, arguments, strict=True):

@@ -41,8 +41,8 @@ class _Online:
         self._query, self._key, self._value = map(names.read, (attention.query, attention.key, attention.value))
         self._target = names.written(attention.target)
         dtypes = [names.tensors[access.name].dtype for access in (self._query, self._key, self._value)]
-        self._scoring = Operands((dtypes[0], dtypes[1]), names.real, plan)
-        self._weighting = Operands((names.real, dtypes[2]), names.real, plan)
+        self._scoring = Operands((dtypes[0], dtypes[1]), names.real, plan, on_gpu=names.on_gpu)
+        self._weighting = Operands((names.real, dtypes[2]), names.real, plan, on_gpu=names.on_gpu)
         vectors = sum(next_power_of_two(math.prod(sizes)) for sizes in (attention.within, attention.beside))
         passing = min(plan.block_n or _BLOCK_N, longest_step(vectors, plan))
         blocks = {"m": plan.block_m or _BLOCK_M, "n": passing}

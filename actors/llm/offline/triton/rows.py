@@ -1,8 +1,10 @@
 """Writes work over rows and columns as one kernel: a program of the grid takes a block of rows.
 
 A row that fits is held on chip, gone through once. Longer ones, or all if the plan says how many columns a block has,
-are gone through in blocks of columns: one loop per reduction that others wait for and one for the outputs. Without
-reductions blocks of columns are programs of their own.
+are gone through in blocks of columns: one loop per reduction that others wait for and one for the outputs. The sum of a
+softmax need not wait for its maximum (`online`): what was added up is scaled when a larger value turns up (Milakov and
+Gimelshein 2018, section 3), here for every place of a block by itself. Without reductions blocks of columns are
+programs of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from actors.llm.offline.triton.expressions import Writer
 from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, next_power_of_two, used
 from actors.llm.offline.triton.names import Names
 from actors.llm.offline.triton.places import Numbering, place
-from actors.llm.offline.triton.work import RowWork
+from actors.llm.offline.triton.work import RowWork, softmax_sums
 
 HELD_COLUMNS = 16_384
 """Longest row that is held on chip."""
@@ -24,6 +26,8 @@ BLOCK_ELEMENTS = 4096
 """Elements that a program takes at a time where the plan does not say how many rows or columns."""
 _MOST_ELEMENTS = 32_768
 """Larger blocks do not fit into registers, whatever the plan says."""
+_BASE = ('base = tl.where(higher == float("-inf"), 0.0, higher)',)
+"""Where nothing was seen yet but -inf: -inf less -inf is no number."""
 _INT32_ELEMENTS = 1 << 31
 """Tensors with as many elements need addresses of 64 bits."""
 
@@ -45,10 +49,16 @@ class _RowKernel:
         self._row = Numbering("row", work.rows)
         self._column = Numbering("column", work.columns)
         self._levels = work.levels()
+        self._sums: dict[int, int] = {}
         self._last = max(self._levels[store.node] for store in work.stores)
         held = HELD_COLUMNS if work.reductions else BLOCK_ELEMENTS
         self._held = not plan.columns and work.column_count <= held
         self._flat = not work.reductions and not self._held
+        if plan.online and not self._held:
+            self._sums = softmax_sums(work.nodes)
+        self._early: set[int] = set()
+        if plan.early and self._held:
+            self._early = {index for index, node in enumerate(work.nodes) if (node.op, node.kind) == ("load", "full")}
         self._columns = self._column_block()
         self._rows = self._row_block()
         self._row_mask = "row_ok" if work.row_count % self._rows else ""
@@ -83,7 +93,7 @@ class _RowKernel:
             constants=constants,
             body=(*self._scalars(), *body),
             grid=(tiles, blocks) if self._flat else (tiles,),
-            options=launch_options(plan),
+            options=launch_options(plan, self._rows * self._columns),
         )
 
     def _tile(self) -> list[str]:
@@ -95,7 +105,7 @@ class _RowKernel:
         if self._flat:
             lines += self._columns_at("tl.program_id(1) * BLOCK + ")
         elif self._held:
-            lines += self._columns_at("")
+            lines += [*self._columns_at(""), *map(self._assigned, sorted(self._early))]
         lines += self._row_values(0)
         for level in range(self._last):
             lines += self._reductions(level)
@@ -154,13 +164,39 @@ class _RowKernel:
                 for index in found
             ]
             return [*needed, *results]
+        found = [index for index in found if index not in self._sums.values()]
+        if not found:
+            return []
         starts = [f"a{index} = {self._writer.start(nodes[index].op)}" for index in found]
-        taken = [
-            self._writer.accumulated(nodes[index].op, f"a{index}", f"v{nodes[index].args[0]}", self._column_mask)
-            for index in found
-        ]
-        ends = [f"v{index} = {self._writer.reduced(nodes[index].op, f'a{index}')}" for index in found]
+        starts += [f"a{self._sums[index]} = {self._writer.start('sum')}" for index in found if index in self._sums]
+        taken = [line for index in found for line in self._taken(index)]
+        ends = [line for index in found for line in self._ended(index)]
         return [*starts, *self._loop([*needed, *taken]), *ends]
+
+    def _taken(self, index: int) -> list[str]:
+        """Return the statements that take a block of columns into the partial results of a reduction."""
+        node, writer, mask = self._work.nodes[index], self._writer, self._column_mask
+        value = f"v{node.args[0]}"
+        if index not in self._sums:
+            return [writer.accumulated(node.op, f"a{index}", value, mask)]
+        total = f"a{self._sums[index]}"
+        return [
+            f"higher = tl.maximum(a{index}, {writer.chosen(node.op, value, mask)})",
+            *_BASE,
+            f"{total} *= {writer.arithmetic.call('tl.exp', f'a{index} - base')}",
+            writer.accumulated("sum", total, writer.arithmetic.call("tl.exp", f"{value} - base"), mask),
+            f"a{index} = higher",
+        ]
+
+    def _ended(self, index: int) -> list[str]:
+        """Return the statements that bring the partial results of a reduction together."""
+        writer = self._writer
+        ends = [f"v{index} = {writer.reduced(self._work.nodes[index].op, f'a{index}')}"]
+        if index in self._sums:
+            total = f"a{self._sums[index]}"
+            scaled = f"{total} * {writer.arithmetic.call('tl.exp', f'a{index} - base')}"
+            ends += [f"higher = v{index}", *_BASE, f"v{self._sums[index]} = {writer.reduced('sum', f'({scaled})')}"]
+        return ends
 
     def _stores(self) -> list[str]:
         """Return the statements that compute what only outputs need, and the stores."""
@@ -180,6 +216,7 @@ class _RowKernel:
     def _needed(self, targets: Iterable[int], level: int) -> list[str]:
         """Return what is to be computed per column for `targets`; a held row has what earlier levels computed."""
         found = self._per_column(targets)
+        found -= self._early
         if self._held:
             found -= {index for earlier in range(level) for index in self._computed(earlier)}
         return [self._assigned(index) for index in sorted(found)]

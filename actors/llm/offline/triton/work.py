@@ -67,6 +67,19 @@ class RowWork(msgspec.Struct, frozen=True, kw_only=True):
         return any(access.strides[len(self.rows) :])
 
 
+def softmax_sums(nodes: Sequence[Node]) -> dict[int, int]:
+    """Return the sums of exponentials that are relative to a maximum of the same values, by the maximum."""
+    found: dict[int, int] = {}
+    for index, node in enumerate(nodes):
+        exponential = nodes[node.args[0]] if node.op == "sum" else node
+        difference = nodes[exponential.args[0]] if node.op == "sum" and exponential.op == "exp" else node
+        if difference.op == "sub" and difference is not node:
+            value, largest = difference.args
+            if nodes[largest].op == "max" and nodes[largest].args[0] == value:
+                found[largest] = index
+    return found
+
+
 def work_of_program(program: Program, names: Names) -> RowWork:
     """Return a program of rows and columns as work: all its outputs at once."""
     columns = program.columns

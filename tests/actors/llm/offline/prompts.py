@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from actors.coder.prompts import request_for
 from evaluators.languages import support_of
 from messages.base import Language
@@ -42,6 +44,15 @@ def description(
         entry_point=support_of(language).entry_point,
         bytes_moved=1,
     )
+
+
+def of_several_workloads(*rows: int) -> TaskDescription:
+    """Return what models are told of a task of several workloads, which differ in the rows of their tensors."""
+    told = description()
+    before, table, after = told.prompt.partition("| tensor |")
+    lines, _, rest = (table + after).partition("\n\n")
+    tables = [f"### Workload `w{count}`\n\n{lines.replace('(37, ', f'({count}, ')}\n" for count in rows]
+    return replace(told, prompt="\n".join([before, *tables, rest]))
 
 
 def write_job(title: str, words: str = "", **changes: object) -> WriteCandidate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from actors.coder.parse import parse_answer
 from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.coding import code_answer
-from actors.llm.offline.mistakes import MISTAKES, MistakeKind, Mistakes, Spoiled
+from actors.llm.offline.mistakes import MISTAKES, RAMBLING_CHARS, MistakeKind, Mistakes, Spoiled
 from actors.llm.offline.planning import plan_answer
 from actors.planner.core.scripts import conflicts
 from actors.planner.prompts import parse_script, plan_request
@@ -73,7 +74,15 @@ def test_about_as_many_answers_are_spoiled_as_the_rate_says_and_always_the_same(
     assert spoiled == [again.spoil("coder", prompt, CODE) for prompt in reversed(prompts)][::-1]
     made = [each.mistake for each in spoiled if each.mistake is not None]
     assert 20 <= len(made) <= 60
-    assert set(made) == {"does_not_build", "wrong_numbers", "prose", "empty", "cut_off"}
+    assert set(made) == {"does_not_build", "wrong_numbers", "prose", "empty", "cut_off", "rambling"}
+
+
+def test_each_kind_that_fits_the_role_can_have_a_share_of_its_own() -> None:
+    kinds: tuple[MistakeKind, ...] = ("prose", "empty", "malformed_json", "wrong_schema")
+    mistakes = Mistakes(0.1, seed=5, kinds=kinds, of_each=True)
+    made = Counter(mistakes.spoil("planner", f"{PLANNER_PROMPT}\n{number}", PLAN).mistake for number in range(400))
+    assert all(20 <= made[kind] <= 65 for kind in kinds)
+    assert made[None] == 400 - sum(made[kind] for kind in kinds)
 
 
 def test_every_kind_can_be_made() -> None:
@@ -110,12 +119,30 @@ def test_an_answer_without_a_program_or_a_script_is_unusable(kind: MistakeKind) 
         assert (script is None, complaint != "") == (True, True)
 
 
+def test_rambling_is_too_long_for_a_script_and_for_a_program_and_the_complaint_is_short() -> None:
+    complaints = set()
+    for seed in SEEDS:
+        text = planned("rambling", seed).text
+        script, complaint = parse_script(text)
+        assert (script, len(text) >= RAMBLING_CHARS, len(complaint) < 1000) == (None, True, True)
+        complaints.add(complaint)
+        text = coded("rambling", seed).text
+        candidate, complaint = parse_answer(text, language="cpp", entry_point="ksearch_run")
+        assert (candidate, len(text) >= RAMBLING_CHARS, len(complaint) < 1000) == (None, True, True)
+        complaints.add(complaint)
+    assert any("the program is too long: 20" in complaint for complaint in complaints)
+    assert any("length <= 8000" in complaint for complaint in complaints)
+    assert any("no code block" in complaint for complaint in complaints)
+
+
 def test_a_cut_off_answer_ends_as_one_at_the_token_limit_does() -> None:
     assert coded("cut_off", 1).finish_reason == "length"
     assert coded("prose", 1).finish_reason == "stop"
 
 
-@pytest.mark.parametrize(("kind", "said"), [("malformed_json", ""), ("machine_field", "unknown field")])
+@pytest.mark.parametrize(
+    ("kind", "said"), [("malformed_json", ""), ("wrong_schema", ""), ("machine_field", "unknown field")]
+)
 def test_a_script_that_breaks_the_format_is_refused(kind: MistakeKind, said: str) -> None:
     for seed in SEEDS:
         script, complaint = parse_script(planned(kind, seed).text)

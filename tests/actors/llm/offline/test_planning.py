@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
 import pytest
 from rpds import HashTrieMap
 
 from actors.llm.offline import OfflineModel
+from actors.llm.offline.coding import code_answer
 from actors.llm.offline.plan import read_plan
 from actors.llm.offline.planning import plan_answer
 from actors.planner.core.scripts import conflicts
@@ -14,7 +21,7 @@ from messages.facts import EditsApplied, EditsRefused, NodeInserted, PlanRequest
 from messages.settings import Budget, SearchSettings, WorldModel
 from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild, Interval, Measured, Verdict
-from tests.actors.llm.offline.prompts import CONVOLUTION, description
+from tests.actors.llm.offline.prompts import CONVOLUTION, coder_prompt, description, of_several_workloads, write_job
 from tests.actors.llm.offline.references import reference
 from tests.actors.planner.rig import Rig
 from tests.contracts.models import ModelContract
@@ -29,7 +36,12 @@ class TestContract(ModelContract):
 
 
 def search(*nodes: Node) -> SearchState:
-    return SearchState(nodes=HashTrieMap({node.node_id: node for node in (root_node(), *nodes)}))
+    """A tree of these; each knows its children, without which no title is refused."""
+    tree = (root_node(), *nodes)
+    below = {above.node_id: tuple(one.node_id for one in nodes if one.parent_id == above.node_id) for above in tree}
+    return SearchState(
+        nodes=HashTrieMap({one.node_id: msgspec.structs.replace(one, children=below[one.node_id]) for one in tree})
+    )
 
 
 def node(node_id: str, title: str, *, best: float | None = None, parent_id: str = "n0", **changes: object) -> Node:
@@ -93,6 +105,26 @@ def test_what_helped_apart_is_brought_together() -> None:
     inserts = [edit for edit in revised(state, wanted=8).edits if isinstance(edit, Insert)]
     best = max(inserts, key=lambda edit: edit.priority)
     assert (best.parent, best.title) == ("n3", f"{FUSE} + {THREADS}")
+
+
+def test_the_answer_is_the_same_in_every_process() -> None:
+    """Python orders sets of texts anew in each process, unless it is told a seed."""
+    tree = (
+        node("n1", THREADS, best=3.0),
+        node("n2", FUSE, best=1.0),
+        node("n3", "Keep costly values of a row in a buffer", best=2.0, parent_id="n2"),
+    )
+    request = PlanRequested(job_id="r1-p1", purpose="revise", wanted=8)
+    prompt = plan_request(search(*tree), request, description()).prompt
+    code = "import sys; from actors.llm.offline.planning import plan_answer; print(plan_answer(sys.stdin.read()))"
+    answers = set()
+    for seed in range(4):
+        environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(Path(__file__).parents[4])}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, input=prompt, env=environment, capture_output=True, text=True, check=True)
+        answers.add(done.stdout)
+    assert len(answers) == 1
+    assert f"{FUSE} + Keep costly values of a row in a buffer" in answers.pop()
 
 
 def test_what_failed_twice_is_pruned() -> None:
@@ -183,3 +215,47 @@ def test_a_program_of_several_stages_gets_actions_of_its_own() -> None:
     titles = {edit.title for edit in script.edits if isinstance(edit, Insert)}
     assert "Fuse stages, block by block" in titles
     assert conflicts(search(), script, limit=8) == ()
+
+
+@pytest.mark.parametrize("rows", [(1, 37), (37, 1)])
+def test_of_several_workloads_the_largest_says_what_pays(rows: tuple[int, ...]) -> None:
+    """A single row leaves threads nothing to share."""
+    request = PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8)
+    prompt = plan_request(search(), request, of_several_workloads(*rows)).prompt
+    script, complaint = parse_script(plan_answer(prompt))
+    assert script is not None, complaint
+    assert THREADS in {edit.title for edit in script.edits if isinstance(edit, Insert)}
+    assert "37 rows of 131 columns" in script.summary
+    written = code_answer(coder_prompt(write_job(THREADS, task=of_several_workloads(*rows))), seed=0)
+    assert "The plan is now `threads`" in written
+
+
+def test_what_a_person_ordered_is_left_as_it_is() -> None:
+    state = search(
+        node("n1", FUSE, best=2.0),
+        node("n2", THREADS, best=1.6, forbidden="no threads", barred=True),
+        node("n3", LANES, parent_id="n2", priority=0.0, barred=True),
+        node("n4", LANES, pinned=True, tries=2, failures=2, rounds=9),
+        node("n5", "Vary n1", parent_id="n1", boost=0.3, tries=2, failures=2, rounds=9),
+        node("n6", THREADS, parent_id="n1", forbidden="", barred=True, tries=2, failures=2, rounds=9),
+    )
+    script = revised(state, wanted=8)
+    assert script.edits
+    assert conflicts(state, script, limit=8) == ()
+
+
+def test_an_action_whose_title_was_cut_in_the_prompt_is_not_proposed_again() -> None:
+    """A digest over its budget shows the beginnings of titles of what is done with."""
+    helped = (node("n1", LANES, best=3.0), node("n2", FUSE, best=2.0), node("n3", THREADS, best=1.9))
+    title = f"{FUSE} + {THREADS}"
+    assert ("n1", title) in [
+        (edit.parent, edit.title) for edit in revised(search(*helped)).edits if isinstance(edit, Insert)
+    ]
+    state = search(*helped, node("n4", title, parent_id="n1", best=4.0))
+    request = PlanRequested(job_id="r1-p1", purpose="revise", wanted=8)
+    prompt = plan_request(state, request, description()).prompt
+    cut = prompt.replace(f"| {title} |", f"| {FUSE} + … |")
+    assert cut != prompt
+    script, complaint = parse_script(plan_answer(cut))
+    assert script is not None, complaint
+    assert conflicts(state, script, limit=8) == ()

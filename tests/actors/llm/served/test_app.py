@@ -39,6 +39,7 @@ CODER = Request(
     system="Rules.",
     parts=("", coder_prompt(write_job("Fuse", "Add to the plan: `fuse`."))),
 )
+ASKED = {"model": NAME, "messages": [{"role": "user", "content": CODER.prompt}]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -131,15 +132,71 @@ async def test_repeated_beginnings_count_as_cached_tokens() -> None:
     assert served.report().cached_tokens == second.usage.cached_tokens
 
 
-async def test_what_is_answered_twice_is_told() -> None:
-    async with serving() as (served, base_url):
+async def test_a_known_key_gets_its_answer_again_and_nothing_is_paid_for_twice() -> None:
+    async with serving(mistakes=0.5) as (served, base_url):
         model = ChatModel(model=NAME, base_url=base_url)
-        for request in (CODER, QUESTION, CODER):
-            await model.complete(request)
+        first, other, again = [await model.complete(request) for request in (CODER, QUESTION, CODER)]
         await model.aclose()
     report = served.report()
-    assert (report.requests, report.answered) == (3, 3)
-    assert (report.ids_answered_twice, report.prompts_answered_twice) == (("r1-w1",), 1)
+    assert (again.text, again.usage) == (first.text, first.usage)
+    assert (report.requests, report.paid, report.replayed, report.answered) == (3, 2, 1, 3)
+    assert (report.ids_paid_twice, report.prompts_paid_twice) == ((), 0)
+    assert report.prompt_tokens == first.usage.prompt_tokens + other.usage.prompt_tokens
+
+
+async def test_what_is_paid_for_twice_is_told() -> None:
+    async with serving() as (served, base_url), httpx.AsyncClient() as client:
+        for key in ({}, {"Idempotency-Key": "a"}, {"Idempotency-Key": "b"}):
+            await client.post(
+                f"{base_url}/chat/completions", json=ASKED, headers={"X-Client-Request-Id": "r1-w1", **key}
+            )
+    report = served.report()
+    assert (report.paid, report.replayed) == (3, 0)
+    assert (report.ids_paid_twice, report.prompts_paid_twice) == (("r1-w1",), 1)
+
+
+async def test_a_request_whose_key_is_just_being_answered_waits_for_that_answer() -> None:
+    said: list[str] = []
+    async with serving(latency_s=0.2) as (served, base_url), httpx.AsyncClient() as client:
+
+        async def ask() -> None:
+            response = await client.post(f"{base_url}/chat/completions", json=ASKED, headers={"Idempotency-Key": "a"})
+            said.append(response.json()["choices"][0]["message"]["content"])
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(ask)
+    report = served.report()
+    assert len(said) == 3
+    assert len(set(said)) == 1
+    assert (report.paid, report.replayed, report.at_once) == (1, 2, 3)
+
+
+async def test_a_key_that_was_used_with_another_question_is_refused() -> None:
+    other = {**ASKED, "messages": [{"role": "user", "content": "Another question."}]}
+    async with serving() as (served, base_url), httpx.AsyncClient() as client:
+        statuses = [
+            (await client.post(f"{base_url}/chat/completions", json=body, headers={"Idempotency-Key": "a"})).status_code
+            for body in (ASKED, other, ASKED)
+        ]
+    assert statuses == [200, 422, 200]
+    assert (served.report().refused, served.report().paid, served.report().replayed) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("kind", ["hang", "cut", "endless"])
+async def test_an_answer_that_failed_on_its_way_was_paid_for_and_is_given_again(kind: str) -> None:
+    rates = FaultRates(**{kind: 0.5})
+    seed = next(seed for seed in range(99) if rates.drawn(0, seed=seed) and not rates.drawn(1, seed=seed))
+    async with serving(Conduct(faults=rates, seed=seed)) as (served, base_url):
+        model = ChatModel(model=NAME, base_url=base_url, max_retries=0, timeout_s=1.0)
+        with pytest.raises(ModelError):
+            await model.complete(CODER)
+        answer = await model.complete(CODER)
+        await model.aclose()
+    report = served.report()
+    assert answer.text == (await OfflineModel().complete(CODER)).text
+    assert report.faults == {kind: 1}
+    assert (report.paid, report.replayed, report.answered) == (1, 1, 1)
 
 
 async def test_an_answer_for_a_client_that_has_gone_is_no_answer() -> None:

@@ -30,7 +30,9 @@ def scored(value: float) -> Scored:
 
 def searching(*, branches: int = 1, rounds: int = 30, window: int = 3, target: float | None = None) -> World:
     budget = Budget(max_rounds=rounds, target_speedup=target)
-    settings = SearchSettings(world_model="off", branches=branches, stagnation_window=window, budget=budget)
+    settings = SearchSettings(
+        world_model="off", branches=branches, stagnation_window=window, repair_window=window, budget=budget
+    )
     return World(settings, initial=INITIAL)
 
 

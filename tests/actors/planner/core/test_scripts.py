@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from messages.edits import EditScript, Insert, Proposal, Prune, Split, Update
@@ -99,6 +100,29 @@ def test_a_child_of_a_node_that_was_given_up_hangs_under_its_living_ancestor() -
     assert world.state.node("n1").given_up
     world.propose(inserts(1, parent="n1", prefix="child"))
     assert world.state.node("n2").parent_id == "n0"
+
+
+def test_a_node_is_not_renamed_to_what_a_living_sibling_is_called() -> None:
+    world = search(window=1)
+    world.propose(inserts(3))
+    world.attempt("a", WRONG)
+    world.propose(EditScript(edits=(Update(node="n2", title=" Idea 0"),)))
+    assert "is called ' Idea 0' already" in world.plan().refusals[0].reason
+    swapped = (Update(node="n2", title="other"), Update(node="n3", title="idea 1"), Update(node="n1", title="IDEA 0"))
+    world.propose(EditScript(edits=swapped))
+    assert [world.state.node(name).title for name in ("n1", "n2", "n3")] == ["IDEA 0", "other", "idea 1"]
+
+
+def test_a_child_of_a_node_that_was_given_up_is_compared_with_those_beside_which_it_hangs() -> None:
+    world = search(window=1, tries=1)
+    world.propose(inserts(2))
+    world.attempt("a", WRONG)
+    assert world.state.node("n1").given_up
+    world.propose(inserts(2, parent="n1"))
+    assert "n2 under 'n1' is called 'idea 1' already" in world.plan().refusals[0].reason
+    keyed = Insert(parent="n1", title="new", description="", difficulty=1, priority=0.5)
+    world.propose(EditScript(edits=(keyed, msgspec.structs.replace(keyed, parent="n0"))))
+    assert "another insert under 'n0' is called 'new' already" in world.plan().refusals[0].reason
 
 
 def test_splitting_replaces_a_node_by_smaller_ones() -> None:

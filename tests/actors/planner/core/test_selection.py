@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from actors.planner.core.evolve import evolve
@@ -101,6 +103,14 @@ def test_the_total_is_the_sum_of_its_parts() -> None:
     for _, terms in score(state, frontier(state)):
         parts = (terms.belief, terms.evidence, terms.exploration, terms.difficulty, terms.load)
         assert terms.total == pytest.approx(sum(parts))
+
+
+def test_a_part_that_counts_nothing_is_no_negative_zero() -> None:
+    """It would be shown as -0.000, as if something spoke against the action."""
+    state = two_families(exploration=0.0, evidence=0.0, difficulty=0.0, virtual_loss=0.0)
+    for _, terms in score(state, frontier(state)):
+        parts = (terms.evidence, terms.exploration, terms.difficulty, terms.load, terms.steering)
+        assert not [part for part in parts if part == 0 and math.copysign(1.0, part) < 0]
 
 
 def test_actions_over_the_difficulty_cap_wait_until_nothing_easier_is_open() -> None:

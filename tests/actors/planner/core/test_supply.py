@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from messages.edits import EditScript, Insert
 from messages.events import JobLost, RunResumed, StopRequested
@@ -91,7 +92,7 @@ def test_each_budget_ends_the_run_and_says_which(budget: dict[str, float], stopp
 
 
 def test_no_more_questions_are_asked_than_may_be_paid_for() -> None:
-    settings = SearchSettings(world_model="off", branches=4, budget=Budget(max_rounds=30, max_calls=6))
+    settings = SearchSettings(world_model="off", branches=4, confirm=False, budget=Budget(max_rounds=30, max_calls=6))
     world = World(settings)
     number = 0
     while world.requests(WriteRequested):
@@ -101,14 +102,15 @@ def test_no_more_questions_are_asked_than_may_be_paid_for() -> None:
     assert (number, world.state.stopped_by, world.state.finished) == (6, "calls", True)
 
 
-def killed_and_resumed(max_calls: int | None) -> World:
+def killed_and_resumed(max_calls: int | None, *, max_rounds: int = 30) -> World:
     """Three answers, then a kill with four questions under way."""
-    settings = SearchSettings(world_model="off", branches=4, budget=Budget(max_rounds=30, max_calls=max_calls))
+    budget = Budget(max_rounds=30, max_calls=max_calls)
+    settings = SearchSettings(world_model="off", branches=4, confirm=False, budget=budget)
     world = World(settings)
     for number in range(3):
         world.attempt(f"text {number}", measured(1.0 + number))
     assert len(world.requests(WriteRequested)) == 4
-    world.give(RunResumed(run_id=world.state.run_id))
+    world.give(RunResumed(run_id=world.state.run_id, budget=replace(budget, max_rounds=max_rounds)))
     return world
 
 
@@ -122,6 +124,29 @@ def test_questions_that_a_kill_has_lost_count_as_paid_for() -> None:
         number += 1
     assert (asked, number, world.state.stopped_by) == (10, 3, "calls")
     assert world.state.finished
+
+
+def test_of_lost_questions_only_as_many_are_asked_again_as_there_are_rounds_for() -> None:
+    world = killed_and_resumed(None, max_rounds=5)
+    assert len(world.requests(WriteRequested)) == 2
+    for number in range(2):
+        world.attempt(f"later text {number}", WRONG)
+    assert (world.state.rounds, world.state.stopped_by) == (5, "rounds")
+    assert world.state.finished
+
+
+def test_what_was_written_before_a_stop_is_evaluated_though_it_exceeds_the_rounds() -> None:
+    budget = Budget(max_rounds=30)
+    world = World(SearchSettings(world_model="off", branches=4, confirm=False, budget=budget))
+    texts = [f"text {number}" for number in range(4)]
+    for write, text in zip(world.requests(WriteRequested), texts, strict=True):
+        world.give(written(write.job_id, text))
+    world.give(RunResumed(run_id=world.state.run_id, budget=replace(budget, max_rounds=2)))
+    assert world.requests(WriteRequested) == []
+    for text, build in zip(texts, world.requests(BuildRequested), strict=True):
+        world.give(built(build.job_id, candidate(text).candidate_id))
+        world.evaluate(text, WRONG)
+    assert (world.state.rounds, world.state.finished) == (4, True)
 
 
 def test_without_a_budget_of_calls_every_lost_question_is_asked_again_under_its_id() -> None:
@@ -155,6 +180,33 @@ def test_an_empty_frontier_is_first_asked_about_then_varied_then_the_run_is_exha
         else:
             world.attempt(f"d{world.state.rounds}", WRONG)
     assert world.state.stopped_by == "exhausted"
+
+
+def test_a_run_whose_planner_is_not_understood_varies_what_it_has_until_its_budget_is_used() -> None:
+    world = search(window=1, rounds=12)
+    for number in range(200):
+        if world.state.finished:
+            break
+        if world.state.plan:
+            world.propose(None)
+        else:
+            world.attempt(f"v{number}", measured(2.0 + number) if number % 2 else WRONG)
+    assert world.state.stopped_by == "rounds"
+    titles = [node.title for node in world.state.nodes.values() if node.parent_id]
+    assert len(titles) == len(set(titles)) > 1
+
+
+def test_a_planner_that_is_understood_again_and_has_nothing_left_ends_the_run() -> None:
+    world = search(window=1, rounds=40)
+    for number in range(200):
+        if world.state.finished:
+            break
+        if world.state.plan:
+            world.propose(EditScript() if world.state.rounds >= 12 else None)
+        else:
+            world.attempt(f"v{number}", WRONG)
+    assert world.state.stopped_by == "exhausted"
+    assert 12 <= world.state.rounds < 40
 
 
 def test_a_childless_node_far_from_the_best_is_spent_when_the_planner_has_nothing_for_it() -> None:
@@ -284,3 +336,18 @@ def test_resuming_with_more_rounds_goes_on_where_the_budget_ended() -> None:
     world.give(RunResumed(run_id=world.state.run_id, budget=Budget(max_rounds=3)))
     assert world.state.running
     assert world.requests(WriteRequested) or world.requests(PlanRequested)
+
+
+def test_a_family_that_cannot_be_carried_out_does_not_bury_its_actions() -> None:
+    world = search(window=1, tries=1)
+    family = Insert(parent="n0", title="Tensor cores", description="", difficulty=1, priority=0.9, key="family")
+    action = Insert(parent="family", title="mma on 16 rows", description="d", difficulty=3, priority=0.5)
+    deeper = Insert(parent="n2", title="two stages", description="d", difficulty=3, priority=0.5)
+    world.propose(EditScript(edits=(family, action)))
+    world.attempt("a", WRONG)
+    assert world.state.node("n1").given_up
+    assert only_branch(world).node_id == "n2"
+    assert only_branch(world).base is None, "it builds on what is above its family"
+    world.propose(EditScript(edits=(deeper,)))
+    world.attempt("b", WRONG)
+    assert only_branch(world).node_id == "n3", "nor does one that failed below it"

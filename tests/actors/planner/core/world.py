@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import Branch, Requested, SearchState
@@ -18,11 +20,13 @@ from messages.events import (
 )
 from messages.facts import (
     BuildRequested,
+    ConfirmationRequested,
     EvaluationRequested,
     Fact,
     PlanRequested,
     WriteRequested,
 )
+from messages.models import Lineup
 from messages.settings import Budget, SearchSettings
 from messages.tasks import Candidate, SourceFile, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong
@@ -36,9 +40,16 @@ DESCRIPTION = TaskDescription(
 )
 
 
-def started(settings: SearchSettings, initial: Candidate | None = None) -> RunStarted:
+def started(settings: SearchSettings, initial: Candidate | None = None, lineup: Lineup | None = None) -> RunStarted:
     return RunStarted(
-        run_id=RUN, task=TASK, description=DESCRIPTION, target=TARGET, settings=settings, seed=7, initial=initial
+        run_id=RUN,
+        task=TASK,
+        description=DESCRIPTION,
+        target=TARGET,
+        settings=settings,
+        seed=7,
+        initial=initial,
+        lineup=lineup or Lineup(),
     )
 
 
@@ -77,8 +88,8 @@ def built(job_id: str, candidate_id: str, *, ok: bool = True) -> CandidateBuilt:
     return CandidateBuilt(job_id=job_id, candidate_id=candidate_id, outcome=outcome, target=TARGET)
 
 
-def evaluated(job_id: str, candidate_id: str, verdict: Verdict) -> CandidateEvaluated:
-    return CandidateEvaluated(job_id=job_id, candidate_id=candidate_id, verdict=verdict, device="cpu")
+def evaluated(job_id: str, candidate_id: str, verdict: Verdict, *, lease_s: float = 0.0) -> CandidateEvaluated:
+    return CandidateEvaluated(job_id=job_id, candidate_id=candidate_id, verdict=verdict, device="cpu", lease_s=lease_s)
 
 
 def proposed(job_id: str, script: EditScript | None, complaint: str = "not JSON") -> EditsProposed:
@@ -106,10 +117,12 @@ def inserts(count: int, parent: str = ROOT, prefix: str = "idea", priority: floa
 class World:
     """Drives the core as the planner's actor does, and remembers all facts."""
 
-    def __init__(self, settings: SearchSettings, *, initial: Candidate | None = None) -> None:
+    def __init__(
+        self, settings: SearchSettings, *, initial: Candidate | None = None, lineup: Lineup | None = None
+    ) -> None:
         self.state = SearchState()
         self.facts: list[Fact] = []
-        self.give(started(settings, initial))
+        self.give(started(settings, initial, lineup))
 
     def give(self, event: Event) -> tuple[Fact, ...]:
         facts = decide(self.state, event)
@@ -131,7 +144,7 @@ class World:
     def propose(self, script: EditScript | None) -> tuple[Fact, ...]:
         return self.give(proposed(self.plan().job_id, script))
 
-    def attempt(self, text: str, verdict: Verdict, *, branch_id: str | None = None) -> None:
+    def attempt(self, text: str, verdict: Verdict, *, branch_id: str | None = None, lease_s: float = 0.0) -> None:
         """Carry the oldest write (of a branch) through to its verdict."""
         write = next(
             request
@@ -148,19 +161,56 @@ class World:
         ok = not isinstance(verdict, DidNotBuild)
         self.give(built(build.job_id, candidate_id, ok=ok))
         if ok:
-            evaluation = next(
-                request
-                for request in self.requests(EvaluationRequested)
-                if isinstance(request, EvaluationRequested) and request.candidate_id == candidate_id
-            )
-            self.give(evaluated(evaluation.job_id, candidate_id, verdict))
+            self.evaluate(text, verdict, lease_s=lease_s)
+
+    def evaluate(self, text: str, verdict: Verdict, *, lease_s: float = 0.0) -> None:
+        """Answer the screening of a candidate."""
+        candidate_id = candidate(text).candidate_id
+        evaluation = next(
+            request
+            for request in self.requests(EvaluationRequested)
+            if isinstance(request, EvaluationRequested) and request.candidate_id == candidate_id
+        )
+        self.give(evaluated(evaluation.job_id, candidate_id, verdict, lease_s=lease_s))
+
+    def confirm(self, text: str, verdict: Verdict, *, lease_s: float = 0.0) -> tuple[Fact, ...]:
+        """Answer the confirmation that is under way, which is this candidate's."""
+        (request,) = self.requests(ConfirmationRequested)
+        assert isinstance(request, ConfirmationRequested)
+        assert request.candidate_id == candidate(text).candidate_id
+        return self.again(request, verdict, lease_s=lease_s)
+
+    def again(self, request: Requested, verdict: Verdict, *, lease_s: float = 0.0) -> tuple[Fact, ...]:
+        """Answer a confirmation, whether it is awaited or not."""
+        assert isinstance(request, ConfirmationRequested)
+        answer = evaluated(request.job_id, request.candidate_id, verdict, lease_s=lease_s)
+        return self.give(replace(answer, purpose="confirm"))
 
 
 def search(
-    branches: int = 1, window: int = 2, rounds: int = 100, tries: int = 3, **budget: float | int | None
+    branches: int = 1,
+    window: int = 2,
+    rounds: int = 100,
+    tries: int = 3,
+    *,
+    confirm: bool = False,
+    samples: int = 1,
+    repair_window: int | None = None,
+    **budget: float | int | None,
 ) -> World:
+    """Begin a search; most tests are not about confirmations, and are shorter without."""
     limits = Budget(max_rounds=rounds, **budget)  # type: ignore[arg-type]
-    return World(SearchSettings(branches=branches, stagnation_window=window, max_tries=tries, budget=limits))
+    return World(
+        SearchSettings(
+            branches=branches,
+            stagnation_window=window,
+            repair_window=repair_window,
+            samples=samples,
+            max_tries=tries,
+            confirm=confirm,
+            budget=limits,
+        )
+    )
 
 
 def only_branch(world: World) -> Branch:

@@ -94,7 +94,7 @@ def product(x, y, N: tl.constexpr):
 
 
 def ksearch_run(x, weight, y):
-    product[(1,)](torch.empty(256, 256), torch.empty(256, 256), N=256, num_warps=8)
+    product[(1,)](x, y, N=256, num_warps=8)
 """
     small = await compiled(text, "sm_89")
     assert not small.compiles
@@ -107,12 +107,45 @@ async def test_of_an_autotuned_kernel_the_first_configuration_is_compiled() -> N
     assert report.compiles
 
 
+async def test_of_an_autotuned_kernel_a_configuration_that_does_not_compile_is_passed_over() -> None:
+    greedy = AUTOTUNED.replace("'BLOCK': 256", "'BLOCK': 250")
+    report = await compiled(greedy)
+    assert report.compiles
+    assert [kernel.warps for kernel in report.kernels] == [4]
+
+
+async def test_what_no_configuration_compiles_is_an_error() -> None:
+    report = await compiled(AUTOTUNED.replace("# kernel", "missing()"))
+    assert "missing is not defined" in report.reason
+
+
+async def test_the_program_finds_the_gpu_that_it_is_compiled_for() -> None:
+    asked = """assert x.is_cuda and x.device == torch.device("cuda:0") and torch.cuda.is_available()
+    assert torch.cuda.get_device_capability() == (9, 0)
+    assert torch.cuda.get_device_properties(x.device).multi_processor_count == 132
+    assert x.data_ptr() % 16 == 0 and x.view(-1)[1:].data_ptr() % 16 == 4
+    workspace = torch.empty(4, device="cuda")
+    assert workspace.device == x.device and x.cuda().is_contiguous()"""
+    assert (await compiled(before(asked))).reason == ""
+
+
+async def test_a_tensor_of_the_cpu_cannot_be_given_to_a_kernel() -> None:
+    report = await compiled(before("x = torch.empty(4, 4)"))
+    assert "cpu tensor?" in report.reason
+
+
+async def test_what_only_contents_tell_is_not_known_here() -> None:
+    report = await compiled(before("float(x.sum())"))
+    assert report.error
+    assert not report.kernels
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         (before("raise ValueError('no luck')"), "ValueError: no luck (kernel.py:28)"),
         (before("return"), "no kernel was launched"),
-        (RIGHT.replace("(x, weight, y):", "(x, y):"), "is called with 3 tensors"),
+        (RIGHT.replace("(x, weight, y):", "(x, y):"), "is called with 3 arguments"),
         (before("os._exit(0)"), "ended early"),
     ],
 )

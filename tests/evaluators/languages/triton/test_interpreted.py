@@ -18,7 +18,7 @@ from evaluators.target import probe_target
 from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
-from messages.verdicts import Crashed, DidNotBuild, Measured, TimedOut, Wrong
+from messages.verdicts import Crashed, DidNotBuild, Measured, Rejected, TimedOut, Wrong
 from tests.contracts.evaluators import EvaluatorContract
 from tests.evaluators.judging import Judging
 from tests.evaluators.languages.triton.words import BFLOAT16_TASK, RIGHT, after, before, inside, triton
@@ -82,9 +82,11 @@ async def test_a_right_candidate_is_measured_but_not_timed_and_says_what_was_not
     assert isinstance(verdict, Measured)
     assert not verdict.timed
     assert (verdict.speedup_vs_reference, verdict.speedup_interval, verdict.latency_us) == (None, None, None)
-    assert [check.family for check in verdict.checks] == ["given", "centred", "perturbed parameters"]
+    families = [check.family for check in verdict.checks]
+    assert families[:3] == ["given", "centred", "spikes"]
+    assert (len(families), families[-1]) == (5, "perturbed parameters")
     assert "not timed: Triton's interpreter tells nothing about speed" in verdict.notes
-    assert any("checked in 3 calls" in note for note in verdict.notes)
+    assert any("checked in 5 calls" in note for note in verdict.notes)
 
 
 async def test_nothing_is_started_to_time_and_no_lease_is_taken(
@@ -116,7 +118,6 @@ async def test_an_autotuned_kernel_runs_with_its_first_configuration(judge: Judg
         (inside("mask = offsets < columns - 6"), "unwritten: 384 of 16384"),
         (inside("tl.store(y_ptr + 64 * 256, 1.0)"), "outside its outputs' bounds"),
         (inside("y = y.to(tl.float16).to(tl.float32)"), "expected"),
-        (before("if kept:\n        y.copy_(kept[0])\n        return").replace("# after", "kept.append(y.clone())"), ""),
         (before("if not kept:\n        kept.append(weight.clone())\n    weight = kept[0]"), "expected"),
         (
             after(
@@ -169,7 +170,7 @@ async def test_what_a_kernel_raises_is_shown_with_its_source_lines_and_no_path_o
     ("text", "reason"),
     [
         ("import nowhere\n" + RIGHT, "ModuleNotFoundError: No module named 'nowhere' (kernel.py:1)"),
-        (RIGHT.replace("(x, weight, y):", "(x, y):"), "is called with 3 tensors"),
+        (RIGHT.replace("(x, weight, y):", "(x, y):"), "is called with 3 arguments"),
         (RIGHT + "\nksearch_run = 3\n", "ksearch_run is not defined"),
     ],
 )
@@ -177,6 +178,37 @@ async def test_a_program_that_cannot_be_loaded_did_not_build(judge: Judging, tex
     verdict = await judge(text)
     assert isinstance(verdict, DidNotBuild), verdict
     assert reason in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "operator"),
+    [
+        (before("y.copy_(x * weight / (1 + x.abs().mean(-1, keepdim=True)))\n    return"), "aten::mean"),
+        (before("try:\n        x.abs().mean()\n    except Exception:\n        pass"), "aten::mean"),
+        (after("torch.softmax(x, -1)"), "aten::softmax"),
+        (RIGHT.replace("kept = []", "kept = [torch.ones(4, 4) @ torch.ones(4, 4)]"), "aten::matmul"),
+    ],
+    ids=["instead of a kernel", "error caught", "besides a kernel", "at import"],
+)
+async def test_a_library_call_is_rejected_and_named(judge: Judging, text: str, operator: str) -> None:
+    verdict = await judge(text)
+    assert isinstance(verdict, Rejected), verdict
+    assert verdict.rule == "library call"
+    assert operator in verdict.reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        before("if kept:\n        y.copy_(kept[0])\n        return").replace("# after", "kept.append(y.clone())"),
+        before("y.copy_(x * weight / (1 + x.abs().cumsum(-1)[:, -1:] / x.shape[1]))\n    return"),
+    ],
+    ids=["result kept", "other operators"],
+)
+async def test_a_call_that_launches_no_kernel_is_rejected(judge: Judging, text: str) -> None:
+    verdict = await judge(text)
+    assert isinstance(verdict, Rejected), verdict
+    assert verdict.rule == "no kernel launched"
 
 
 async def test_an_endless_call_is_killed_at_its_limit(judge: Judging) -> None:
@@ -194,15 +226,18 @@ async def test_printing_ten_megabytes_disturbs_nobody_and_hides_no_error(judge: 
 
 
 async def test_what_a_candidate_does_to_triton_is_gone_with_it(judge: Judging) -> None:
-    assert isinstance(await judge(after("tl.load = triton.jit = torch.empty = None")), Crashed)
+    assert isinstance(
+        await judge(after("for each in (tl, triton, torch): vars(each).update(load=None, jit=None, empty=None)")),
+        Crashed,
+    )
     assert isinstance(await judge(f"# after that\n{RIGHT}"), Measured)
 
 
-async def test_a_grandchild_is_gone_after_the_verdict_and_the_warm_process_stays_with_one_thread(
-    judge: Judging,
-) -> None:
+async def test_a_program_cannot_fork_and_the_warm_process_stays_with_one_thread(judge: Judging) -> None:
     escape = "\n    if not kept and not os.fork():\n        os.setsid()\n        time.sleep(1000)\n    kept.append(1)"
-    assert isinstance(await judge(before(escape)), Measured)
+    verdict = await judge(before(escape))
+    assert isinstance(verdict, Crashed)
+    assert "PermissionError" in verdict.reason
     warm = [child for child in psutil.Process().children(recursive=True) if is_warm(child)]
     assert warm
     assert {process.num_threads() for process in warm} == {1}

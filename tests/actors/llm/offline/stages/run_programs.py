@@ -36,8 +36,8 @@ def largest_error(problem: Problem, product: Path) -> float:
         targets = (ctypes.c_void_p * len(outputs))(*(tensor.data_ptr() for tensor in outputs))
         assert library.ksearch_run(pointers, targets, None) == 0
         for output, wanted, eager in zip(outputs, expected, native, strict=True):
-            wrong, _, ratio = Allowed(wanted, eager, Tolerance()).errors(output, wanted)
-            worst = max(worst, float("inf") if bool(wrong.any()) else ratio)
+            errors = Allowed(wanted, eager, Tolerance()).errors(output, wanted)
+            worst = max(worst, float("inf") if bool(errors.wrong.any()) else errors.ratio)
     return worst
 
 

@@ -26,15 +26,16 @@ _ALLOWED = {"bfloat16": 8e-3, "float16": 5e-4, "float32": 1.5e-6, "float64": 1e-
 """A unit in the last place of a bfloat16: Triton's interpreter cuts where a GPU rounds to nearest."""
 
 
-def written(reference: str, plan_words: str) -> tuple[Problem, str]:
-    """Return the problem and a program for it."""
+def written(reference: str, plan_words: str, *, on_gpu: bool = False) -> tuple[Problem, str]:
+    """Return the problem and a program for it, for the interpreter or a GPU."""
     problem = Problem(TaskSpec(name="reference", source="kernelbench", text=reference))
     tensors = tuple(
         TensorInfo(name=spec.name, role=spec.role, shape=spec.shape, dtype=spec.dtype) for spec in problem.tensors
     )
     plan = read_plan(f"# plan: {plan_words}")
     assert plan is not None
-    contract = Contract(function="ksearch_run", arguments=tuple(tensor.name.replace(".", "_") for tensor in tensors))
+    arguments = tuple(tensor.name.replace(".", "_") for tensor in tensors)
+    contract = Contract(function="ksearch_run", arguments=arguments, on_gpu=on_gpu)
     return problem, write_source(read_program(reference, tensors), plan, contract)
 
 

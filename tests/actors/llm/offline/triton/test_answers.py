@@ -7,11 +7,15 @@ from rpds import HashTrieMap
 
 from actors.coder.parse import parse_answer
 from actors.llm.offline.coding import code_answer
+from actors.llm.offline.graph import NoRuleError
 from actors.llm.offline.plan import Plan, read_plan
 from actors.llm.offline.planning import plan_answer
+from actors.llm.offline.reading import read_contract
+from actors.llm.offline.triton.codegen import Contract as TritonContract
 from actors.planner.core.scripts import conflicts
 from actors.planner.core.state import SearchState, root_node
 from actors.planner.prompts import parse_script, plan_request
+from evaluators.languages import support_of
 from messages.edits import EditScript, Insert
 from messages.facts import PlanRequested
 from messages.tasks import AttemptBrief, Candidate, TaskDescription, TensorSpec
@@ -122,3 +126,16 @@ def test_the_planner_proposes_what_makes_sense_for_triton(task: TaskDescription,
     titles = [edit.title for edit in planned(task).edits if isinstance(edit, Insert)]
     assert title in titles
     assert not any("thread" in title or "libm" in title for title in titles)
+
+
+def test_a_kernel_for_a_gpu_is_known_by_its_contract() -> None:
+    prompt = support_of("triton", "cuda").describe(PRODUCT.tensors)
+    contract = read_contract(prompt)
+    assert contract == TritonContract(
+        function="ksearch_run", arguments=("x", "linear_weight", "linear_bias", "output"), on_gpu=True
+    )
+
+
+def test_there_is_no_rule_for_cuda_yet() -> None:
+    with pytest.raises(NoRuleError, match="CUDA"):
+        read_contract(support_of("cuda", "cuda").describe(PRODUCT.tensors))

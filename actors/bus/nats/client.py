@@ -1,0 +1,278 @@
+"""The socket: nats-py's client with the methods that it needs in order to be cancelled, frozen and killed safely.
+
+Everything that depends on the inside of nats-py is in this file. Why each override is there, is said at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+import msgspec
+import structlog
+from nats.aio.client import Client, Srv
+from nats.aio.transport import TcpTransport
+from nats.errors import Error as NatsError
+
+from actors.bus.nats.options import NatsOptions, tls_context
+from messages.errors import BusError
+
+log = structlog.get_logger(__name__)
+
+
+def _is_worth_saying(record: logging.LogRecord) -> bool:
+    """Say so for all but asyncio's remark at the end of every encrypted connection of nats-py, which means nothing."""
+    return "eof_received()" not in record.getMessage()
+
+
+logging.getLogger("asyncio").addFilter(_is_worth_saying)
+
+_PARTING_S = 1.0
+_STATUS, _DESCRIPTION = "Status", "Description"
+_INLINE_STATUS = re.compile(rb"NATS/1\.0 (\d{3})(.*)")
+_DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
+
+_SCHEMES = "a server that encrypts is reached by tls://HOST:PORT, one that does not by nats://HOST:PORT"
+_HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "KSEARCH_NATS_CA names the file with the certificates that sign the server's",
+    "CERTIFICATE_REQUIRED": "KSEARCH_NATS_CERT and KSEARCH_NATS_KEY name the certificate that the server asks for",
+    "UNKNOWN_CA": "the server knows nobody who signed the certificate in KSEARCH_NATS_CERT",
+    "TimeoutError": _SCHEMES,
+    "expecting INFO": _SCHEMES,
+}
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """A message from the server."""
+
+    subject: str
+    reply_to: str
+    """For a job: where its acknowledgement goes."""
+    payload: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def status(self) -> str:
+        """`404`, `408`, `409`, `503`…; empty for a message with content."""
+        return self.headers.get(_STATUS, "")
+
+    @property
+    def description(self) -> str:
+        """What the server says to its status."""
+        return self.headers.get(_DESCRIPTION, "")
+
+
+Handler = Callable[[Reply], None]
+_NONE: Mapping[str, str] = {}
+
+
+class WireClient(Client):
+    """A connection that hands each message at once to a plain function, which must not raise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handlers: dict[int, Handler] = {}
+        self._has_given_up = False
+
+    async def listen(self, subject: str, handler: Handler) -> int:
+        """Have all messages on a subject handled. Returns the subscription's number."""
+        sub = await self.subscribe(subject)
+        number: int = sub._id  # noqa: SLF001
+        self._handlers[number] = handler
+        return number
+
+    async def hush(self, number: int) -> None:
+        """Ask the server to send nothing more; what is on its way still reaches the handler until `forget`."""
+        await self._send_unsubscribe(number)
+
+    async def round_trip(self, within_s: int) -> None:
+        """Return when the server has done all that it was told before, and what it sent meanwhile is handled.
+
+        Raises:
+            NatsError: it did not answer in time, or the connection is closed.
+        """
+        # nats-py writes its ping at once, ahead of the commands that still wait to be written.
+        if self._transport is not None and self._pending:
+            self._transport.writelines(self._pending[:])
+            self._pending, self._pending_data_size = [], 0
+        await self.flush(within_s)
+
+    def forget(self, number: int) -> None:
+        """Drop a subscription on this side."""
+        self._handlers.pop(number, None)
+        self._remove_sub(number)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is not connected and has given up trying to be."""
+        task = self._reconnection_task
+        return self.is_closed or (not self.is_connected and task is not None and task.done())
+
+    async def give_up(self) -> None:
+        """Close, whatever state it is in."""
+        self._has_given_up = True
+        if not self.is_connected:  # nats-py would write what waits to the connection that it closed, which TLS cannot
+            self._pending, self._pending_data_size = [], 0
+        try:
+            with anyio.fail_after(_PARTING_S):
+                await self._close(Client.CLOSED, do_cbs=False)
+        except OSError:  # TimeoutError too: where TLS could not be agreed on, asyncio waits for the end for ever;
+            self._abort()  # and what is still to be written cannot be, where the server is gone
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        # nats-py queues each message for a task of the subscription, drops those above a limit, and makes a task per
+        # message that is waited for.
+        handler = self._handlers.get(sid)
+        if handler is not None:
+            known = parsed_headers(headers) if headers else _NONE
+            handler(Reply(subject.decode(errors="replace"), reply.decode(errors="replace"), data, known))
+
+    async def _process_pong(self) -> None:
+        # A pong for a flush that was given up sets a result on a cancelled future, which ends nats-py's read loop.
+        if self._pongs and self._pongs[0].done():
+            self._pongs.pop(0)
+            self._pings_outstanding = 0
+            return
+        await super()._process_pong()
+
+    async def _attempt_reconnect(self) -> None:
+        # nats-py closes the old socket and waits until what it still had to send is sent: for ever, to a frozen server.
+        self._abort()
+        await super()._attempt_reconnect()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # A cancellation that meets a refused connection is lost (asyncio.wait_for before Python 3.12). Then nats-py's
+        # loop goes on for ever, and asyncio.run never ends.
+        if self._has_given_up:
+            raise asyncio.CancelledError
+        # nats-py drops a socket on which the server did not introduce itself in time without closing it.
+        self._abort()
+        await super()._connect_to_server(s)
+
+    def _abort(self) -> None:
+        if isinstance(self._transport, TcpTransport) and self._transport._io_writer is not None:  # noqa: SLF001
+            self._transport._io_writer.transport.abort()  # noqa: SLF001
+
+    def know(self, servers: list[Srv]) -> None:
+        """Remember servers that could not be reached at first."""
+        known = {server.uri.netloc for server in self._server_pool}
+        self._server_pool += [server for server in servers if server.uri.netloc not in known]
+
+    def pool(self) -> list[Srv]:
+        """Return the servers that it tries."""
+        return list(self._server_pool)
+
+
+def parsed_headers(block: bytes) -> Mapping[str, str]:
+    """Read a header block that anybody may have written; what cannot be read is replaced or left out.
+
+    A status stands in the first line, from which the server removes it when it stores a message: so a line that is
+    called `Status` is its publisher's and says nothing. The server adds its own lines last, so of equal names the last
+    one counts.
+    """
+    first, _, rest = block.partition(b"\r\n")
+    found: dict[str, str] = {}
+    for line in rest.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon:
+            found[name.decode(errors="replace")] = value.strip().decode(errors="replace")
+    found.pop(_STATUS, None)
+    status = _INLINE_STATUS.match(first)
+    if status is not None:
+        found[_STATUS] = status[1].decode()
+        found[_DESCRIPTION] = status[2].strip().decode(errors="replace")
+    return found
+
+
+class Callbacks(msgspec.Struct, frozen=True):
+    """Whom to tell. None of them may raise or wait: they run inside nats-py's loops."""
+
+    denied: Callable[[str, str], None]
+    """Called with `publish` or `subscription`, and the subject in lower case."""
+    disconnected: Callable[[], None]
+    reconnected: Callable[[], None]
+    closed: Callable[[str], None]
+
+
+async def connect(options: NatsOptions, told: Callbacks) -> WireClient:
+    """Connect once; from then on the client reconnects by itself, for ever.
+
+    Raises:
+        BusError: no server could be reached, or none let us in.
+    """
+    client = WireClient()
+    where = ", ".join(options.servers)
+    complaints: list[str] = []
+    try:
+        with anyio.fail_after(options.connect_s):
+            servers = await _first_connection(client, options, told, complaints)
+    except (OSError, NatsError, TimeoutError, ValueError) as error:
+        with anyio.CancelScope(shield=True):
+            await client.give_up()
+        raise _no_connection(where, error, complaints) from error
+    client.options["allow_reconnect"] = True
+    client.options["max_reconnect_attempts"] = -1
+    client.know(servers)
+    return client
+
+
+async def _first_connection(
+    client: WireClient, options: NatsOptions, told: Callbacks, complaints: list[str]
+) -> list[Srv]:
+    """Connect without nats-py's own retries: they hide wrong credentials behind 'no servers available'."""
+    servers: list[Srv] = []
+
+    async def on_error(error: Exception) -> None:
+        said = str(error) or type(error).__name__
+        found = _DENIED.search(said)
+        if found is not None:  # whoever asked is told, and says so
+            told.denied(found[1], found[2])
+        elif client.options["allow_reconnect"] and said not in complaints:  # before that it is the caller's to say
+            log.warning("the server or the way to it complains", error=said)
+        complaints.append(said)
+        del complaints[:-8]
+        servers.extend(server for server in client.pool() if server not in servers)
+
+    await client.connect(
+        list(options.servers),
+        name=options.name,
+        user=options.user,
+        password=options.password,
+        nkeys_seed_str=options.nkey_seed,
+        tls=tls_context(options),
+        tls_handshake_first=options.tls_first,
+        inbox_prefix=f"_INBOX_{options.role}",
+        allow_reconnect=False,
+        max_reconnect_attempts=1,
+        connect_timeout=2,
+        reconnect_time_wait=0.2,  # type: ignore[arg-type]  # any number of seconds
+        ping_interval=options.ping_s,  # type: ignore[arg-type]  # likewise
+        max_outstanding_pings=2,
+        pending_size=16 << 20,
+        error_cb=on_error,
+        disconnected_cb=_told(told.disconnected),
+        reconnected_cb=_told(told.reconnected),
+        closed_cb=_told(lambda: told.closed(complaints[-1] if complaints else "")),
+    )
+    return servers
+
+
+def _told(function: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def tell() -> None:
+        function()
+
+    return tell
+
+
+def _no_connection(where: str, error: Exception, complaints: list[str]) -> BusError:
+    words = "; ".join(dict.fromkeys(complaints)) or str(error) or type(error).__name__
+    if "authorization violation" in f"{words} {error}".lower():
+        return BusError(f"{where} does not let us in: wrong or missing credentials")
+    refused = BusError(f"cannot connect to {where}: {words.replace('TimeoutError', 'no answer')}")
+    for sign, hint in _HINTS.items():
+        if sign in words:
+            refused.add_note(hint)
+    return refused

@@ -1,0 +1,218 @@
+"""Key-value entries: one JetStream bucket for all of them, read without watchers.
+
+Raw messages instead of nats-py's bucket: that one can neither renew a time to live nor tell an expired entry's marker
+from an entry.
+
+A server that was killed finds again what was replaced, once what replaced it has expired: it notes neither on its disk
+(nats-server 2.15). So what replaces an entry lives as long as that would have, at least: the mark of a removed entry
+has its time to live, or stays for ever; and an entry that was put for ever once is not put for a time later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import msgspec
+
+from actors.bus.base import ConflictError, Entry, UnknownQueueError
+from actors.bus.entries import check_entry
+from actors.bus.nats import names
+from actors.bus.nats.client import Reply
+from actors.bus.nats.connection import Connection
+from actors.bus.nats.link import ANSWER_S, NoAnswerError, Patience
+from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo
+from messages.errors import BusError
+
+GHOST_S = 60.0
+"""An entry whose time to live is over by so much was found again by a server that had been killed, which then keeps it
+for ever. Clocks of hosts may differ by less."""
+_AT_ONCE = 1000
+"""Entries per answer; the server gives 1024 at most."""
+
+
+class Bucket:
+    """All entries."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._replicas = 0
+
+    async def prepare(self, replicas: int) -> None:
+        """Make the bucket, or give it this many replicas."""
+        config = StreamConfig(
+            name=names.BUCKET,
+            subjects=(f"{names.ENTRIES}>",),
+            discard="new",
+            num_replicas=replicas,
+            max_msgs_per_subject=1,
+            duplicate_window=120_000_000_000,
+            allow_direct=True,
+            allow_msg_ttl=True,
+        )
+        what = "making the bucket"
+        found = await self._connection.info(names.BUCKET, what=what)
+        if found is None:
+            await self._connection.make_stream(config, what=what)
+        elif found.replicas != replicas:
+            changed = {**found.config, "num_replicas": replicas}
+            await self._connection.call(f"STREAM.UPDATE.{names.BUCKET}", changed, StreamInfo, what=what)
+        self._replicas = replicas
+
+    async def replicas(self) -> int:
+        """Return how many copies streams have here.
+
+        Raises:
+            BusError: nobody has prepared this server.
+        """
+        if self._connection.options.replicas is not None:
+            return self._connection.options.replicas
+        if not self._replicas:
+            found = await self._connection.info(names.BUCKET, what="looking for the bucket")
+            if found is None:
+                raise not_prepared(self._connection.where)
+            self._replicas = found.replicas
+        return self._replicas
+
+    async def get(self, key: str) -> Entry | None:
+        """See `Bus.get`."""
+        reply = await self._last(key)
+        return None if reply is None or is_gone(reply, _now()) else _entry(reply)
+
+    async def under(self, prefix: str) -> Mapping[str, Entry]:
+        """See `Bus.entries`."""
+        subject = f"{names.ENTRIES}{prefix}>"
+        found = await self._last_of([subject])
+        if found is None:
+            what = f"entries {prefix!r}"
+            body = {"subjects_filter": subject}
+            stream = await self._connection.call(f"STREAM.INFO.{names.BUCKET}", body, StreamInfo, what=what)
+            subjects, found = sorted(stream.state.subjects), []
+            for start in range(0, len(subjects), _AT_ONCE):
+                found += await self._last_of(subjects[start : start + _AT_ONCE]) or []
+        now = _now()
+        entries = {_subject_of(reply).removeprefix(names.ENTRIES): reply for reply in found if not is_gone(reply, now)}
+        return {key: _entry(entries[key]) for key in sorted(entries)}
+
+    async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None) -> int:
+        """See `Bus.put`."""
+        check_entry(key, value, ttl_s)
+        headers = {} if ttl_s is None else {names.TTL: f"{ttl_s}s"}
+        return await self._write(key, value, headers, revision)
+
+    async def delete(self, key: str, *, revision: int) -> None:
+        """See `Bus.delete`."""
+        last = await self._last(key)
+        lives = {} if last is None or names.TTL not in last.headers else {names.TTL: last.headers[names.TTL]}
+        await self._write(key, b"", {names.OPERATION: "DEL", **lives}, revision)
+
+    async def mark(self, key: str) -> None:
+        """Put an entry whatever was there."""
+        await self._store(key, b"1", {})
+
+    async def clear(self, key: str) -> None:
+        """Remove an entry whatever it is."""
+        await self._store(key, b"", {names.OPERATION: "DEL"})
+
+    async def _write(self, key: str, value: bytes, headers: dict[str, str], revision: int) -> int:
+        expected = revision
+        while True:
+            attempt = uuid4().hex
+            try:
+                return await self._store(
+                    key, value, {**headers, names.EXPECTED: str(expected), names.MESSAGE_ID: attempt}
+                )
+            except RefusedError as error:
+                if error.code not in WRONG_LAST_SEQUENCE:
+                    raise
+                last = await self._last(key)
+                if last is not None and last.headers.get(names.MESSAGE_ID) == attempt:
+                    return _sequence(last)  # an earlier try of ours was kept, and its answer lost
+                has_gone = last is None or is_gone(last, _now())
+                there = 0 if last is None else _sequence(last)
+                if revision == 0 and has_gone and there != expected:
+                    expected = there
+                    continue
+                now = 0 if has_gone else there
+                raise ConflictError(
+                    f"entry {key!r} has revision {now}, not {revision}: somebody else wrote first"
+                ) from error
+
+    async def _store(self, key: str, value: bytes, headers: dict[str, str]) -> int:
+        what = f"writing entry {key!r}"
+        try:
+            kept = await self._connection.store(names.ENTRIES + key, value, headers, stream=names.BUCKET, what=what)
+        except UnknownQueueError as error:
+            raise not_prepared(self._connection.where) from error
+        return kept.seq
+
+    async def _last(self, key: str) -> Reply | None:
+        try:
+            return await self._connection.read(names.BUCKET, names.ENTRIES + key, what=f"reading entry {key!r}")
+        except UnknownQueueError as error:
+            raise not_prepared(self._connection.where) from error
+
+    async def _last_of(self, subjects: list[str]) -> list[Reply] | None:
+        """Return the last message of each subject; None if there are too many for one answer."""
+        what = f"reading entries {subjects[0]!r}…" if subjects else "reading entries"
+        patience = Patience(self._connection, what)
+        while True:
+            try:
+                return await self._ask_for(subjects)
+            except NoAnswerError as error:
+                if await self._connection.info(names.BUCKET, what=what) is None:
+                    raise not_prepared(self._connection.where) from error
+                await patience.take(str(error))
+
+    async def _ask_for(self, subjects: list[str]) -> list[Reply] | None:
+        inbox = await self._connection.open_inbox()
+        found: list[Reply] = []
+        try:
+            body = msgspec.json.encode({"multi_last": subjects})
+            await inbox.ask(f"$JS.API.DIRECT.GET.{names.BUCKET}", body)
+            while True:
+                reply = await inbox.take(ANSWER_S)
+                if not reply.status:
+                    found.append(reply)
+                elif reply.status in ("204", "404"):
+                    return found
+                elif reply.status == "413":
+                    return None
+                else:
+                    raise NoAnswerError(f"{reply.status} {reply.description}")
+        finally:
+            await inbox.drop()
+
+
+def not_prepared(where: str) -> BusError:
+    """Return the error of a server that lacks what `prepare` makes."""
+    error = BusError(f"{where} is not prepared for ksearch: it has no bucket {names.BUCKET.removeprefix('KV_')!r}")
+    error.add_note("run: ksearch nats init")
+    return error
+
+
+def is_gone(reply: Reply, now: datetime) -> bool:
+    """Say whether this is no entry: the mark of one that was removed, or one that should have expired."""
+    if names.OPERATION in reply.headers or "Nats-Marker-Reason" in reply.headers:
+        return True
+    lives_s = reply.headers.get(names.TTL, "").removesuffix("s")
+    if not lives_s.isdecimal():
+        return False
+    return now - datetime.fromisoformat(reply.headers["Nats-Time-Stamp"]) > timedelta(seconds=int(lives_s) + GHOST_S)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _entry(reply: Reply) -> Entry:
+    return Entry(value=reply.payload, revision=_sequence(reply))
+
+
+def _sequence(reply: Reply) -> int:
+    return int(reply.headers["Nats-Sequence"])
+
+
+def _subject_of(reply: Reply) -> str:
+    return reply.headers["Nats-Subject"]

@@ -1,0 +1,267 @@
+"""Dead letters of a run, and the janitor's work: what the server only hints at becomes a letter.
+
+Three ways lead here. A worker that ends a job copies it first. A job that was delivered too often leaves the server's
+advisory; the server notices at a pull, so the janitor pulls with a limit of one byte, which no job fits into. And where
+an advisory was lost (nobody was there to keep it), the job lies in its queue and counts neither as waiting nor as in
+hand; a sweep finds it by that.
+"""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+import structlog
+
+from actors.bus.base import DeadLetter, UnknownQueueError
+from actors.bus.nats import names
+from actors.bus.nats.blobs import Blobs
+from actors.bus.nats.client import Reply
+from actors.bus.nats.connection import Connection
+from actors.bus.nats.deliveries import NatsDelivery
+from actors.bus.nats.link import NoAnswerError
+from actors.bus.nats.queues import Queues
+from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, Advisory, ConsumerInfo, Nothing, RefusedError
+from messages.subjects import run_of
+
+log = structlog.get_logger(__name__)
+
+_LOOK_S = 0.25
+_NUDGE_S = 1.0
+_REASON_CHARS = 2000
+_BATCH = 1024
+_ANSWER_S = 5.0
+_advisory = msgspec.json.Decoder(Advisory)
+_NUDGE = msgspec.json.encode({"batch": 1, "no_wait": True, "max_bytes": 1})
+
+
+class Letters:
+    """The dead letters of all runs."""
+
+    def __init__(self, connection: Connection, blobs: Blobs) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._held: dict[str, int] = {}
+        """By run: the letter that was given last, by its number. It is forgotten when the next one is asked for."""
+
+    async def bury(self, delivery: NatsDelivery, reason: str) -> None:
+        """Keep a copy of a job that a worker ends."""
+        receipt = delivery.receipt
+        dead = _Dead(receipt.stream, receipt.stream_seq, delivery.msg_id, receipt.delivered, reason)
+        await self._keep(dead, delivery.payload)
+
+    async def next(self, run_id: str, queues: Queues) -> DeadLetter:
+        """See `Bus.next_dead_letter`."""
+        held = self._held.get(run_id)
+        if held is not None:
+            await self._delete(names.dead_stream(run_id), held)
+            self._held.pop(run_id, None)
+        janitor = _Janitor(self._connection, self, run_id, queues)
+        while True:
+            found = await self._first(run_id)
+            if found is None:
+                await janitor.work()
+                await anyio.sleep(_LOOK_S)
+            elif names.is_advisory(found.headers["Nats-Subject"]):
+                await self._take_advisory(found)
+                await self._delete(names.dead_stream(run_id), int(found.headers["Nats-Sequence"]))
+            else:
+                letter = await self._letter(run_id, found)
+                self._held[run_id] = int(found.headers["Nats-Sequence"])
+                if letter is not None:
+                    return letter
+                await self._delete(names.dead_stream(run_id), self._held.pop(run_id))
+
+    async def convert(self, stream: str, seq: int, deliveries: int) -> None:
+        """Make a letter of a job that nobody will be given any more, and remove it from its queue."""
+        reply = await self._get(stream, {"seq": seq})
+        if reply is None:
+            return
+        queue = names.queue_of(stream)
+        payload = await self._blobs.restore(run_of(queue), reply.payload, reply.headers)
+        msg_id = names.id_of(reply.headers["Nats-Subject"].rsplit(".", 1)[-1])
+        await self._keep(_Dead(stream, seq, msg_id, deliveries, "max_deliver"), payload)
+        await self._delete(stream, seq)
+
+    async def held_or_waiting(self, run_id: str) -> int:
+        """Return how many letters there are."""
+        info = await self._connection.info(names.dead_stream(run_id), what=f"dead letters of run {run_id!r}")
+        return 0 if info is None else info.state.messages
+
+    async def _take_advisory(self, found: Reply) -> None:
+        try:
+            advisory = _advisory.decode(found.payload)
+        except msgspec.DecodeError as error:
+            log.warning("an advisory that cannot be read", error=str(error))
+            return
+        await self.convert(advisory.stream, advisory.stream_seq, advisory.deliveries)
+
+    async def _letter(self, run_id: str, found: Reply) -> DeadLetter | None:
+        """Return a letter; None if its sender may not write of that queue: permissions hold subjects, not headers."""
+        subject = found.headers["Nats-Subject"]
+        queue = found.headers.get(names.QUEUE, "")
+        msg_id = names.id_of(subject.rsplit(".", 1)[-1])
+        is_theirs = names.is_queue(queue) and names.is_id(msg_id)
+        if not is_theirs or subject != names.dead_letter(run_of(queue), names.kind_of(queue), msg_id):
+            log.warning(
+                "dead letter left out: it is not its sender's to write", run=run_id, subject=subject, queue=queue
+            )
+            return None
+        deliveries = found.headers.get(names.DELIVERIES, "")
+        return DeadLetter(
+            queue=queue,
+            msg_id=msg_id,
+            payload=await self._blobs.restore(run_id, found.payload, found.headers),
+            deliveries=int(deliveries) if deliveries.isdigit() else 0,
+            reason=found.headers.get(names.REASON, ""),
+        )
+
+    async def _keep(self, dead: _Dead, payload: bytes) -> None:
+        if not names.is_id(dead.msg_id):
+            log.warning("a job that nobody of ours submitted was dropped", queue=dead.stream, message=dead.msg_id)
+            return
+        queue = names.queue_of(dead.stream)
+        run_id = run_of(queue)
+        headers = {
+            names.EXPECTED: "0",  # no message id: whoever may write here at all could use up those of others
+            names.QUEUE: queue,
+            names.DELIVERIES: str(dead.deliveries),
+            names.REASON: dead.reason[:_REASON_CHARS],
+        }
+        subject = names.dead_letter(run_id, names.kind_of(queue), dead.msg_id)
+        what = f"dead-lettering {dead.msg_id!r}"
+        content, headers = await self._blobs.spill(run_id, payload, headers)
+        try:
+            await self._connection.store(subject, content, headers, stream=names.dead_stream(run_id), what=what)
+        except RefusedError as error:
+            if error.code not in WRONG_LAST_SEQUENCE:
+                raise
+            log.debug("this dead letter is there already", job=dead.msg_id)
+        except UnknownQueueError:
+            log.info("a dead letter of a run whose queues were dropped", job=dead.msg_id, reason=dead.reason)
+
+    async def _first(self, run_id: str) -> Reply | None:
+        return await self._get(names.dead_stream(run_id), {"seq": 1, "next_by_subj": ">"})
+
+    async def _get(self, stream: str, which: dict[str, object]) -> Reply | None:
+        """Return a message; None if it, or the stream, is not there."""
+        subject = f"$JS.API.DIRECT.GET.{stream}"
+        reply, _ = await self._connection.insist(subject, msgspec.json.encode(which), what=f"reading {stream}")
+        return None if reply.status else reply
+
+    async def _delete(self, stream: str, seq: int) -> None:
+        body = {"seq": seq, "no_erase": True}
+        try:
+            await self._connection.call(f"STREAM.MSG.DELETE.{stream}", body, Nothing, what=f"emptying {stream}")
+        except RefusedError as error:
+            log.debug("a message was gone already", stream=stream, seq=seq, code=error.code)
+
+
+class _Dead(msgspec.Struct, frozen=True):
+    stream: str
+    seq: int
+    msg_id: str
+    deliveries: int
+    reason: str
+
+
+class _Suspects(msgspec.Struct, frozen=True):
+    """Jobs of which so many are dead; which ones, is known when no others of them are left."""
+
+    seqs: frozenset[int]
+    dead: int
+
+
+class _Janitor:
+    """Looks after the queues of one run while its planner waits for dead letters."""
+
+    def __init__(self, connection: Connection, letters: Letters, run_id: str, queues: Queues) -> None:
+        self._connection = connection
+        self._letters = letters
+        self._run_id = run_id
+        self._queues = queues
+        self._nudged_at = anyio.current_time()
+        self._sweep_s = connection.options.sweep_s
+        self._swept_at = anyio.current_time() - self._sweep_s / 2
+        self._suspects: dict[str, _Suspects] = {}
+
+    async def work(self) -> None:
+        """Do what is due."""
+        now = anyio.current_time()
+        if now < self._nudged_at + _NUDGE_S:
+            return
+        self._nudged_at = now
+        is_sweep = now >= self._swept_at + self._sweep_s
+        if is_sweep:
+            self._swept_at = now
+        for stream in await self._queues.streams_of(self._run_id):
+            await self._nudge(stream)
+            if is_sweep:
+                await self._sweep(stream)
+
+    async def _nudge(self, stream: str) -> None:
+        kind = names.kind_of(names.queue_of(stream))
+        try:
+            await self._connection.ask(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{kind}", _NUDGE)
+        except NoAnswerError as error:
+            log.debug("no answer to a nudge", stream=stream, error=str(error))
+
+    async def _sweep(self, stream: str) -> None:
+        """Look for dead jobs of which no advisory tells."""
+        before = self._suspects.pop(stream, None)
+        now = await self._count(stream)
+        if now is None:
+            return
+        if before is None:
+            self._suspects[stream] = now
+            return
+        left = before.seqs & now.seqs
+        dead = min(before.dead, now.dead)
+        if len(left) > dead:
+            self._suspects[stream] = _Suspects(left, dead)
+            return
+        spec = await self._queues.spec_of(names.queue_of(stream))
+        for seq in sorted(left):
+            log.warning("a dead job without an advisory", queue=spec.name, seq=seq)
+            await self._letters.convert(stream, seq, spec.max_deliver)
+
+    async def _count(self, stream: str) -> _Suspects | None:
+        """Return the delivered jobs, and how many of them are in nobody's hands; None if none is.
+
+        What changes between the three questions makes the number smaller, never larger.
+        """
+        first = await self._consumer(stream)
+        state = await self._connection.info(stream, what=f"sweeping {stream}")
+        if first is None or state is None or state.state.messages <= first.num_pending + first.num_ack_pending:
+            return None
+        seqs = await self._delivered(stream, first.delivered.stream_seq)
+        second = await self._consumer(stream)
+        if second is None:
+            return None
+        dead = len(seqs) - max(first.num_ack_pending, second.num_ack_pending)
+        return _Suspects(frozenset(seqs), dead) if dead > 0 else None
+
+    async def _consumer(self, stream: str) -> ConsumerInfo | None:
+        kind = names.kind_of(names.queue_of(stream))
+        try:
+            return await self._connection.call(
+                f"CONSUMER.INFO.{stream}.{kind}", None, ConsumerInfo, what=f"sweeping {stream}"
+            )
+        except RefusedError:
+            return None
+
+    async def _delivered(self, stream: str, last: int) -> list[int]:
+        """Return the numbers of the jobs up to `last` that are still there."""
+        seqs: list[int] = []
+        inbox = await self._connection.open_inbox()
+        try:
+            body = {"seq": 1, "next_by_subj": ">", "batch": _BATCH}
+            await inbox.ask(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))
+            while True:
+                reply = await inbox.take(_ANSWER_S)
+                if reply.status or int(reply.headers["Nats-Sequence"]) > last:
+                    return seqs
+                seqs.append(int(reply.headers["Nats-Sequence"]))
+        except NoAnswerError:
+            return []
+        finally:
+            await inbox.drop()

@@ -1,0 +1,178 @@
+"""Names on the server: streams, subjects, consumers and headers. Nothing else makes up a name.
+
+ks.evt.<run>.<role>.<token>   an event; the token is its id with `_` for `.`       stream KS_EVT_<run>
+ks.evt.<run>.decision         a planner's decision, fenced by the subject's last sequence number
+ks.job.<kind>.<class>.<language>.<run>.<token>   a job       stream KS_JOB_<kind>_<class>_<language>_<run>
+ks.dead.<run>.<kind>.<token>  a dead letter                  stream KS_DEAD_<run>
+ks.blob.<run>.<sha256>.<i>    a part of a blob               stream KS_BLOB_<run>
+ks.bell.<kind>                rung (core message, may be lost) when a job of this kind is submitted
+$KV.ks.<key>                  an entry                       stream KV_ks
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from messages.base import Role
+from messages.errors import BusError
+from messages.subjects import checked_id
+
+BUCKET: Final = "KV_ks"
+ENTRIES: Final = "$KV.ks."
+JOBS: Final = "KS_JOB_"
+EVENTS: Final = "KS_EVT_"
+
+ID: Final = "Ks-Id"
+BLOB: Final = "Ks-Blob"
+"""Digest of the blob that is the message's payload, where that is too large for a message."""
+SIZE: Final = "Ks-Size"
+QUEUE: Final = "Ks-Queue"
+DELIVERIES: Final = "Ks-Deliveries"
+REASON: Final = "Ks-Reason"
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+MESSAGE_ID: Final = "Nats-Msg-Id"
+TTL: Final = "Nats-TTL"
+OPERATION: Final = "KV-Operation"
+
+_ADVISORIES = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
+_MESSAGE_ID = re.compile(r"[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)*")
+_QUEUE = re.compile(r"ks\.job\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+")
+
+
+def token_of(msg_id: str) -> str:
+    """Return the id as one token of a subject.
+
+    Raises:
+        BusError: it has other characters than letters, digits, dashes and dots.
+    """
+    if _MESSAGE_ID.fullmatch(msg_id) is None:
+        raise BusError(f"{msg_id!r} is no message id: use letters, digits, dashes, and dots between them")
+    return msg_id.replace(".", "_")
+
+
+def id_of(token: str) -> str:
+    """Return the id that `token_of` made this of."""
+    return token.replace("_", ".")
+
+
+def named(token: str, said: str) -> str:
+    """Return the id that a message says it has, if its subject's last token is made of that; else what the token says.
+
+    The token may be anything that a subject can hold: of a stranger's message it need not be an id.
+    """
+    return said if _MESSAGE_ID.fullmatch(said) is not None and token_of(said) == token else id_of(token)
+
+
+def is_id(text: str) -> bool:
+    """Say whether this may be a message's id."""
+    return _MESSAGE_ID.fullmatch(text) is not None
+
+
+@lru_cache(maxsize=4096)
+def event_stream(run_id: str) -> str:
+    """Name the stream of a run's events."""
+    return f"{EVENTS}{checked_id(run_id)}"
+
+
+def run_of_events(stream: str) -> str:
+    """Return the run whose events a stream holds."""
+    return stream.removeprefix(EVENTS)
+
+
+def events_of(run_id: str) -> str:
+    """Match the subjects of all events of a run."""
+    return f"ks.evt.{checked_id(run_id)}.>"
+
+
+def event_subject(run_id: str, role: Role, msg_id: str) -> str:
+    """Name the subject of one event."""
+    return f"ks.evt.{checked_id(run_id)}.{role}.{token_of(msg_id)}"
+
+
+def decision_subject(run_id: str) -> str:
+    """Name the subject of a run's decisions."""
+    return f"ks.evt.{checked_id(run_id)}.decision"
+
+
+@lru_cache(maxsize=4096)
+def job_stream(queue: str) -> str:
+    """Name the stream of a queue.
+
+    Raises:
+        BusError: it is no queue of ours.
+    """
+    if _QUEUE.fullmatch(queue) is None:
+        raise BusError(f"{queue!r} is no queue: ks.job.<kind>.<class>.<language>.<run>")
+    return JOBS + queue.removeprefix("ks.job.").replace(".", "_")
+
+
+def is_queue(text: str) -> bool:
+    """Say whether this is the name of a queue of ours."""
+    return _QUEUE.fullmatch(text) is not None
+
+
+def queue_of(stream: str) -> str:
+    """Return the queue that a stream holds."""
+    return "ks.job." + stream.removeprefix(JOBS).replace("_", ".")
+
+
+def kind_of(queue: str) -> str:
+    """Return `write`, `build` or `evaluate`; the queue's consumer is called so too."""
+    return queue.split(".", 3)[2]
+
+
+def jobs_of(run_id: str) -> str:
+    """Match the jobs of all queues of a run."""
+    return f"ks.job.*.*.*.{checked_id(run_id)}.*"
+
+
+def bell(kind: str) -> str:
+    """Name the subject on which it rings."""
+    return f"ks.bell.{kind}"
+
+
+def dead_stream(run_id: str) -> str:
+    """Name the stream of a run's dead letters."""
+    return f"KS_DEAD_{checked_id(run_id)}"
+
+
+def dead_letters_of(run_id: str) -> str:
+    """Match the subjects of a run's dead letters."""
+    return f"ks.dead.{checked_id(run_id)}.>"
+
+
+def dead_letter(run_id: str, kind: str, msg_id: str) -> str:
+    """Name the subject of one dead letter."""
+    return f"ks.dead.{checked_id(run_id)}.{kind}.{token_of(msg_id)}"
+
+
+def advisory(stream: str, consumer: str) -> str:
+    """Name where the server says that a job was delivered too often."""
+    return f"{_ADVISORIES}{stream}.{consumer}"
+
+
+def is_advisory(subject: str) -> bool:
+    """Say whether it is one of those."""
+    return subject.startswith(_ADVISORIES)
+
+
+def blob_stream(run_id: str) -> str:
+    """Name the stream of a run's blobs."""
+    return f"KS_BLOB_{checked_id(run_id)}"
+
+
+def blobs_of(run_id: str) -> str:
+    """Match the subjects of a run's blobs."""
+    return f"ks.blob.{checked_id(run_id)}.*.*"
+
+
+def blob_part(run_id: str, digest: str, number: int) -> str:
+    """Name the subject of one part."""
+    return f"ks.blob.{checked_id(run_id)}.{digest}.{number}"
+
+
+def tombstone(run_id: str) -> str:
+    """Name the entry that says that a run was cancelled."""
+    return f"cancel.{checked_id(run_id)}"

@@ -1,0 +1,98 @@
+"""What a coder's answer comes to: whole files, or search/replace blocks against the code that the job shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from actors.coder.edits import Found, apply_edits, find_edits
+from actors.coder.fences import UnusableError, read_blocks
+from actors.coder.parse import Parsed, check_files, check_whole, parse_files
+from messages.commands import WriteCandidate
+from messages.tasks import Candidate, SourceFile
+
+EDITS_FROM_CHARS = 12_000
+"""Code that is longer is edited where the format is `auto`. Shorter programs models rewrite at little cost, and without
+blocks that do not match."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Code that a job shows."""
+
+    name: str
+    """As its heading calls it."""
+    candidate: Candidate
+
+
+def edited(job: WriteCandidate) -> Shown | None:
+    """Return the code that search/replace blocks are for: what failed where it is to be repaired, else the base."""
+    return next(_shown(job), None)
+
+
+def wants_edits(job: WriteCandidate) -> bool:
+    """Say whether the answer is to be search/replace blocks."""
+    code = edited(job)
+    if code is None or job.edit_format == "whole":
+        return False
+    length = sum(len(file.text) for file in code.candidate.files)
+    return job.edit_format == "search-replace" or length > EDITS_FROM_CHARS
+
+
+def read_candidate(job: WriteCandidate, text: str, *, is_complete: bool = False) -> Parsed:
+    """Return the candidate in an answer, whichever format it has.
+
+    Args:
+        job: what was asked.
+        text: the answer.
+        is_complete: the model ended it by itself.
+    """
+    try:
+        found = find_edits(text)
+    except UnusableError as error:
+        return Parsed(None, str(error))
+    if not found.edits:
+        return parse_files(text, language=job.language, entry_point=job.task.entry_point, is_complete=is_complete)
+    return _edited(job, found, is_complete=is_complete)
+
+
+def _edited(job: WriteCandidate, found: Found, *, is_complete: bool) -> Parsed:
+    """Apply blocks to the code they are for; where they do not fit, to the other code that the job shows."""
+    complaint = "there is no code yet that search/replace blocks could change: return complete files"
+    for number, shown in enumerate(_shown(job)):
+        try:
+            files, notes = apply_edits(found.edits, _with_new(shown.candidate, found, is_complete=is_complete))
+            _check(files, job.task.entry_point)
+        except UnusableError as error:
+            complaint = complaint if number else f"against {shown.name}: {error}"
+            continue
+        if number:
+            notes = (f"the blocks were applied to {shown.name}: only there they fit", *notes)
+        return Parsed(msgspec.structs.replace(shown.candidate, files=files), "", notes)
+    return Parsed(None, complaint)
+
+
+def _shown(job: WriteCandidate) -> Iterator[Shown]:
+    latest = Shown("your latest attempt", job.current) if job.current else None
+    base = Shown("the base code", job.base) if job.base else None
+    order = (latest, base) if job.mode == "debug" else (base, latest)
+    yield from (shown for shown in order if shown is not None)
+
+
+def _with_new(candidate: Candidate, found: Found, *, is_complete: bool) -> tuple[SourceFile, ...]:
+    """Return the files to be edited, with those that the answer gives whole and by name beside its blocks."""
+    whole = {
+        block.path: SourceFile(path=block.path, text=block.text)
+        for block in read_blocks(found.rest, is_complete=is_complete)
+        if block.path is not None and block.text.strip()
+    }
+    kept = [whole.pop(file.path, file) for file in candidate.files]
+    return (*kept, *whole.values())
+
+
+def _check(files: tuple[SourceFile, ...], entry_point: str) -> None:
+    check_files(files)
+    check_whole(files)
+    if entry_point and not any(re.search(rf"\b{re.escape(entry_point)}\b", file.text) for file in files):
+        raise UnusableError(f"the entry point {entry_point!r} is gone after the blocks")

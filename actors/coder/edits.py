@@ -1,0 +1,259 @@
+"""Search/replace blocks: from an answer's text to changed files. Nothing is applied unless everything applies.
+
+The rules, for people and for `prompts.py`, which tells them to the model:
+
+- A block is `<<<<<<< SEARCH`, lines that are there, `=======`, lines that take their place, `>>>>>>> REPLACE`, each
+  marker on a line of its own. Several may stand in one fence; the fence's `path=NAME` says in which file, and may be
+  left out where only one file fits.
+- The searched lines must be there exactly once. If they are not, lines that differ in blanks only are taken, where
+  those are there exactly once, and indentation is carried over; that is noted. So is a part of a single line.
+- Blocks are applied in order, each to what the earlier ones left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.coder.fences import OPENING, UnusableError, path_in
+from actors.coder.nearness import nearest_lines
+from messages.tasks import SourceFile
+
+_SEARCH = re.compile(r"^ {0,3}<{5,9} ?SEARCH\b[ :]*(?P<path>\S*)\s*$")
+_DIVIDER = re.compile(r"^ {0,3}={5,9}\s*$")
+_REPLACE = re.compile(r"^ {0,3}>{5,9} ?REPLACE\b.*$")
+_COMPLAINTS_SHOWN = 4
+
+
+class SearchReplace(msgspec.Struct, frozen=True, kw_only=True):
+    """One block of an answer."""
+
+    line: int
+    """Of its first marker in the answer, from 1."""
+    path: str
+    """Empty: not said."""
+    search: tuple[str, ...]
+    replace: tuple[str, ...]
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks of an answer, and what stands around them."""
+
+    edits: tuple[SearchReplace, ...]
+    rest: str
+    """The answer with the blocks, and the fences that held them, left blank."""
+
+
+def holds_edits(text: str) -> bool:
+    """Say whether a search/replace block begins in a text."""
+    return any(_SEARCH.match(line) for line in text.splitlines())
+
+
+def find_edits(text: str) -> Found:
+    """Find the search/replace blocks of an answer, in fences or bare.
+
+    Raises:
+        UnusableError: one is begun and not ended.
+    """
+    reader = _Reader(text.split("\n"))
+    reader.read()
+    return Found(edits=tuple(reader.edits), rest="\n".join(reader.rest))
+
+
+def apply_edits(
+    edits: Sequence[SearchReplace], files: tuple[SourceFile, ...]
+) -> tuple[tuple[SourceFile, ...], tuple[str, ...]]:
+    """Return the changed files, the main one first as before, and notes of what did not match exactly.
+
+    Raises:
+        UnusableError: some block cannot be applied; the text names each, and the nearest lines.
+    """
+    texts = {file.path: file.text for file in files}
+    notes: list[str] = []
+    complaints: list[str] = []
+    for number, edit in enumerate(edits, start=1):
+        name = f"search/replace block {number} (line {edit.line} of the answer)"
+        try:
+            path = _path_of(edit, texts)
+            texts[path], note = _applied(edit, texts[path])
+        except UnusableError as error:
+            complaints.append(f"{name}: {error}")
+            continue
+        if note:
+            notes.append(f"{name}: {note}")
+    if complaints:
+        more = len(complaints) - _COMPLAINTS_SHOWN
+        left_out = (f"and {more} more blocks",) if more > 0 else ()
+        raise UnusableError("\n".join((*complaints[:_COMPLAINTS_SHOWN], *left_out)))
+    if all(texts[file.path] == file.text for file in files):
+        raise UnusableError("the search/replace blocks change nothing")
+    return tuple(SourceFile(path=path, text=text) for path, text in texts.items()), tuple(notes)
+
+
+class _Reader:
+    """Goes through an answer's lines once."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = [line.removesuffix("\r") for line in lines]
+        self.rest = list(lines)
+        self.edits: list[SearchReplace] = []
+        self._at = 0
+        self._fence: tuple[int, int, str] | None = None
+        """First line, length, and path of the fence that is open."""
+        self._fence_edits = 0
+
+    def read(self) -> None:
+        """Collect blocks.
+
+        Raises:
+            UnusableError: one is not ended.
+        """
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if (opening := _SEARCH.match(line)) is not None:
+                self._take(opening["path"])
+            else:
+                self._take_fence(line)
+                self._at += 1
+
+    def _take_fence(self, line: str) -> None:
+        fence = OPENING.match(line)
+        if fence is None:
+            return
+        if self._fence is None:
+            self._fence = (self._at, len(fence["ticks"]), path_in(fence["info"]) or "")
+            self._fence_edits = len(self.edits)
+        elif not fence["info"].strip() and len(fence["ticks"]) >= self._fence[1]:
+            if len(self.edits) > self._fence_edits:
+                self._blank(self._fence[0], self._at + 1)
+            self._fence = None
+
+    def _take(self, path: str) -> None:
+        start = self._at
+        divider = self._next(_DIVIDER, start, "'=======' between what is searched and what takes its place")
+        end = self._next(_REPLACE, divider, "'>>>>>>> REPLACE' at its end")
+        said = path or (self._fence[2] if self._fence else "")
+        self.edits.append(
+            SearchReplace(
+                line=start + 1,
+                path=said,
+                search=tuple(self._lines[start + 1 : divider]),
+                replace=tuple(self._lines[divider + 1 : end]),
+            )
+        )
+        self._blank(start, end + 1)
+        self._at = end + 1
+
+    def _next(self, marker: re.Pattern[str], start: int, what: str) -> int:
+        for at in range(start + 1, len(self._lines)):
+            if marker.match(self._lines[at]):
+                return at
+            if _SEARCH.match(self._lines[at]):
+                break
+        first = self._lines[start] if _SEARCH.match(self._lines[start]) else "the block"
+        raise UnusableError(f"{first.strip()!r} on line {start + 1} of the answer: no line {what} follows")
+
+    def _blank(self, start: int, end: int) -> None:
+        self.rest[start:end] = [""] * (end - start)
+
+
+def _path_of(edit: SearchReplace, texts: dict[str, str]) -> str:
+    """Return the file that a block is for.
+
+    Raises:
+        UnusableError: it names none of them, or fits several.
+    """
+    if edit.path:
+        if edit.path not in texts:
+            raise UnusableError(f"there is no file {edit.path!r}; there is {', '.join(map(repr, texts))}")
+        return edit.path
+    if len(texts) == 1:
+        return next(iter(texts))
+    fitting = [path for path, text in texts.items() if _exact(edit.search, text.split("\n"))]
+    if len(fitting) > 1:
+        raise UnusableError(f"its lines are in {' and in '.join(map(repr, fitting))}: say which with path=NAME")
+    return fitting[0] if fitting else next(iter(texts))
+
+
+def _applied(edit: SearchReplace, text: str) -> tuple[str, str]:
+    """Return a file's text with one block applied, and how it matched if not exactly.
+
+    Raises:
+        UnusableError: it does not match, or in several places.
+    """
+    if not any(line.strip() for line in edit.search):
+        raise UnusableError("it searches for nothing: name lines that are there, or give the whole file")
+    lines = text.split("\n")
+    if places := _exact(edit.search, lines):
+        _check_single(places, "are there")
+        return _spliced(lines, places[0], len(edit.search), edit.replace), ""
+    if len(edit.search) == 1 and len(edit.replace) == 1 and text.count(edit.search[0].strip()) == 1:
+        searched = edit.search[0].strip()
+        line = text[: text.index(searched)].count("\n") + 1
+        return text.replace(searched, edit.replace[0].strip()), f"matches a part of line {line}"
+    searched_lines = _without_blank_ends(edit.search)
+    loose = [place for place in _loose(searched_lines, lines) if _shift(searched_lines, lines, place) is not None]
+    if not loose:
+        raise UnusableError(f"its lines are not there. {nearest_lines(edit.search, lines)}")
+    _check_single(loose, "are there but for blanks")
+    shift = _shift(searched_lines, lines, loose[0]) or (0, "")
+    moved = [_moved(line, shift) for line in _without_blank_ends(edit.replace)]
+    return (
+        _spliced(lines, loose[0], len(searched_lines), moved),
+        f"matches lines {loose[0] + 1} to {loose[0] + len(searched_lines)} but for blanks",
+    )
+
+
+def _check_single(places: list[int], how: str) -> None:
+    if len(places) > 1:
+        where = ", ".join(str(place + 1) for place in places[:6])
+        raise UnusableError(f"its lines {how} {len(places)} times (from lines {where}): search for more of them")
+
+
+def _exact(search: Sequence[str], lines: list[str]) -> list[int]:
+    wanted = list(search)
+    return [at for at in range(len(lines) - len(wanted) + 1) if lines[at : at + len(wanted)] == wanted]
+
+
+def _loose(search: Sequence[str], lines: list[str]) -> list[int]:
+    wanted = [" ".join(line.split()) for line in search]
+    there = [" ".join(line.split()) for line in lines]
+    return [at for at in range(len(there) - len(wanted) + 1) if there[at : at + len(wanted)] == wanted]
+
+
+def _shift(search: Sequence[str], lines: list[str], place: int) -> tuple[int, str] | None:
+    """Return how the indentation of all lines differs from what was searched: blanks to take off, and to put before.
+
+    None if it differs from line to line: then nobody knows how the new lines should be indented.
+    """
+    shifts = {
+        _indentation_change(searched, there)
+        for searched, there in zip(search, lines[place : place + len(search)], strict=True)
+        if searched.strip()
+    }
+    return shifts.pop() if len(shifts) == 1 else None
+
+
+def _indentation_change(searched: str, there: str) -> tuple[int, str]:
+    old, new = (line[: len(line) - len(line.lstrip())] for line in (searched, there))
+    if new.endswith(old):
+        return 0, new[: len(new) - len(old)]
+    return len(old), new
+
+
+def _moved(line: str, shift: tuple[int, str]) -> str:
+    taken_off, before = shift
+    if not line.strip():
+        return line
+    return before + (line[taken_off:] if not line[:taken_off].strip() else line.lstrip())
+
+
+def _without_blank_ends(lines: Sequence[str]) -> tuple[str, ...]:
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    return tuple(lines[filled[0] : filled[-1] + 1]) if filled else ()
+
+
+def _spliced(lines: list[str], start: int, count: int, replacement: Sequence[str]) -> str:
+    return "\n".join([*lines[:start], *replacement, *lines[start + count :]])

@@ -1,0 +1,104 @@
+"""Traces of jobs: from the planner's decision through the bus and the worker to the result and what follows from it.
+
+One trace is one attempt (written, built, evaluated) or one question to the planner's model; what caused it is linked.
+The traces' ids travel as W3C `traceparent` in the headers of messages.
+
+Off unless the process was started inside `traced_by`: then every function here does nothing, and OpenTelemetry (extra
+`tracing`) is never imported. Nothing may depend on a trace: headers come from peers, and may be missing or nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from actors.bus.base import NO_HEADERS
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+Attribute: TypeAlias = str | int | float
+Side: TypeAlias = Literal["internal", "producer", "consumer"]
+"""Of a message: who sends it, who works on it; `internal` is neither."""
+
+_tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
+
+
+@contextmanager
+def traced_by(tracer: Tracer) -> Iterator[None]:
+    """Have spans made by this tracer, in this task and in all that it starts."""
+    token = _tracer.set(tracer)
+    try:
+        yield
+    finally:
+        _tracer.reset(token)
+
+
+@contextmanager
+def span(
+    name: str,
+    attributes: Mapping[str, Attribute],
+    *,
+    side: Side = "internal",
+    headers: Mapping[str, str] = NO_HEADERS,
+    is_first: bool = False,
+) -> Iterator[None]:
+    """Trace what is done inside; what is raised is noted and goes on.
+
+    Args:
+        name: what is done, one of few words: `write`, `build`, `evaluate`, …
+        attributes: ids and counts, which become `ksearch.<name>`; empty ones are left out.
+        side: of which side of a message this is.
+        headers: of the message that asked for it; its trace is continued. Without any, that of the task is.
+        is_first: begin a trace of its own, and link what the task was doing.
+    """
+    tracer = _tracer.get()
+    if tracer is None:
+        yield
+        return
+    from opentelemetry.context import Context  # noqa: PLC0415 - only where it is switched on
+    from opentelemetry.trace import Link, SpanKind, get_current_span  # noqa: PLC0415
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    cause = get_current_span().get_span_context()
+    context = TraceContextTextMapPropagator().extract(headers) if headers else None
+    with tracer.start_as_current_span(
+        name,
+        context=Context() if is_first else context,
+        kind=SpanKind[side.upper()],
+        links=[Link(cause)] if is_first and cause.is_valid else [],
+        attributes={f"ksearch.{key}": value for key, value in attributes.items() if value != ""},
+    ):
+        yield
+
+
+def trace_headers() -> Mapping[str, str]:
+    """Return the headers by which a message carries the current trace on; none where nothing is traced."""
+    if _tracer.get() is None:
+        return NO_HEADERS
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    headers: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(headers)
+    return headers
+
+
+def note(**attributes: Attribute) -> None:
+    """Add attributes to the current span, where there is one."""
+    if _tracer.get() is None:
+        return
+    from opentelemetry.trace import get_current_span  # noqa: PLC0415
+
+    get_current_span().set_attributes({f"ksearch.{key}": value for key, value in attributes.items()})
+
+
+def trace_id() -> str:
+    """Return the current trace's id in hex; empty where nothing is traced."""
+    if _tracer.get() is None:
+        return ""
+    from opentelemetry.trace import format_trace_id, get_current_span  # noqa: PLC0415
+
+    context = get_current_span().get_span_context()
+    return format_trace_id(context.trace_id) if context.is_valid else ""

@@ -1,0 +1,1 @@
+"""Whether a task can tell a kernel from a trick: answers that compute nothing and pass, tensors that do nothing."""

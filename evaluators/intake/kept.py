@@ -1,0 +1,41 @@
+"""Findings on tasks, kept in the user's cache folder: by task, platform, torch and the version of the examination."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import torch
+
+from messages.intake import Intake
+from messages.tasks import TaskSpec, content_hash
+
+_VERSION = "1"
+"""Changes when the same task may be found otherwise."""
+
+_decoder = msgspec.json.Decoder(Intake)
+
+
+def kept_or_made(task: TaskSpec, device: str, make: Callable[[], Intake]) -> Intake:
+    """Return what was found before, or find it now and keep it. A cache that cannot be used is none."""
+    name = content_hash("intake", _VERSION, torch.__version__, task.task_id, device.partition(":")[0])
+    path = cache_folder() / f"{name}.json"
+    with suppress(OSError, msgspec.MsgspecError):
+        return _decoder.decode(path.read_bytes())
+    intake = make()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        fresh.write_bytes(msgspec.json.encode(intake))
+        fresh.replace(path)
+    return intake
+
+
+def cache_folder() -> Path:
+    """Return where findings are kept."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "ksearch" / "intake"

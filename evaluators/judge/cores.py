@@ -1,0 +1,150 @@
+"""Which cores a measurement on few threads gets, and who runs where. Linux only.
+
+- `quietest_cores(count, *, among)`: those on which least ran just now
+- `pin(pid, cores)`: binds all threads of a process, from outside
+- `cpu_ns(pid)`: what all threads of a process have computed so far, also those that ended
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+_WINDOW_S = 0.1
+"""Ten ticks of the clock that busy time is told in."""
+_CPUCLOCK_SCHED = 2
+_IDLE, _IOWAIT = 3, 4
+_NEW_THREADS = 10
+_MORE_THAN_ITS_CORES = 1.1
+_STOPPING_NS = 100_000
+"""What a side computes around a call: taking the request, being stopped."""
+
+
+class CoresError(Exception):
+    """There are fewer cores than were asked for."""
+
+
+def quietest_cores(count: int, *, among: Collection[int]) -> frozenset[int]:
+    """Look for a tenth of a second and return the cores that were least busy; blocks meanwhile.
+
+    A core's sibling, which shares its units, counts as much as itself. Among equals the last are taken: the first ones
+    get the interrupts.
+
+    Raises:
+        CoresError: there are fewer than `count`.
+    """
+    require_cores(count, among=among)
+    before = _busy_ticks()
+    time.sleep(_WINDOW_S)
+    after = _busy_ticks()
+    return choose(count, {core: after.get(core, 0) - before.get(core, 0) for core in among}, _siblings)
+
+
+def require_cores(count: int, *, among: Collection[int] = ()) -> None:
+    """See that there are as many cores.
+
+    Args:
+        count: how many.
+        among: of which; empty: those that this process may use.
+
+    Raises:
+        CoresError: there are fewer.
+    """
+    found = len(among or os.sched_getaffinity(0))
+    if count > found:
+        raise CoresError(f"{count} threads are asked for, but this host gives {found} cores")
+
+
+def choose(count: int, busy: Mapping[int, int], siblings_of: Callable[[int], Collection[int]]) -> frozenset[int]:
+    """Return the cores that were least busy, their siblings counted."""
+
+    def disturbance(core: int) -> tuple[int, int]:
+        return (sum(busy.get(one, 0) for one in {core, *siblings_of(core)}), -core)
+
+    return frozenset(sorted(busy, key=disturbance)[:count])
+
+
+def pin(pid: int, cores: Collection[int]) -> bool:
+    """Bind all threads of a process to cores; those it starts later inherit that. False where not permitted."""
+    bound: set[str] = set()
+    for _ in range(_NEW_THREADS):
+        try:
+            threads = {task.name for task in Path(f"/proc/{pid}/task").iterdir()} - bound
+            for thread in threads:
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread), cores)
+        except OSError:
+            return False
+        if not threads:
+            break
+        bound |= threads
+    return True
+
+
+def cpu_ns(pid: int) -> int:
+    """Return the CPU time of a process with all its threads; 0 if it is gone."""
+    try:
+        # As clock_getcpuclockid(3) makes it.
+        return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
+    except OSError:
+        return 0
+
+
+class CoreShare:
+    """Sees that a process that is bound to some cores computes on no others during its calls."""
+
+    def __init__(self, pid: int, cores: int) -> None:
+        """Begin with nothing.
+
+        Args:
+            pid: the process.
+            cores: how many it is bound to; 0: it may use all.
+        """
+        self._pid = pid
+        self._cores = cores
+        self._before_ns = self._used_ns = self._allowed_ns = 0
+
+    def begin(self) -> None:
+        """Note how things stand before a call."""
+        self._before_ns = cpu_ns(self._pid)
+
+    def end(self, elapsed_ns: int) -> None:
+        """Add up what a call has used."""
+        self._used_ns += cpu_ns(self._pid) - self._before_ns
+        self._allowed_ns += int(_MORE_THAN_ITS_CORES * self._cores * elapsed_ns) + _STOPPING_NS
+
+    def excess(self) -> str:
+        """Say that it has used more than its cores can have given it; empty: it has not."""
+        if not self._cores or self._used_ns <= self._allowed_ns:
+            return ""
+        told = "the core" if self._cores == 1 else f"the {self._cores} cores"
+        return (
+            f"it used {self._used_ns / 1e6:.1f} ms of CPU time in its calls, more than {told} it is bound to can give"
+        )
+
+
+def _busy_ticks() -> dict[int, int]:
+    """Return for each core how many ticks it has worked, for whomever, stolen ones included."""
+    busy: dict[int, int] = {}
+    for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(" ")
+        if name.startswith("cpu") and name != "cpu":
+            ticks = [int(field) for field in rest.split()[:8]]
+            busy[int(name[3:])] = sum(ticks) - ticks[_IDLE] - ticks[_IOWAIT]
+    return busy
+
+
+def _siblings(core: int) -> set[int]:
+    """Return the hardware threads that share a core with this one, itself included where the system tells."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text(encoding="ascii")
+    except OSError:
+        return set()
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found

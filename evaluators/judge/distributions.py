@@ -1,0 +1,172 @@
+"""What floating inputs are made of in each family of data: changes of what the task's own generator gives.
+
+Each takes a tensor and a generator on the tensor's device, and returns a tensor of the same shape, dtype and device. No
+value leaves the dtype's range. Integers are never changed: what a task draws is all that is known to be valid. Nor are
+floating inputs that hold whole numbers only (masks, counts), except that sparse data has others of zeros and ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import torch
+
+Distribution: TypeAlias = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+_HEADROOM = 16.0
+"""Distance of the largest value from the dtype's own largest: sums of a few still fit."""
+_FEW_SPIKES, _ONE_IN = 64, 4096
+_SPIKE_EXPONENTS = (4.0, 10.0)
+"""Spikes are 2^4 to 2^10 times the root mean square, at equal steps."""
+_PERTURBATION = 0.1
+_TINY_EXPONENT = {torch.float64: -400, torch.float32: -50, torch.bfloat16: -50, torch.float16: -8}
+"""So that products of two are no smaller than the dtype's smallest normal number."""
+_STEPS = 4.0
+"""Sorted data is rounded to a quarter of its root mean square, so that many values are equal."""
+
+
+def centred(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
+    """Shift to zero mean: a shortcut that holds for non-negative data only is wrong."""
+    return tensor - tensor.mean()
+
+
+def spikes(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Put a few huge values at random places, the largest of them positive; the others stay."""
+    count = max(2, min(_FEW_SPIKES, tensor.numel() // _ONE_IN))
+    exponents = torch.linspace(*_SPIKE_EXPONENTS, count, device=tensor.device)
+    signs = _signs(count - 1, tensor, generator)
+    # A place that is drawn twice keeps one of its values: the largest must not be the one that is lost.
+    moved = _put(tensor, exponents[:-1].exp2() * signs * size_of(tensor), generator)
+    return _put(moved, exponents[-1:].exp2() * size_of(tensor), generator)
+
+
+def scaled_up(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
+    """Multiply by 1000, or by less where that would leave the range."""
+    room = _largest(tensor) / tensor.abs().amax().float().clamp_min(1e-30)
+    return (tensor * room.clamp(max=1e3).to(tensor.dtype)).contiguous()
+
+
+def scaled_down(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
+    """Multiply by a thousandth."""
+    return tensor * 1e-3
+
+
+def constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Give every element the same value."""
+    value = (0.5 + 1.5 * _uniform(1, tensor, generator)) * _signs(1, tensor, generator) * size_of(tensor)
+    return value.to(tensor.dtype).squeeze(0).expand(tensor.shape).contiguous()
+
+
+def peaked(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Have one element of each row dominate the row."""
+    rows = (tensor * 0.01).reshape(-1, tensor.shape[-1] if tensor.dim() else 1)
+    peaks = (8.0 + 24.0 * _uniform(len(rows), tensor, generator)) * size_of(tensor)
+    places = torch.randint(rows.shape[1], (len(rows), 1), generator=generator, device=tensor.device)
+    return rows.scatter(1, places, _within(peaks, tensor).unsqueeze(1)).view(tensor.shape)
+
+
+def tiny(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Scale towards the smallest numbers of the dtype, with a few below its smallest normal one."""
+    small = tensor * 2.0 ** _TINY_EXPONENT[tensor.dtype]
+    count = max(1, min(_FEW_SPIKES, tensor.numel() // _ONE_IN))
+    return _put(small, _uniform(count, tensor, generator) * torch.finfo(tensor.dtype).tiny, generator)
+
+
+def sorted_with_ties(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
+    """Sort each row, and have many of its values equal."""
+    step = (size_of(tensor) / _STEPS).to(tensor.dtype)
+    return ((tensor / step).round_() * step).sort(dim=-1).values if tensor.dim() else tensor
+
+
+def negative(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
+    """Make every value negative."""
+    return -tensor.abs()
+
+
+def sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Set nine elements of ten to zero, and of several rows every eighth whole."""
+    kept = torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.1
+    if tensor.dim() > 1:
+        rows = kept.view(-1, tensor.shape[-1])
+        rows[torch.rand(len(rows), generator=generator, device=tensor.device) < 0.125] = False
+    return torch.where(kept, tensor, 0.0)
+
+
+def zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Draw each element anew, as 0 or 1."""
+    return (torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5).to(tensor.dtype)
+
+
+def perturbed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Move each element by about a tenth of the tensor's root mean square (of 1 where that is 0)."""
+    noise = torch.randn(tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
+    return tensor + noise * (_PERTURBATION * size_of(tensor)).to(tensor.dtype)
+
+
+def rounded(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
+    """Move each element by up to half a `step` of itself, as rounding does whose machine epsilon is `step`."""
+    sway = torch.rand(tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
+    return sway.sub_(0.5).mul_(step).add_(1.0).mul_(tensor)
+
+
+def nearly_equal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Change one or two elements, to values as others have them."""
+    count = min(2, tensor.numel())
+    moved = (2.0 + 2.0 * _uniform(count, tensor, generator)) * _signs(count, tensor, generator) * size_of(tensor)
+    return _put(tensor, moved, generator)
+
+
+ADVERSARIAL: Mapping[str, Distribution] = {
+    "spikes": spikes,
+    "scaled up": scaled_up,
+    "scaled down": scaled_down,
+    "constant": constant,
+    "peaked rows": peaked,
+    "tiny": tiny,
+    "sorted with ties": sorted_with_ties,
+    "all negative": negative,
+    "sparse": sparse,
+}
+WITH_TIES = frozenset({"constant", "sorted with ties", "sparse"})
+"""Data with equal values: which of them is first, or largest, no task says."""
+
+
+def size_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the root mean square as a float32 scalar on the tensor's device; 1 for zeros."""
+    wide = tensor.dtype if tensor.dtype == torch.float64 else torch.float32
+    size = torch.linalg.vector_norm(tensor, dtype=wide).float() / math.sqrt(tensor.numel())
+    return torch.where(size > 0, size, 1.0)
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Say whether a floating tensor holds whole numbers only: a mask, counts."""
+    return bool((tensor == tensor.round()).all())
+
+
+def is_binary(tensor: torch.Tensor) -> bool:
+    """Say whether a tensor holds zeros and ones only."""
+    return bool(((tensor == 0) | (tensor == 1)).all())
+
+
+def _largest(tensor: torch.Tensor) -> float:
+    return min(torch.finfo(tensor.dtype).max, torch.finfo(torch.float32).max) / _HEADROOM
+
+
+def _within(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return values.clamp(-_largest(like), _largest(like)).to(like.dtype)
+
+
+def _put(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return a copy with these values at random places."""
+    places = torch.randint(tensor.numel(), (len(values),), generator=generator, device=tensor.device)
+    return tensor.reshape(-1).index_copy(0, places, _within(values, tensor)).view(tensor.shape)
+
+
+def _uniform(count: int, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(count, generator=generator, device=like.device)
+
+
+def _signs(count: int, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return 2.0 * torch.randint(2, (count,), generator=generator, device=like.device) - 1.0

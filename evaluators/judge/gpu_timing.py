@@ -1,0 +1,116 @@
+"""How fast is a candidate on a GPU? Pairs with the reference, on fresh data, every output looked at.
+
+Of several workloads each has references of its own, and all are asked of one process of the candidate; `rounds.py`
+says in which order, and what they come to together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from evaluators.judge.awake import AwakeCores
+from evaluators.judge.bench import Bench
+from evaluators.judge.candidate import CandidateSide
+from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
+from evaluators.judge.gpu_cover import Cover
+from evaluators.judge.gpu_workload_timing import CLOCK, GpuWorkloadTimer
+from evaluators.judge.protocol import Artifact
+from evaluators.judge.rounds import Rounds
+from evaluators.judge.stopwatch import TimingPolicy
+from evaluators.judge.timed_workloads import TimedWorkloads
+from messages.commands import Purpose
+from messages.tasks import TaskSpec
+from messages.verdicts import Rejected, Verdict
+
+POLICIES: dict[Purpose, TimingPolicy] = {
+    "screen": TimingPolicy(min_pairs=16, max_pairs=100, lease_s=1.0, stretched_lease_s=3.0, half_width=0.005),
+    "confirm": TimingPolicy(min_pairs=40, max_pairs=300, lease_s=4.0, stretched_lease_s=6.0, half_width=0.003),
+}
+
+
+class GpuTimer:
+    """Times candidates of one task that passed their checks, one after the other."""
+
+    def __init__(
+        self,
+        benches: Sequence[Bench],
+        task: TaskSpec,
+        baselines: Sequence[list[GpuBaselineSide]],
+        awake: AwakeCores,
+    ) -> None:
+        """Warm the baselines up and make the data for the first candidate.
+
+        Args:
+            benches: of the task's workloads, by their numbers; hidden ones are not timed.
+            task: for its tolerances and rules.
+            baselines: of each workload that is timed the eager reference, and perhaps a second one.
+            awake: keeps the cores from sleeping meanwhile.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        self._benches = benches
+        self._awake = awake
+        timed = [bench for bench in benches if not bench.is_hidden]
+        cover = Cover(task.rules.measure)
+        self._workloads = TimedWorkloads(
+            GpuWorkloadTimer(bench, task, sides, awake, cover, share=len(timed))
+            for bench, sides in zip(timed, baselines, strict=True)
+        )
+        self._timers = self._workloads.timers
+
+    def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
+        """Time one candidate.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        policy = msgspec.structs.replace(POLICIES[purpose], keep_above=keep_above)
+        verdict = self._timed(artifact, policy)
+        # A busy host, too, may keep a process from answering when its GPU is done; it seldom does so twice. Whose work
+        # goes on beside its events does it again.
+        return self._timed(artifact, policy) if _is_doubted(verdict) else verdict
+
+    def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
+        """Time it in a process of its own."""
+        with self._workloads.first.bench.side(artifact, others=self._benches) as side:
+            rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
+        return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
+
+    def renew(self) -> None:
+        """Make data ready for the next candidate."""
+        for timer in self._timers:
+            timer.renew()
+
+    def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
+        """Load a candidate and time it.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output of a timed call is wrong.
+        """
+        unloaded = self._workloads.first.time_unloaded(side)
+        side.load()
+        lanes = [self._workloads.lane(timer, timer.lane(side, unloaded)) for timer in self._timers]
+        with self._awake:
+            rounds = self._workloads.run(side, lanes, policy)
+            if not rounds.together.hopeless:
+                for timer, lane in zip(self._timers, lanes, strict=True):
+                    timer.recheck(lane)
+        return rounds
+
+
+def _is_doubted(verdict: Verdict) -> bool:
+    """Say whether a candidate was refused for what the judge's clock says of its events."""
+    return isinstance(verdict, Rejected) and verdict.rule == CLOCK
+
+
+def is_healthy() -> bool:
+    """Say whether the GPU still computes for this process."""
+    try:
+        return int(torch.ones(1024, device=DEVICE).sum()) == 1024
+    except RuntimeError:
+        return False

@@ -1,0 +1,309 @@
+"""Times candidates on one workload on a GPU: the pairs with its references, and what they come to.
+
+Each side times its own calls by events of the GPU; the judge, by its own clock, the whole of each: request, call,
+everything finished, and (of a candidate) its outputs copied out. A candidate's events are believed only as far as the
+judge's clock agrees: what it says beyond them may not exceed what it says beyond those of empty calls in their midst.
+Those are answered by the candidate's process, too, so they in turn are held against some from before it was loaded,
+more coarsely: a process that has been at work answers later than one that has not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from statistics import median
+
+import msgspec
+import torch
+
+from evaluators.judge.arena import total_bytes
+from evaluators.judge.awake import AwakeCores
+from evaluators.judge.baseline import KEEP
+from evaluators.judge.bench import Bench, Calls
+from evaluators.judge.candidate import CandidateSide
+from evaluators.judge.families import DataSet
+from evaluators.judge.gpu_baseline import GpuBaselineSide
+from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
+from evaluators.judge.gpu_cover import Cover
+from evaluators.judge.intervals import median_interval
+from evaluators.judge.rounds import Lane
+from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, outpaced, too_fast, widened
+from evaluators.judge.timed_data import TimedData
+from evaluators.judge.wrong import refuse_if_wrong, timed_difference
+from messages.tasks import TaskSpec
+from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstable, Verdict
+
+CLOCK = "clock"
+"""Rule by which a candidate is refused whose events do not agree with the judge's clock."""
+_PREPARED_PAIRS = 16
+_WARM_UPS = 5
+_EMPTY_CALLS = 20
+_UNLOADED_CALLS = 12
+"""Behind each number of sweeps; what they are held against has a slack of 60 us."""
+_RECHECKS = 80
+_FASTEST_MEMORY = 10e12
+"""Bytes per second that no GPU's memory reaches: an H200 has 4.8e12, a B200 8e12."""
+_BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
+"""What processes of the same program differ by for as long as they live: of 39 speedups of eight kernels (130 us to
+2.6 ms) 33 lay within 0.2 % of their kernel's median, all within 0.33 % (docs/benchmarks/gpu_repeats.json); of two
+kernels of 4 to 5 us all but one of eight within 0.1 us (docs/benchmarks.md)."""
+_SLOWED = 1.2
+"""Reference slower than alone by this factor: something else works on the GPU."""
+
+
+class GpuWorkloadTimer:
+    """What a judge of a GPU keeps for one workload between candidates, and what it knows of the one that is timed."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        task: TaskSpec,
+        baselines: list[GpuBaselineSide],
+        awake: AwakeCores,
+        cover: Cover,
+        *,
+        share: int,
+    ) -> None:
+        """Warm the baselines up and make the data for the first candidate.
+
+        Args:
+            bench: the workload's.
+            task: for its tolerances.
+            baselines: the eager reference, and perhaps a second one.
+            awake: keeps the cores from sleeping meanwhile.
+            cover: what every timed call begins behind.
+            share: how many workloads share the memory for data.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        self.bench = bench
+        self._awake = awake
+        self._cover = cover
+        self._reference, *others = baselines
+        self._second = others[0] if others else None
+        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
+        first = self._data.next()
+        bench.buffers.renew()
+        bench.buffers.lay(first.inputs, first.state)
+        bench.buffers.settle()
+        for baseline in baselines:
+            baseline.attach(bench.buffers.inputs, bench.problem)
+        self._sweeps = {side: self._cover.enough_for(partial(self._baseline_ns, side)) for side in baselines}
+        self._alone_ns = median(
+            self._baseline_ns(self._reference, self._sweeps[self._reference]) for _ in range(_WARM_UPS)
+        )
+        """What a call of the reference takes before any candidate ran."""
+        self._copy_ns = self._time_copy() if bench.returns_outputs else 0.0
+        self._take_ns = self._time_taking()
+        self._seen = Seen(Unloaded(self._take_ns), self._copy_ns, self._take_ns)
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def _time_copy(self) -> float:
+        """Return what copying outputs like these takes, in ns, by copies of the reference's."""
+        copies = [self._reference.ask(KEEP).elapsed_ns for _ in range(_EMPTY_CALLS)]
+        nothing = [self._reference.empty().elapsed_ns for _ in range(_EMPTY_CALLS)]
+        return max(0.0, lower_quartile(copies) - lower_quartile(nothing))
+
+    def _time_taking(self) -> float:
+        """Return what the judge's own copy of outputs like these takes, in ns: part of every call, empty ones too."""
+        took: list[int] = []
+        for _ in range(_EMPTY_CALLS):
+            self._touch(min(self._cover.levels))
+            self.bench.buffers.settle()
+            begun = time.perf_counter_ns()
+            self.bench.buffers.take()
+            took.append(time.perf_counter_ns() - begun)
+        return lower_quartile(took)
+
+    def renew(self) -> None:
+        """Make data ready for the next candidate."""
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def time_unloaded(self, side: CandidateSide) -> Unloaded:
+        """Find out what an empty call costs while the process is not the candidate's.
+
+        Once for all workloads: nothing in an empty call is of one but the judge's own copy of outputs, which is known
+        of each. Every further one would keep the GPU busy for a fifth of a second only to measure the same again.
+
+        Raises:
+            CandidateFailedError: it does not answer.
+        """
+        unloaded = Unloaded(self._take_ns)
+        side.turn_to(self.bench.place)
+        side.empty()
+        with self._awake:
+            for sweeps in self._cover.levels:
+                for _ in range(_UNLOADED_CALLS):
+                    self._touch(sweeps)
+                    unloaded.add(sweeps, side.empty())
+        return unloaded
+
+    def lane(self, side: CandidateSide, unloaded: Unloaded) -> Lane:
+        """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
+
+        Args:
+            side: the candidate.
+            unloaded: empty calls of its process from before it was loaded, on whichever workload.
+        """
+        calls, seen = Calls(self.bench, side), Seen(unloaded, self._copy_ns, self._take_ns)
+        self._seen = seen
+
+        def run_pair(candidate_first: bool) -> Pair:
+            data = self._data.next()
+            self.bench.buffers.lay(data.inputs, data.state)
+            if candidate_first:
+                self._time_candidate(calls, data, seen)
+            self._time_baselines(seen)
+            if not candidate_first:
+                self._time_candidate(calls, data, seen)
+            self._compare(data, calls)
+            self._touch(seen.sweeps)
+            seen.add("empty call", side.empty())
+            return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
+
+        return Lane(run_pair, lambda: self._enter(calls))
+
+    def _enter(self, calls: Calls) -> None:
+        """Warm both sides up: for the first time, or after pairs of another workload.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls.turn()
+        is_first = not self._seen.sweeps
+        for _ in range(_WARM_UPS if is_first else 1):
+            calls.on(self._data.next())
+        self._reference.call()
+        if is_first:
+            family = self._data.next().family
+            self._seen.sweeps = self._cover.enough_for(lambda level: self._candidate_ns(calls, family, level))
+
+    def recheck(self, lane: Lane) -> None:
+        """Run more pairs if the candidate looks like a liar: in few calls that may be noise.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output is wrong.
+        """
+        if self._seen.is_doubtful:
+            lane.enter()
+        for number in range(_RECHECKS):
+            if not self._seen.is_doubtful:
+                return
+            lane.run_pair(number % 2 == 0)
+
+    def _candidate_ns(self, calls: Calls, family: str, sweeps: int) -> int:
+        calls.again(family, cover=self._cover.over(sweeps))
+        return calls.last.span_ns
+
+    def _baseline_ns(self, side: GpuBaselineSide, sweeps: int) -> int:
+        self._touch(sweeps)
+        return side.call().span_ns
+
+    def _time_candidate(self, calls: Calls, data: DataSet, seen: Seen) -> None:
+        seen.candidate.append(self._candidate_ns(calls, data.family, seen.sweeps))
+        seen.add("call", calls.last)
+
+    def _time_baselines(self, seen: Seen) -> None:
+        self._touch(self._sweeps[self._reference])
+        answer = self._reference.call()
+        seen.reference.append(answer.span_ns)
+        seen.add("reference", answer)
+        self._touch(self._sweeps[self._reference])
+        seen.add("empty reference", self._reference.empty())
+        if self._second is not None:
+            seen.second.append(self._baseline_ns(self._second, self._sweeps[self._second]))
+
+    def _touch(self, sweeps: int) -> None:
+        """Do with the GPU what comes before a candidate's call, so that every call finds it in the same state."""
+        self.bench.buffers.outputs.poison()
+        self.bench.buffers.settle()
+        self._cover.over(sweeps)()
+
+    def _compare(self, data: DataSet, calls: Calls) -> None:
+        """Compare the outputs of a timed call with the reference's of the same pair.
+
+        Raises:
+            WrongOutputError: they differ.
+        """
+        names, outputs = self.bench.output_names, self.bench.buffers.results
+        refuse_if_wrong(
+            lambda: timed_difference(names, outputs, self._reference.keep(), data), lambda: calls.again(data.family)
+        )
+
+    def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
+        """Return what pairs come to."""
+        interval, seen = timing.interval, self._seen
+        if timing.hopeless:
+            return outpaced(timing, policy)
+        refusal = self._doubt(timing, seen)
+        if refusal is not None:
+            return refusal
+        slowed = timing.reference_latency_us * 1000 / max(self._alone_ns, 1)
+        if slowed > _SLOWED:
+            reason = f"the reference took {slowed:.2f} times as long as alone: something else worked on the GPU"
+            return Unstable(reason=reason, speedup_interval=interval)
+        if timing.half_width > policy.unstable_half_width:
+            reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
+            return Unstable(reason=reason, speedup_interval=interval)
+        measured = Measured(
+            timed=True,
+            latency_us=timing.latency_us,
+            reference_latency_us=timing.reference_latency_us,
+            speedup_vs_reference=timing.speedup,
+            speedup_interval=widened(interval, between_processes(timing.latency_us)),
+            measure=self.bench.problem.measure,
+            pairs=timing.pairs,
+            notes=self._notes(seen),
+        )
+        return self._with_second(measured, seen)
+
+    def _doubt(self, timing: Timing, seen: Seen) -> Rejected | Quarantined | None:
+        """Say why the candidate's own times are not believed, if so."""
+        if seen.is_doubtful:
+            beyond_ns = max(seen.beyond_ns, seen.beyond_first_ns)
+            reason = (
+                f"its events say {timing.latency_us:.1f} us, but by the judge's clock a call takes "
+                f"{beyond_ns / 1000:.1f} us longer than that: work goes on beside or after them"
+            )
+            return Rejected(reason=reason, rule=CLOCK)
+        return too_fast(timing, tensor_bytes=total_bytes(self.bench.problem.tensors), bytes_per_s=_FASTEST_MEMORY)
+
+    def _with_second(self, measured: Measured, seen: Seen) -> Measured:
+        """Add what the second baseline says."""
+        if self._second is None:
+            return measured
+        ratios = [math.log(second / own) for second, own in zip(seen.second, seen.candidate, strict=True)]
+        blocks = [(one + other) / 2 for one, other in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
+        middle, low, high = median_interval(blocks)
+        return msgspec.structs.replace(
+            measured,
+            baseline=self._second.kind,
+            baseline_latency_us=median(seen.second) / 1000,
+            speedup_vs_baseline=math.exp(middle),
+            baseline_interval=widened(
+                Interval(low=math.exp(low), high=math.exp(high)), between_processes(median(seen.candidate) / 1000)
+            ),
+        )
+
+    def _notes(self, seen: Seen) -> tuple[str, ...]:
+        hidden = "launches hidden behind it" if self.bench.problem.measure == "device" else "the GPU idle before"
+        return (
+            f"the L2 cache is overwritten before every timed call, {hidden}",
+            f"reference: eager torch {torch.__version__}, TF32 matmul {_say(torch.backends.cuda.matmul.allow_tf32)}, "
+            f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
+            f"the judge's clock says {seen.beyond_ns / 1000:+.1f} us beyond the events, "
+            f"{seen.excess_ns('reference', 'empty reference') / 1000:+.1f} us for the reference",
+        )
+
+
+def between_processes(latency_us: float) -> float:
+    """Return by which share a call's latency may differ in another process."""
+    return _BETWEEN_PROCESSES + _BETWEEN_PROCESSES_NS / 1000 / max(latency_us, _BETWEEN_PROCESSES_NS / 1000)
+
+
+def _say(is_on: bool) -> str:
+    return "on" if is_on else "off"

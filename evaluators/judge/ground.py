@@ -1,0 +1,77 @@
+"""Where both sides of a timing run, and how each timed call finds that place: its cores, with cold caches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from evaluators.judge.baseline import BaselineSide
+from evaluators.judge.candidate import CandidateSide
+from evaluators.judge.cores import pin, quietest_cores
+from evaluators.judge.side import JUDGE_PRIORITY, schedule
+from evaluators.judge.stopwatch import CacheSweeper
+
+
+class Ground:
+    """The cores of a timing judge's sides."""
+
+    def __init__(self, threads: int) -> None:
+        """Begin on all cores.
+
+        Args:
+            threads: on how many the sides run, bound to as many cores; 0: on all, bound to none.
+        """
+        self.threads = threads
+        self.cores = frozenset(os.sched_getaffinity(0))
+        """Where both sides run."""
+        self._sweeper = CacheSweeper()
+
+    @property
+    def swept_bytes(self) -> int:
+        """Return how much is read before every timed call."""
+        return self._sweeper.size_bytes
+
+    @contextmanager
+    def placed(self, baselines: Sequence[BaselineSide]) -> Iterator[None]:
+        """Bind the references to the quietest cores and the judge to the others, if the task says how many."""
+        everywhere = frozenset(os.sched_getaffinity(0))
+        if not self.threads:
+            yield
+            return
+        self.cores = quietest_cores(self.threads, among=everywhere)
+        for baseline in baselines:
+            pin(baseline.pid, self.cores)
+        pin(os.getpid(), everywhere - self.cores or everywhere)
+        try:
+            yield
+        finally:
+            pin(os.getpid(), everywhere)
+
+    @contextmanager
+    def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
+        """Let the references and the judge go before other processes of this host. Yields whether that is permitted."""
+        is_privileged = all(baseline.hurry(first=True) for baseline in baselines)
+        is_privileged = is_privileged and schedule(os.getpid(), JUDGE_PRIORITY)
+        try:
+            yield is_privileged
+        finally:
+            schedule(os.getpid(), 0)
+            for baseline in baselines:
+                baseline.hurry(first=False)
+
+    def join(self, side: CandidateSide) -> None:
+        """Have a candidate run where the reference does, and as early."""
+        if self.threads:
+            pin(side.pid, self.cores)
+        side.hurry(first=True)
+
+    def sweep(self) -> None:
+        """Sweep the last-level cache, and the own caches of the core on which the sides run."""
+        if not self.threads:
+            self._sweeper.sweep()
+            return
+        own = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, self.cores)
+        self._sweeper.sweep()
+        os.sched_setaffinity(0, own)

@@ -1,0 +1,229 @@
+"""Times a candidate on several workloads, and says what they come to together.
+
+All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
+the workload that is known least. Precision and racing are those of the geometric mean, and the time for all of them
+grows by a quarter of one's for each workload more.
+
+The speedup of a task with several workloads is the geometric mean of theirs: the logarithm is the mean of logarithms.
+Its interval's ends are the means, likewise, of the ends of theirs. If all are off in the same direction at once
+(comonotone errors) that is exact; if they err independently it is wider than need be: quantiles of a sum are at most
+the sum of the quantiles for elliptical distributions, whatever depends on what (Embrechts, McNeil, Straumann,
+"Correlation and dependence in risk management", 2002, theorem 1). So the lower end is credited to nobody for luck.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+import msgspec
+
+from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, decide, summarize, time_pairs
+from messages.verdicts import Interval, Measured, TimedWorkload, Unstable
+
+_FIRST_VISIT, _VISIT = 4, 8
+"""Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls."""
+_FEWEST = 12
+"""Pairs of each of several workloads, which has half of what one alone has: as few as give an interval of 95 %."""
+_MORE_TIME = 0.25
+
+
+class Lane:
+    """One workload while a candidate is timed on it."""
+
+    def __init__(self, run_pair: Callable[[bool], Pair], enter: Callable[[], None]) -> None:
+        """Begin without a pair.
+
+        Args:
+            run_pair: measures one pair; told whether the candidate goes first.
+            enter: done before pairs of this workload follow those of another.
+        """
+        self.run_pair = run_pair
+        self.enter = enter
+        self.pairs: list[Pair] = []
+        self.disturbed: list[Pair] = []
+        self.timing: Timing | None = None
+        """Of the pairs so far."""
+
+    def visit(self, policy: TimingPolicy) -> None:
+        """Run some pairs; fewer if it turns out that the host is not fit to time on."""
+        self.enter()
+        until = min(len(self.pairs) + (_VISIT if self.pairs else _FIRST_VISIT), policy.max_pairs)
+        while len(self.pairs) < until and not self.is_unfit(policy):
+            pair = self.run_pair(len(self.pairs) % 2 == 0)
+            (self.disturbed if pair.disturbance else self.pairs).append(pair)
+        is_unfit = self.is_unfit(policy)
+        timing = summarize([*self.pairs, *self.disturbed] if is_unfit else self.pairs)
+        discarded = tuple(pair.disturbance for pair in self.disturbed)
+        self.timing = msgspec.structs.replace(timing, discarded=discarded, is_disturbed=is_unfit)
+
+    def is_unfit(self, policy: TimingPolicy) -> bool:
+        """Say whether too many pairs were disturbed."""
+        return len(self.disturbed) >= policy.max_disturbed and len(self.disturbed) > len(self.pairs)
+
+    @property
+    def half_width(self) -> float:
+        """Return how well it is known."""
+        return self.timing.half_width if self.timing else math.inf
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pairs of several workloads say."""
+
+    timings: tuple[Timing, ...]
+    """Of each workload, in their order; shorter if it was given up before all had their turn."""
+    together: Timing
+
+
+def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
+    """Run pairs of all workloads, in turn, until their geometric mean is known well enough or the time is used up.
+
+    All have been entered once.
+    """
+    if len(lanes) == 1:
+        timing = time_pairs(lanes[0].run_pair, policy)
+        return Rounds(timings=(timing,), together=timing)
+    policy = _longer(policy, len(lanes))
+    begun = time.perf_counter()
+    while (lane := _next(lanes, policy)) is not None:
+        lane.visit(policy)
+        timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
+        if lane.is_unfit(policy):
+            return Rounds(timings=timings, together=together(timings))
+        if len(timings) == len(lanes):
+            decided = decide(together(timings), time.perf_counter() - begun, policy)
+            if decided is not None:
+                return Rounds(timings=timings, together=decided)
+    timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
+    return Rounds(timings=timings, together=together(timings))
+
+
+def together(timings: Sequence[Timing]) -> Timing:
+    """Return what several workloads come to: geometric means, also of the ends of their intervals."""
+    return Timing(
+        pairs=min(timing.pairs for timing in timings),
+        latency_us=geometric_mean([timing.latency_us for timing in timings]),
+        reference_latency_us=geometric_mean([timing.reference_latency_us for timing in timings]),
+        speedup=geometric_mean([timing.speedup for timing in timings]),
+        interval=mean_interval([timing.interval for timing in timings]),
+        half_width=fmean(timing.half_width for timing in timings),
+        discarded=tuple(disturbance for timing in timings for disturbance in timing.discarded),
+        is_disturbed=any(timing.is_disturbed for timing in timings),
+    )
+
+
+def mean_interval(intervals: Sequence[Interval]) -> Interval:
+    """Return the geometric means of both ends."""
+    return Interval(
+        low=geometric_mean([interval.low for interval in intervals]),
+        high=geometric_mean([interval.high for interval in intervals]),
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers."""
+    return math.exp(fmean(math.log(value) for value in values))
+
+
+def measured_together(found: Mapping[str, Measured], all_of_them: Timing, policy: TimingPolicy) -> Measured | Unstable:
+    """Return the verdict on a candidate that was measured on each of several workloads.
+
+    Args:
+        found: by the workloads' names.
+        all_of_them: what their pairs come to.
+        policy: says how exactly the geometric mean must be known.
+    """
+    if all_of_them.half_width > policy.unstable_half_width:
+        reason = (
+            f"after {all_of_them.pairs} pairs or more on each workload the geometric mean of their speedups is only "
+            f"known to ±{all_of_them.half_width:.0%}"
+        )
+        return Unstable(reason=reason, speedup_interval=all_of_them.interval)
+    workloads = tuple(_workload(name, measured) for name, measured in found.items())
+    mean = Measured(
+        timed=True,
+        latency_us=geometric_mean([one.latency_us for one in workloads]),
+        reference_latency_us=geometric_mean([one.reference_latency_us for one in workloads]),
+        speedup_vs_reference=geometric_mean([one.speedup_vs_reference for one in workloads]),
+        speedup_interval=mean_interval([one.speedup_interval for one in workloads]),
+        measure=next(iter(found.values())).measure,
+        pairs=sum(one.pairs for one in workloads),
+        workloads=workloads,
+    )
+    return _with_baseline(mean, next(iter(found.values())).baseline)
+
+
+def _with_baseline(mean: Measured, name: str) -> Measured:
+    """Add what a second baseline comes to, if there is one."""
+    latencies = [one.baseline_latency_us for one in mean.workloads if one.baseline_latency_us is not None]
+    speedups = [one.speedup_vs_baseline for one in mean.workloads if one.speedup_vs_baseline is not None]
+    intervals = [one.baseline_interval for one in mean.workloads if one.baseline_interval is not None]
+    if not name or not len(latencies) == len(speedups) == len(intervals) == len(mean.workloads):
+        return mean
+    return msgspec.structs.replace(
+        mean,
+        baseline=name,
+        baseline_latency_us=geometric_mean(latencies),
+        speedup_vs_baseline=geometric_mean(speedups),
+        baseline_interval=mean_interval(intervals),
+    )
+
+
+def _workload(name: str, measured: Measured) -> TimedWorkload:
+    """Return what is told of one workload that was measured.
+
+    Raises:
+        ValueError: it was not timed.
+    """
+    latency_us, reference_us = measured.latency_us, measured.reference_latency_us
+    speedup, interval = measured.speedup_vs_reference, measured.speedup_interval
+    if latency_us is None or reference_us is None or speedup is None or interval is None:
+        raise ValueError(f"workload {name!r} was not timed")
+    return TimedWorkload(
+        name=name,
+        latency_us=latency_us,
+        reference_latency_us=reference_us,
+        speedup_vs_reference=speedup,
+        speedup_interval=interval,
+        baseline_latency_us=measured.baseline_latency_us,
+        speedup_vs_baseline=measured.speedup_vs_baseline,
+        baseline_interval=measured.baseline_interval,
+        pairs=measured.pairs,
+    )
+
+
+def told(name: str, timing: Timing) -> TimedWorkload:
+    """Return what is told of one workload whose timing was given up."""
+    return TimedWorkload(
+        name=name,
+        latency_us=timing.latency_us,
+        reference_latency_us=timing.reference_latency_us,
+        speedup_vs_reference=timing.speedup,
+        speedup_interval=timing.interval,
+        pairs=timing.pairs,
+    )
+
+
+def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
+    """Return a policy with time for so many workloads, each of which needs fewer pairs than one alone."""
+    factor = 1 + _MORE_TIME * (count - 1)
+    return msgspec.structs.replace(
+        policy,
+        min_pairs=min(policy.min_pairs, max(_FEWEST, policy.min_pairs // 2)),
+        lease_s=factor * policy.lease_s,
+        stretched_lease_s=factor * policy.stretched_lease_s,
+    )
+
+
+def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
+    """Return the workload whose turn it is: those with the fewest pairs up to the minimum, then the least known.
+
+    Null: what is not known well enough has had all the pairs that it may have.
+    """
+    fewest = min(lanes, key=lambda lane: len(lane.pairs))
+    if len(fewest.pairs) < policy.min_pairs:
+        return fewest
+    worth_it = [lane for lane in lanes if len(lane.pairs) < policy.max_pairs and lane.half_width > policy.half_width]
+    return max(worth_it, key=lambda lane: lane.half_width, default=None)

@@ -1,0 +1,48 @@
+"""What a candidate's process may not have while it is timed: other processes, nor the means to start any.
+
+On a GPU candidates compile on their first call on each workload, so until then they may start compilers. Whether that
+was given up afterwards, and whether anything that was started is still there, the kernel says, not their runner: once
+the candidate is loaded, the runner is its own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from evaluators.guard import descendants_of
+from messages.verdicts import Rejected
+
+_RULE = "processes"
+
+
+def filters_of(pid: int) -> int | None:
+    """Return how many filters of system calls a process is behind; null: the kernel does not say (before Linux 5.9)."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    lines = dict(line.partition(":")[::2] for line in status.splitlines())
+    return int(lines["Seccomp_filters"]) if "Seccomp_filters" in lines else None
+
+
+def not_sealed(pid: int, before: int | None) -> Rejected | None:
+    """Say that a process has not taken another filter upon itself, if so.
+
+    Args:
+        pid: the process, which was asked to.
+        before: how many it was behind when it was asked.
+    """
+    now = filters_of(pid)
+    if before is None or now is None or now > before:
+        return None
+    return Rejected(reason="its process did not give up the means to start others", rule=_RULE)
+
+
+def other_process(pid: int, keep: frozenset[int]) -> Rejected | None:
+    """Say that something of the candidate's runs besides its own process, if so: it is not stopped with that one.
+
+    Args:
+        pid: its own.
+        keep: processes below this one that are not the candidate's, nor what is below them.
+    """
+    if not descendants_of(os.getpid(), but=keep) - {pid}:
+        return None
+    return Rejected(reason="it has started a process that goes on between its calls", rule=_RULE)

@@ -1,0 +1,112 @@
+"""The data of timed calls: nobody has seen it, and some of it is adversarial."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from evaluators.judge.families import (
+    CENTRED,
+    GIVEN,
+    NEARLY_EQUAL,
+    PERTURBED,
+    SPIKES,
+    DataMaker,
+    DataSet,
+    kept_bytes,
+    new_seed,
+)
+from evaluators.judge.problem import Problem
+from messages.tasks import Tolerance
+
+_ADVERSARIAL_ONE_IN = 2
+"""So that each of the kinds is among the twelve calls that are timed at least."""
+
+
+class TimedData:
+    """Inputs for timed calls, made before the lease as far as memory allows.
+
+    One in two is adversarial, the first or the second by chance. The kinds take turns: spikes in data that looks like
+    the others, an earlier call's data with one or two elements changed, other signs, other parameters. A candidate
+    knows when it is timed, by its priority or by counting, so what the checks found there would hold for checks only.
+    """
+
+    def __init__(self, problem: Problem, tolerance: Tolerance, *, same_state: bool = False, share: int = 1) -> None:
+        """Prepare.
+
+        Args:
+            problem: the task's.
+            tolerance: the task's.
+            same_state: never change parameters: modules hold theirs, others would take another process.
+            share: how many workloads share the memory for data.
+
+        Raises:
+            ProblemError: the reference fails.
+        """
+        self._maker = maker = DataMaker(problem, tolerance)
+        self._ready: list[DataSet] = []
+        self._most_bytes = kept_bytes(problem) // share
+        self._served = 0
+        self._last: DataSet | None = None
+        self._chance = random.SystemRandom()
+        self._plan: list[bool] = []
+        """Which of the next data sets are adversarial."""
+        state_bytes = sum(tensor.numel() * tensor.element_size() for tensor in problem.state)
+        keeps_state = same_state or state_bytes > self._most_bytes
+        kinds = [SPIKES, NEARLY_EQUAL, CENTRED, *(() if keeps_state else (PERTURBED,))]
+        self._kinds = deque(self._chance.sample(kinds, len(kinds)))
+        """Which comes next, where it can be had."""
+        self._allowed = maker.given().allowed
+
+    def prepare(self, count: int) -> None:
+        """Make up to `count` data sets, and renew the oldest."""
+        if self._ready:
+            self._ready.pop(0)
+        while len(self._ready) < count and self._fits():
+            self._ready.append(self._make(may_compute=True))
+        self._served = 0
+
+    def next(self) -> DataSet:
+        """Return one that this candidate has not seen."""
+        if self._served < len(self._ready):
+            data = self._ready[self._served]
+        else:
+            data = self._make(may_compute=False)
+            if self._fits():
+                self._ready.append(data)
+        self._served += 1
+        return data
+
+    def _fits(self) -> bool:
+        if not self._ready:
+            return True
+        return self._ready[0].size_bytes * (len(self._ready) + 1) <= self._most_bytes
+
+    def _make(self, *, may_compute: bool) -> DataSet:
+        """Make the next data set.
+
+        Args:
+            may_compute: there is time to run the reference on it.
+        """
+        if not self._plan:
+            self._plan = [True] + [False] * (_ADVERSARIAL_ONE_IN - 1)
+            self._chance.shuffle(self._plan)
+        data = self._adversarial(may_compute=may_compute) if self._plan.pop() else None
+        if data is None:
+            data = self._maker.bare(GIVEN, new_seed())
+            data.allowed = self._allowed
+        self._last = data
+        return data
+
+    def _adversarial(self, *, may_compute: bool) -> DataSet | None:
+        """Make a data set of the next kind; None where the problem has none."""
+        for _ in range(len(self._kinds)):
+            self._kinds.rotate(-1)
+            kind = self._kinds[-1]
+            if kind == NEARLY_EQUAL:
+                if self._maker.can_vary and self._last is not None:
+                    return self._maker.nearly(self._last)
+            elif may_compute and self._maker.applies(kind) and (data := self._maker.make(kind)) is not None:
+                data.expected = ()
+                return data
+        return None

@@ -1,0 +1,261 @@
+"""Times candidates on one workload: the pairs with its reference, the data they are called on, what they come to.
+
+The candidate's process, its cores and the lease are its user's: see `timing.py`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from evaluators.guard import descendants_of
+from evaluators.judge.arena import total_bytes
+from evaluators.judge.baseline import FEW_PAGES, BaselineSide
+from evaluators.judge.bench import Bench, Calls
+from evaluators.judge.candidate import CandidateSide
+from evaluators.judge.control import Control, Sample
+from evaluators.judge.cores import CoreShare
+from evaluators.judge.disturbance import Watch
+from evaluators.judge.families import GIVEN, DataSet
+from evaluators.judge.ground import Ground
+from evaluators.judge.returned import copy_cost_ns, warm_up
+from evaluators.judge.rounds import Lane
+from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, floored, net_ns, outpaced, too_fast, widened
+from evaluators.judge.timed_data import TimedData
+from evaluators.judge.wrong import refuse_if_wrong, timed_difference
+from evaluators.runners.base import EMPTY
+from messages.tasks import TaskSpec
+from messages.verdicts import Measured, Unstable, Verdict
+
+_PREPARED_PAIRS = 16
+_WARM_UPS = 2
+_OWN_DATA = 2
+"""Data sets that no candidate sees."""
+_EMPTY_CALLS = 15
+EMPTY_S = 30.0
+_SURE_SHARE = 0.5
+"""Of an empty call: what is left of a call by less, once that is taken off, is the difference of two large numbers."""
+_GROWTH_SHARE = 0.1
+"""Share of timed calls up to which new memory for the reference is no matter: medians do not see it."""
+_FASTEST_MEMORY = 2e12
+"""Bytes per second that no host's memory reaches: two sockets with twelve channels each give half of it."""
+_BETWEEN_PROCESSES = 0.02
+"""What two processes of the same program differ by for as long as they live. A reference's own program as a module, 21
+evaluations: 0.97 to 1.04."""
+_BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
+"""And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
+_STOPPED_LATE = "it went on for a while after its answer"
+
+
+class WorkloadTimer:
+    """What a timing judge keeps for one workload between candidates, and what it knows of the one that is timed."""
+
+    def __init__(self, bench: Bench, task: TaskSpec, baseline: BaselineSide, ground: Ground, *, share: int) -> None:
+        """Warm the reference up and make the data for the first candidate.
+
+        Args:
+            bench: the workload's.
+            task: for its tolerances.
+            baseline: the workload's reference.
+            ground: where both sides run.
+            share: how many workloads share the memory for data.
+
+        Raises:
+            BaselineError: the baseline worker is broken.
+        """
+        self.bench = bench
+        self.baseline = baseline
+        self._ground = ground
+        self._grown = 0
+        """Timed calls in which the reference was given new memory."""
+        self._floor_us = 0.0
+        """Less than this is not credited to the candidate."""
+        self._share: CoreShare | None = None
+        self._control = Control(self._time_reference_between)
+        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
+        self._own_data = [self._data.next() for _ in range(_OWN_DATA)]
+        first = self._own_data[0]
+        bench.buffers.renew()
+        bench.buffers.lay(first.inputs, first.state)
+        baseline.attach(bench.buffers.inputs, bench.problem)
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def renew(self) -> None:
+        """Make data ready for the next candidate."""
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def check(self) -> str:
+        """Measure empty calls of the reference, and it against itself. Returns why nothing can be timed here now."""
+        self.bench.buffers.renew()
+        empty = [self.baseline.ask(EMPTY, limit_s=EMPTY_S).elapsed_ns for _ in range(_EMPTY_CALLS)]
+        self.baseline.empty_ns = min(empty)
+        return self._control.check()
+
+    def slowed(self, timing: Timing) -> str:
+        """Say that the candidate slowed the reference down, if so. It must be dead."""
+        self.bench.buffers.renew()
+        return self._control.slowed(timing.reference_latency_us)
+
+    def excess(self) -> str:
+        """Say that the candidate used more CPU time than its cores have, if so."""
+        return self._share.excess() if self._share is not None else ""
+
+    def lane(self, side: CandidateSide) -> Lane:
+        """Return the pairs of a candidate on this workload.
+
+        Args:
+            side: the candidate, loaded; a module's instance is made when its first call comes.
+        """
+        calls = Calls(self.bench, side)
+
+        def run_pair(candidate_first: bool) -> Pair:
+            return self._pair(side, calls, candidate_first=candidate_first)
+
+        self._share, self._grown = None, 0
+        return Lane(run_pair, lambda: self._enter(side, calls))
+
+    def _enter(self, side: CandidateSide, calls: Calls) -> None:
+        """Warm both sides up: for the first time, or after pairs of another workload.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls.turn()
+        is_first = self._share is None
+        for _ in range(_WARM_UPS if is_first else 1):
+            calls.on(self._data.next())
+            self.baseline.call(limit_s=self.bench.evaluation_limit_s)
+        if not is_first:
+            return
+        self._floor_us = side.empty_ns / 1000 * _SURE_SHARE
+        if self.bench.returns_outputs:
+            warm_up(calls, GIVEN)
+            limit_s = self.bench.evaluation_limit_s
+            calls.copy_ns = copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
+        # Once more: what was loaded may have threads, and may have moved them.
+        self._ground.join(side)
+        self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads else 0)
+
+    def _pair(self, side: CandidateSide, calls: Calls, *, candidate_first: bool) -> Pair:
+        data = self._data.next()
+        side.expect_alone()
+        self.bench.buffers.lay(data.inputs, data.state)
+        before = None if candidate_first else self._time_reference()
+        candidate = self._time_candidate(side, calls, data)
+        reference = before or self._time_reference()
+        self._compare(data, calls)
+        disturbance = candidate.disturbance or reference.disturbance
+        return Pair(candidate_ns=candidate.net_ns, reference_ns=reference.net_ns, disturbance=disturbance)
+
+    def _time_candidate(self, side: CandidateSide, calls: Calls, data: DataSet) -> Sample:
+        watch, share = Watch(side.pid, self._ground.cores), self._share
+
+        def just_before() -> None:
+            self._ground.sweep()
+            watch.begin()
+            if share is not None:
+                share.begin()
+
+        net_ns = calls.again(data.family, just_before=just_before)
+        # All of the call: what a module's outputs cost to hand over is taken off its time, not off its process's.
+        taken_ns = calls.last.elapsed_ns + calls.last.late_ns
+        if share is not None:
+            share.end(taken_ns)
+        disturbance = watch.end(taken_ns)
+        if calls.last.late_ns:
+            # How much of its work it did between its answer and its stop, nobody knows.
+            disturbance = disturbance or _STOPPED_LATE
+        return Sample(net_ns=net_ns + calls.last.late_ns, disturbance=disturbance)
+
+    def _time_reference(self) -> Sample:
+        watch = Watch(self.baseline.pid, self._ground.cores)
+        self._ground.sweep()
+        pages = self.baseline.page_faults()
+        watch.begin()
+        answer = self.baseline.call(limit_s=self.bench.evaluation_limit_s)
+        disturbance = watch.end(answer.elapsed_ns + answer.late_ns)
+        self._grown += self.baseline.page_faults() - pages > FEW_PAGES
+        own_ns = net_ns(answer.elapsed_ns, self.baseline.empty_ns)
+        return Sample(net_ns=own_ns + answer.late_ns, disturbance=disturbance)
+
+    def _time_reference_between(self) -> Sample:
+        """Time the reference among all that goes on between two of its calls in pairs, the candidate's call aside.
+
+        Back to back it would be a third faster: new inputs come from the judge's core, outputs are copied, processes
+        are looked for, and caches are swept once for each side.
+        """
+        descendants_of(os.getpid())
+        self._own_data.reverse()
+        self.bench.buffers.lay(self._own_data[0].inputs, self._own_data[0].state)
+        self.bench.buffers.outputs.poison()
+        self._ground.sweep()
+        sample = self._time_reference()
+        self.baseline.keep()
+        return sample
+
+    def _compare(self, data: DataSet, calls: Calls) -> None:
+        """Compare the outputs of a timed call with the reference's of the same pair.
+
+        Raises:
+            WrongOutputError: they differ.
+        """
+        names, outputs = self.bench.output_names, self.bench.buffers.results
+        refuse_if_wrong(
+            lambda: timed_difference(names, outputs, self.baseline.keep(), data), lambda: calls.again(data.family)
+        )
+
+    def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
+        """Return what pairs come to."""
+        interval = timing.interval
+        if timing.hopeless:
+            return outpaced(timing, policy)
+        tensor_bytes = total_bytes(self.bench.problem.tensors)
+        if doubt := too_fast(timing, tensor_bytes=tensor_bytes, bytes_per_s=_FASTEST_MEMORY):
+            return doubt
+        if timing.is_disturbed:
+            reason = (
+                f"{len(timing.discarded)} of {timing.pairs} pairs were disturbed, as far as that can be seen from "
+                f"outside; the last one: {timing.discarded[-1]}"
+            )
+            return Unstable(reason=reason, speedup_interval=interval)
+        if timing.half_width > policy.unstable_half_width:
+            reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
+            return Unstable(reason=reason, speedup_interval=interval)
+        sure = floored(timing, self._floor_us)
+        own = _BETWEEN_PROCESSES if self.baseline.has_huge_pages() else _BETWEEN_PROCESSES_OF_SMALL_PAGES
+        return Measured(
+            timed=True,
+            latency_us=sure.latency_us,
+            reference_latency_us=sure.reference_latency_us,
+            speedup_vs_reference=sure.speedup,
+            speedup_interval=widened(sure.interval, max(own, self._control.bias)),
+            pairs=timing.pairs,
+        )
+
+    def notes(self, timing: Timing) -> list[str]:
+        """Return what a verdict says of how it was timed here."""
+        notes = [*self._control.notes]
+        if not self.baseline.has_huge_pages():
+            notes.append(
+                "the kernel gives no huge pages on request: which pages a process was given may make it up to a "
+                "quarter slower than another, and the interval is wider for that"
+            )
+        if self.bench.problem.needs_stage:
+            notes.append(
+                "the reference names a GPU on its way, which here means the CPU: finding that out is part of its time, "
+                "so the speedup is too high"
+            )
+        if timing.discarded:
+            notes.append(
+                f"disturbed pairs that were run again: {len(timing.discarded)}; the last: {timing.discarded[-1]}"
+            )
+        if timing.latency_us < self._floor_us:
+            notes.append(
+                f"a call comes to {timing.latency_us:.1f} us less an empty call, and that is less than half of one: "
+                f"told as {self._floor_us:.1f} us, which is sure"
+            )
+        if self._grown > _GROWTH_SHARE * timing.pairs:
+            notes.append(
+                f"in {self._grown} of {timing.pairs} timed calls the reference was given new memory, which costs time"
+            )
+        return notes

@@ -1,0 +1,203 @@
+"""The workloads of a judge's task: a problem and a bench for each, in one memory and under the same terms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+import torch
+
+from evaluators.judge.bench import Bench
+from evaluators.judge.launching import Launcher
+from evaluators.judge.memory import make_buffers
+from evaluators.judge.problem import Problem, ProblemError
+from evaluators.judge.protocol import Limits
+from evaluators.languages.base import LanguageSupport
+from messages.calls import CallForm, ConstantPlace, leaves_of
+from messages.tasks import TaskSpec, Workload
+
+_SHORT_CALL_NS = 100_000_000
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload's problem, ready to run."""
+
+    workload: Workload | None
+    """Null: the task names none."""
+    problem: Problem
+    name: str = ""
+    """Where there are several."""
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether authors of candidates are not to be told of it."""
+        return self.workload is not None and self.workload.hidden
+
+
+def workloads_of(task: TaskSpec, *, hidden: bool) -> tuple[Workload | None, ...]:
+    """Return a task's workloads, with or without the hidden ones; of a task that names none, null for its one."""
+    return (task.workloads if hidden else task.shown) or (None,)
+
+
+def load_problems(task: TaskSpec, device: str, *, hidden: bool) -> list[Loaded]:
+    """Load a task's problem for each of its workloads, and run it once.
+
+    Args:
+        task: the problem.
+        device: where its tensors live and its reference runs.
+        hidden: whether hidden workloads are among them.
+
+    Raises:
+        ProblemError: it cannot be used.
+    """
+    is_several = len(task.workloads) > 1
+    found: list[Loaded] = []
+    for workload in workloads_of(task, hidden=hidden):
+        name = workload.name if workload is not None and is_several else ""
+        try:
+            found.append(Loaded(workload=workload, problem=Problem(task, device, workload), name=name))
+        except ProblemError as error:
+            if not name:
+                raise
+            raise ProblemError(f"workload {name!r}: {error}") from error
+    shown = [loaded.problem for loaded in found if not loaded.is_hidden]
+    for loaded in found:
+        _require_one_signature(shown[0], loaded)
+    return found
+
+
+class Rooms:
+    """The benches of a task: of what is shown, and of all with what is hidden, each in a memory of their own.
+
+    A runner is told where the tensors of the workloads lie that it can be asked for, and sees how large the memory is:
+    a candidate that reads either, and crashes with what it has read, tells its author. So where nothing hidden is to be
+    called, nothing of it is there.
+    """
+
+    def __init__(self, shown: list[Bench], open_all: Callable[[], list[Bench]], *, is_hiding: bool) -> None:
+        self.shown = shown
+        self.open_all = open_all
+        self.is_hiding = is_hiding
+
+
+def open_rooms(
+    loaded: Sequence[Loaded],
+    support: LanguageSupport,
+    launcher: Launcher,
+    limits: Limits,
+    *,
+    threads: int,
+    reference_ns: Sequence[int],
+    keep: frozenset[int] = frozenset(),
+) -> Rooms:
+    """Return a bench per workload; arguments as `Bench` has them.
+
+    Raises:
+        ProblemError: candidates cannot be made as the model is.
+    """
+
+    def opened(numbers: Sequence[int]) -> list[Bench]:
+        of_these, took_ns = [loaded[number] for number in numbers], [reference_ns[number] for number in numbers]
+        return _open_benches(of_these, support, launcher, limits, threads=threads, reference_ns=took_ns, keep=keep)
+
+    shown = [number for number, each in enumerate(loaded) if not each.is_hidden]
+    return Rooms(opened(shown), lambda: opened(range(len(loaded))), is_hiding=len(shown) < len(loaded))
+
+
+def _open_benches(
+    loaded: Sequence[Loaded],
+    support: LanguageSupport,
+    launcher: Launcher,
+    limits: Limits,
+    *,
+    threads: int,
+    reference_ns: Sequence[int],
+    keep: frozenset[int],
+) -> list[Bench]:
+    """Return a bench per workload, all in one memory."""
+    device = loaded[0].problem.device
+    buffers = make_buffers([each.problem.tensors for each in loaded], device)
+    benches = [
+        Bench(
+            each.problem,
+            support,
+            launcher,
+            limits,
+            threads=threads,
+            reference_ns=reference_ns[number],
+            keep=keep,
+            buffers=buffers[number],
+            workload=each.name,
+            number=number,
+            is_hidden=each.is_hidden,
+        )
+        for number, each in enumerate(loaded)
+    ]
+    # One process is called on all of them: what one reference needs, candidates may not call on any.
+    denied = tuple(dict.fromkeys(name for bench in benches for name in bench.terms.denied))
+    for bench in benches:
+        bench.terms = msgspec.structs.replace(bench.terms, denied=denied)
+    return benches
+
+
+def choose_threads(problems: Sequence[Problem]) -> list[int]:
+    """Compute on one thread where that is quick: the judge shares the host with what it measures.
+
+    The baseline workers, processes of their own, keep torch's default.
+
+    Returns:
+        About how long each reference takes, in ns.
+    """
+    default = torch.get_num_threads()
+    torch.set_num_threads(1)
+    took_ns: list[int] = []
+    for problem in problems:
+        inputs = problem.inputs(seed=0)
+        begun = time.perf_counter_ns()
+        problem.reference(inputs, problem.state)
+        took_ns.append(time.perf_counter_ns() - begun)
+    if max(took_ns) > _SHORT_CALL_NS:
+        torch.set_num_threads(default)
+    return took_ns
+
+
+def gpu_reference_ns(problem: Problem) -> int:
+    """Return about how long the reference takes on a GPU, warm."""
+    inputs = problem.inputs(seed=0)
+    problem.reference(inputs, problem.state)
+    torch.cuda.synchronize()
+    begun = time.perf_counter_ns()
+    problem.reference(inputs, problem.state)
+    torch.cuda.synchronize()
+    return time.perf_counter_ns() - begun
+
+
+def _require_one_signature(first: Problem, loaded: Loaded) -> None:
+    """See that a workload has tensors of the same names, roles, dtypes and ranks as the first one.
+
+    Raises:
+        ProblemError: it has others; one function could not be written for both.
+    """
+    wanted, found = (
+        [(spec.name, spec.role, spec.dtype, len(spec.shape)) for spec in problem.tensors]
+        for problem in (first, loaded.problem)
+    )
+    if found != wanted:
+        different = next((pair for pair in zip(wanted, found, strict=False) if pair[0] != pair[1]), None)
+        what = f"{different[1]} where the first has {different[0]}" if different else f"{len(found)} tensors"
+        raise ProblemError(f"workload {loaded.name!r} has other tensors than the first: {what}; shapes may differ only")
+    forms = [(_kinds_in(problem.call)) for problem in (first, loaded.problem)]
+    if forms[0] != forms[1]:
+        raise ProblemError(
+            f"workload {loaded.name!r} has other arguments than the first: numbers and texts may differ in their "
+            "values only"
+        )
+
+
+def _kinds_in(call: CallForm | None) -> list[str]:
+    """Return what stands where among the arguments of a call, values and shapes aside."""
+    if call is None:
+        return []
+    leaves = leaves_of(call.arguments)
+    return [type(leaf.value if isinstance(leaf, ConstantPlace) else leaf).__name__ for leaf in leaves]

@@ -1,0 +1,199 @@
+"""Builds a module candidate that may hold Triton kernels, for a GPU that need not be here: see `ahead.py`.
+
+A module of a warm process (`evaluators/warm.py`), or a script: `prepare` once, `main` in a process forked for each
+candidate. Its argument is a JSON object (`AheadJob` in `ahead.py`). First extensions are built (`building.py`), or the
+sources are read (`syntax.py`); then the module is called on tensors without data (`rehearsal.py`), and each Triton
+kernel that it launches is compiled. Candidates are executed in child processes only.
+
+Prints one line per kernel. That not everything could be compiled is no failure: one line says why, and the rest is
+compiled by the first call, on the GPU. An error in a kernel's source that every call runs into is a failure.
+The kernels' code stays in `KERNELS`, where Triton finds it again when the same program runs with the same versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+from evaluators.languages.python import building, syntax
+from evaluators.languages.triton.diagnostics import headline
+from evaluators.runners.kernels import KERNELS
+
+_GRACE_S = 2.0
+"""More, for a candidate that waits for something itself."""
+_REPORT_BYTES = 1 << 20
+_NOT_AHEAD = "not compiled ahead"
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def main(argument: str = "") -> int:
+    """Build the candidate in the working directory.
+
+    Args:
+        argument: instead of the process's own.
+    """
+    job = json.loads(argument or sys.argv[-1])
+    if job["inline"]:
+        code = _code_of(_in_child(lambda: building.main(job["inline"])))
+    else:
+        code = syntax.check(job["entry_point"], job["programs"])
+    if code != 0:
+        return code
+    if not job["calls"]:
+        return _say_not_ahead(job["why_not"])
+    prepare()
+    os.environ["TRITON_CACHE_DIR"] = os.path.join(os.getcwd(), KERNELS)  # noqa: PTH109, PTH118 - the start-up
+    # Not a pipe: the program may leave a process behind that holds one open, and this one would wait for its end.
+    report = os.memfd_create("report")
+    pid = _in_child(lambda: _rehearse(job, report))
+    ending = _wait(pid, time.monotonic() + job["limit_s"] + _GRACE_S)
+    return _tell(os.pread(report, _REPORT_BYTES, 0), ending)
+
+
+def prepare() -> None:
+    """Import what building needs: seconds, which a process that builds many candidates spends once."""
+    # Nothing here may touch a GPU, on which others may be measuring.
+    os.environ.update(TRITON_DUMP_PTXAS_LOG="1", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="")
+    building.prepare()
+    import torch  # noqa: PLC0415 - as above
+    import triton.language  # noqa: F401, PLC0415
+    from triton.backends import backends  # noqa: F401, PLC0415
+    from triton.runtime.cache import triton_key  # noqa: PLC0415
+
+    from evaluators.languages.python import rehearsal  # noqa: F401, PLC0415
+
+    # Each reads much on its first use: the whole of Triton for a hash, what torch knows of shapes.
+    triton_key()
+    with torch.device("meta"):
+        torch.nn.Linear(1, 1)(torch.empty(1, 1))
+
+
+def _in_child(run: Callable[[], int]) -> int:
+    """Run something in a forked process, which ends with what it returns. Returns its id."""
+    _flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = run()
+    finally:
+        _flush()
+        os._exit(code)
+
+
+def _flush() -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def _code_of(pid: int) -> int:
+    """Return what a child ended with."""
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return code
+    _die_as(code)
+    sys.stderr.write(f"importing the file ended its process (signal {-code})\n")
+    return 1
+
+
+def _die_as(code: int) -> None:
+    """End as a child did that the system killed, for want of memory: no fault of the candidate's."""
+    if code == -signal.SIGKILL:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _rehearse(job: Mapping[str, object], report: int) -> NoReturn:
+    """Call the module, and write lines of JSON to the report: to the end of the process."""
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - as above
+        size_bytes = int(statm.read().split()[0]) * _PAGE_BYTES
+    bound = size_bytes + int(str(job["memory_bytes"]))
+    with contextlib.suppress(ValueError):  # bound already, and lower
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    from evaluators.languages.python.rehearsal import rehearse  # noqa: PLC0415 - imports torch
+
+    tempfile.tempdir = None  # where compilers may write was not known when this was asked for the first time
+
+    def tell(told: Mapping[str, object]) -> None:
+        os.write(report, json.dumps(told).encode() + b"\n")
+
+    rehearse(job, time.monotonic() + float(str(job["limit_s"])), tell)
+    os._exit(0)
+
+
+def _wait(pid: int, deadline: float) -> str:
+    """Wait for the calls. Returns how they ended, if not by themselves."""
+    ended = os.pidfd_open(pid)
+    ready, _, _ = select.select([ended], [], [], max(0.0, deadline - time.monotonic()))
+    os.close(ended)
+    if not ready:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if not ready:
+        return "its first calls do not end without a GPU"
+    if code == 0:
+        return ""
+    return f"without a GPU its call ends the process ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+
+
+def _tell(written: bytes, ending: str) -> int:
+    """Print what came of the calls. Returns the exit code.
+
+    Args:
+        written: lines of JSON.
+        ending: how the calls ended, if not by themselves.
+    """
+    told = [*_lines_of(written)]
+    for refused in (entry["refused"] for entry in told if "refused" in entry):
+        sys.stderr.write(f"{refused}\n")
+        return 1
+    kernels = sorted((entry for entry in told if "name" in entry), key=lambda entry: int(str(entry["number"])))
+    for line in dict.fromkeys(map(_say, kernels)):
+        sys.stdout.write(f"{line}\n")
+    errors = [ending, *(str(entry["error"]) for entry in told if "name" not in entry)]
+    why = next(filter(None, errors), "")
+    return _say_not_ahead(why) if why else 0
+
+
+def _lines_of(written: bytes) -> list[dict[str, object]]:
+    """Return what was told; the last line may be cut."""
+    found = []
+    for line in written.splitlines():
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+def _say(kernel: Mapping[str, object]) -> str:
+    if kernel["error"]:
+        return f"kernel {kernel['name']}: {headline(str(kernel['error']))}"
+    return (
+        f"kernel {kernel['name']}: {kernel['registers']} registers, {kernel['spilled_bytes']} bytes spilled, "
+        f"{kernel['shared_bytes']} bytes of shared memory, {kernel['warps']} warps, {kernel['stages']} stages"
+    )
+
+
+def _say_not_ahead(why: str) -> int:
+    """Print one line. Returns an exit code: it is no failure."""
+    sys.stdout.write(f"{_NOT_AHEAD}: {headline(why)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,14 @@
+"""One thing that was found in a candidate's text."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A construct and where it stands."""
+
+    what: str
+    line: int
+    is_forbidden: bool = False
+    """Whether no honest kernel holds it."""

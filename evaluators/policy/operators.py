@@ -1,0 +1,170 @@
+"""Which torch operators a candidate may not call, where the library is not to do the work.
+
+Denied are the heavy families always (a reference that spells its attention out is not beaten by calling the library's),
+the families of what the reference itself calls, and what it calls besides. Never denied: views, copies, casts, fills
+and shapes. Elementwise arithmetic is denied only where the reference does nothing else. Names are those of the
+dispatcher: `aten::mm`, without overload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from messages.tasks import TaskRules
+
+_ALWAYS: dict[str, str] = {
+    "matmul": "mm bmm addmm baddbmm addbmm mv addmv dot vdot matmul linear einsum bilinear tensordot inner outer "
+    "ger addr chain_matmul linalg_multi_dot linalg_matmul linalg_vecdot linalg_matrix_power matrix_power "
+    "_addmm_activation _int_mm _scaled_mm _scaled_grouped_mm _grouped_mm _sparse_mm "
+    "_sparse_semi_structured_mm _sparse_semi_structured_linear _sparse_semi_structured_addmm "
+    "_weight_int8pack_mm _weight_int4pack_mm _weight_int4pack_mm_for_cpu "
+    "_weight_int4pack_mm_with_scales_and_zeros _dyn_quant_matmul_4bit _mixed_dtypes_linear "
+    "_cslt_sparse_mm mkldnn_linear _trilinear kron smm hspmm sspaddmm _sparse_addmm sparse_sampled_addmm "
+    "fbgemm_linear_int8_weight fbgemm_linear_fp16_weight _wrapped_linear_prepack "
+    "_wrapped_quantized_linear_prepacked fbgemm_linear_fp16_weight_fp32_activation "
+    "fbgemm_linear_int8_weight_fp32_activation cdist _cdist_forward _euclidean_dist pdist _pdist_forward "
+    "corrcoef cov linalg_inv linalg_solve",
+    "convolution": "convolution _convolution _convolution_mode convolution_overrideable conv1d conv2d conv3d conv_tbc "
+    "conv_transpose1d conv_transpose2d conv_transpose3d mkldnn_convolution cudnn_convolution "
+    "cudnn_convolution_relu cudnn_convolution_add_relu cudnn_convolution_transpose miopen_convolution "
+    "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward slow_conv_transpose2d "
+    "slow_conv_transpose3d slow_conv_dilated2d slow_conv_dilated3d _conv_depthwise2d conv_depthwise3d "
+    "_nnpack_spatial_convolution",
+    "attention": "scaled_dot_product_attention _scaled_dot_product_attention_math "
+    "_scaled_dot_product_attention_math_for_mps _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention "
+    "_scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable "
+    "_flash_attention_forward _efficient_attention_forward _cudnn_attention_forward _fused_sdp_choice "
+    "_native_multi_head_attention _triton_multi_head_attention _triton_scaled_dot_attention "
+    "_transformer_encoder_layer_fwd",
+    "softmax": "softmax _softmax log_softmax _log_softmax _safe_softmax _masked_softmax logsumexp special_softmax "
+    "special_log_softmax special_logsumexp _sparse_softmax _sparse_log_softmax softmin",
+    "normalisation": "layer_norm native_layer_norm _fused_rms_norm rms_norm group_norm native_group_norm batch_norm "
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training "
+    "_batch_norm_with_update _batch_norm_no_update _batch_norm_impl_index cudnn_batch_norm "
+    "miopen_batch_norm batch_norm_stats batch_norm_elemt instance_norm quantized_batch_norm renorm",
+    "recurrent": "lstm lstm_cell gru gru_cell rnn_tanh rnn_relu rnn_tanh_cell rnn_relu_cell mkldnn_rnn_layer "
+    "_cudnn_rnn miopen_rnn _thnn_fused_lstm_cell _thnn_fused_gru_cell quantized_lstm_cell "
+    "quantized_gru_cell",
+    "transform": "_fft_c2c _fft_r2c _fft_c2r fft_fft fft_rfft fft_ifft fft_irfft stft istft",
+}
+"""Families that are denied whatever the reference calls."""
+
+_BY_REFERENCE: dict[str, str] = {
+    "reduction": "sum nansum mean nanmean amax amin aminmax max min argmax argmin prod var var_mean std std_mean norm "
+    "linalg_vector_norm linalg_norm linalg_matrix_norm native_norm all any median nanmedian mode "
+    "count_nonzero segment_reduce bincount histc trace",
+    "scan": "cumsum cumprod cummax cummin _cummax_helper _cummin_helper logcumsumexp _logcumsumexp "
+    "cumulative_trapezoid",
+    "sorting": "sort argsort topk kthvalue msort unique_consecutive _unique2 unique_dim searchsorted bucketize",
+    "activation": "gelu relu relu6 silu mish sigmoid hardsigmoid hardswish hardtanh hardshrink softshrink leaky_relu "
+    "elu selu celu prelu _prelu_kernel rrelu rrelu_with_noise softplus log_sigmoid log_sigmoid_forward "
+    "glu threshold logit special_expit _shrink",
+    "pooling": "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices "
+    "max_pool3d_with_indices avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
+    "adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_max_pool1d "
+    "adaptive_max_pool2d adaptive_max_pool3d fractional_max_pool2d fractional_max_pool3d "
+    "mkldnn_max_pool2d mkldnn_max_pool3d quantized_max_pool2d",
+    "indexing": "embedding embedding_bag _embedding_bag _embedding_bag_forward_only gather take take_along_dim "
+    "scatter scatter_add scatter_reduce index_add index_copy index_reduce index_put _unsafe_index_put "
+    "index_select put masked_select masked_scatter one_hot",
+    "loss": "mse_loss l1_loss smooth_l1_loss huber_loss nll_loss nll_loss_forward nll_loss2d nll_loss2d_forward "
+    "nll_loss_nd cross_entropy_loss binary_cross_entropy binary_cross_entropy_with_logits kl_div ctc_loss "
+    "_ctc_loss cosine_embedding_loss triplet_margin_loss margin_ranking_loss hinge_embedding_loss "
+    "multi_margin_loss multilabel_margin_loss soft_margin_loss poisson_nll_loss gaussian_nll_loss "
+    "cosine_similarity pairwise_distance",
+    "resampling": "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d "
+    "upsample_bicubic2d upsample_trilinear3d _upsample_nearest_exact1d _upsample_nearest_exact2d "
+    "_upsample_bilinear2d_aa grid_sampler grid_sampler_2d grid_sampler_3d pixel_shuffle pixel_unshuffle "
+    "im2col col2im",
+}
+"""Families that are denied where the reference calls a member."""
+
+_ONE_FOR_ANOTHER = frozenset(("reduction", "pooling"))
+"""Families that do each other's work: a mean is an average pool over all."""
+
+_ELEMENTWISE_NAMES = (
+    "add sub rsub mul div floor_divide remainder fmod true_divide multiply divide subtract neg negative abs sign "
+    "sgn addcmul addcdiv lerp pow square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan "
+    "asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc erfinv floor ceil round trunc frac clamp "
+    "clamp_min clamp_max clip maximum minimum fmax fmin where masked_fill eq ne lt le gt ge isnan isinf isfinite "
+    "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor logaddexp "
+    "logaddexp2 hypot xlogy nan_to_num special_erf special_exp2 special_expm1 special_log1p sinc heaviside "
+    "float_power copysign ldexp"
+)
+_ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
+"""Denied where the reference calls nothing heavier: then they are the task."""
+
+_GLUE_NAMES = (
+    "view _unsafe_view reshape _reshape_alias view_as reshape_as permute transpose t numpy_T mT swapaxes movedim "
+    "expand expand_as broadcast_to unsqueeze squeeze flatten unflatten slice select narrow split split_with_sizes "
+    "chunk unbind tensor_split as_strided alias detach contiguous clone copy copy_ _to_copy to type_as float half "
+    "bfloat16 double empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones "
+    "ones_like new_ones full full_like new_full fill zero arange linspace eye scalar_tensor lift_fresh lift cat "
+    "concat stack hstack vstack dstack repeat repeat_interleave tile flip roll rot90 tril triu tril_indices "
+    "triu_indices diagonal diag diag_embed unfold unfold_copy index constant_pad_nd pad reflection_pad1d "
+    "reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d size stride numel "
+    "is_contiguous set resize item _local_scalar_dense dropout native_dropout alpha_dropout feature_dropout "
+    "view_as_real view_as_complex real imag conj _conj resolve_conj resolve_neg equal meshgrid _pin_memory "
+    "pin_memory rand randn rand_like randn_like randint uniform normal random bernoulli exponential rand_like "
+    "atleast_1d atleast_2d atleast_3d ravel squeeze_copy view_copy expand_copy slice_scatter select_scatter "
+    "diagonal_scatter as_strided_scatter"
+)
+_GLUE = frozenset(_GLUE_NAMES.split())
+"""Moves and makes data, and computes nothing; or is random, and so in no reference."""
+
+_LIBRARY_NAMESPACES = frozenset(
+    ("mkldnn", "mkl", "onednn", "quantized", "_quantized", "prepacked", "mkldnn_prepacked", "static_runtime")
+)
+"""Namespaces of the dispatcher that hold nothing but library kernels."""
+
+FAMILIES: dict[str, frozenset[str]] = {
+    **{family: frozenset(names.split()) for family, names in (_ALWAYS | _BY_REFERENCE).items()},
+    "elementwise": _ELEMENTWISE,
+}
+"""Name → operators of ATen, by their names without `aten::`. A task may allow a family by its name."""
+
+
+def denied_operators(called: Iterable[str], rules: TaskRules, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the operators that candidates may not call: none where library calls are allowed.
+
+    Args:
+        called: what the reference calls, as the dispatcher names it.
+        rules: the task's.
+        known: all operators of this build of torch, with or without overload.
+    """
+    if rules.library_calls == "allow":
+        return ()
+    core = {bare_name(name).removeprefix("aten::") for name in called} - _GLUE
+    families = set(_ALWAYS) | {family for family in _BY_REFERENCE if core & FAMILIES[family]}
+    if families & _ONE_FOR_ANOTHER:
+        families |= _ONE_FOR_ANOTHER
+    if core and core <= _ELEMENTWISE:
+        families.add("elementwise")
+    families -= set(rules.allowed)
+    denied = (core - _ELEMENTWISE).union(*(FAMILIES[family] for family in families))
+    spared = {name.removeprefix("aten::") for name in rules.allowed}.union(
+        *(FAMILIES[name] for name in rules.allowed if name in FAMILIES)
+    )
+    wanted = {name if "::" in name else f"aten::{name}" for name in denied - spared}
+    bare = {bare_name(name) for name in known}
+    libraries = {name for name in bare if name.partition("::")[0] in _LIBRARY_NAMESPACES and name not in spared}
+    return tuple(sorted((wanted & bare) | libraries))
+
+
+def say_rules(rules: TaskRules) -> str:
+    """Tell authors of programs that have torch which operators they may call."""
+    if rules.library_calls == "allow":
+        return "Every operator of torch may be called."
+    but = f" Allowed nevertheless: {', '.join(rules.allowed)}." if rules.allowed else ""
+    return (
+        f"No operator may be called that the reference calls, and none for {', '.join(_ALWAYS)}, from wherever: such a "
+        "call raises, and the candidate is rejected, also if it catches the error. Views, copies, casts and fills may, "
+        f"and so may elementwise operators unless the reference consists of them. `torch.compile` may not.{but}"
+    )
+
+
+def bare_name(operator: str) -> str:
+    """Return an operator's name without overload, and without the underscore of those that work in place."""
+    name = operator.partition(".")[0]
+    return name.removesuffix("_") if not name.endswith("__") else name

@@ -1,0 +1,219 @@
+"""A node's proof that it can do its work: a kernel that is known to be right, and one that is known to be wrong.
+
+- `await prove_builder(builder, language, target)`, raises EvaluatorError
+- `await prove_evaluator(builder, evaluator, language, target)`, raises EvaluatorError
+
+They go the way of every candidate, through a real builder and a real evaluator, in a store of their own: what was built
+before proves nothing. Not covered: a device that is slow or unsteady, a full disk at a later time.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from evaluators.base import Builder, Evaluator
+from messages.base import Language
+from messages.commands import BuildCandidate, EvaluateCandidate
+from messages.errors import EvaluatorError
+from messages.events import Built
+from messages.tasks import Candidate, SourceFile, Target, TaskRules, TaskSpec
+from messages.verdicts import DidNotBuild, Measured, Unstable, Verdict, Wrong, fate_of, reason_of
+
+_TASK = TaskSpec(
+    name="proof",
+    source="kernelbench",
+    # The known module calls what the reference calls.
+    rules=TaskRules(library_calls="allow"),
+    text="""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return 2 * x + x.mean(dim=-1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.rand(64, 8192)]
+
+
+def get_init_inputs():
+    return []
+""",
+)
+
+_SOURCES: dict[Language, SourceFile] = {
+    "cpp": SourceFile(
+        path="main.cpp",
+        text="""
+#include <cstdint>
+
+extern "C" int ksearch_run(const void* const* inputs, void* const* outputs, const int64_t* const* shapes) {
+    const float* x = static_cast<const float*>(inputs[0]);
+    float* y = static_cast<float*>(outputs[0]);
+    const int64_t rows = shapes[0][0], columns = shapes[0][1];
+    for (int64_t r = 0; r < rows; ++r) {
+        double sum = 0;
+        for (int64_t c = 0; c < columns; ++c) sum += x[r * columns + c];
+        const float mean = static_cast<float>(sum / columns);
+        for (int64_t c = 0; c < columns; ++c) y[r * columns + c] = 2.0f * x[r * columns + c] + mean;
+    }
+    return 0;
+}
+""",
+    ),
+    "triton": SourceFile(
+        path="main.py",
+        text="""
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_mean(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=0.0)
+    mean = tl.sum(x, axis=0) / columns
+    tl.store(y_ptr + row * columns + offsets, 2.0 * x + mean, mask=mask)
+
+
+def ksearch_run(x, y):
+    rows, columns = x.shape
+    add_mean[(rows,)](x, y, columns, BLOCK=triton.next_power_of_2(columns))
+""",
+    ),
+    "cuda": SourceFile(
+        path="main.cu",
+        text="""
+#include <cstdint>
+#include <cuda_runtime.h>
+
+__global__ void add_mean(const float* x, float* y, int columns) {
+    __shared__ float sums[256];
+    x += int64_t(blockIdx.x) * columns;
+    y += int64_t(blockIdx.x) * columns;
+    float sum = 0.0f;
+    for (int c = threadIdx.x; c < columns; c += 256) sum += x[c];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = 128; half > 0; half /= 2) {
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+        __syncthreads();
+    }
+    const float mean = sums[0] / columns;
+    for (int c = threadIdx.x; c < columns; c += 256) y[c] = 2.0f * x[c] + mean;
+}
+
+extern "C" int ksearch_run(
+    const void* const* inputs, void* const* outputs, const int64_t* const* shapes, void* stream) {
+    const int rows = shapes[0][0], columns = shapes[0][1];
+    add_mean<<<rows, 256, 0, static_cast<cudaStream_t>(stream)>>>(
+        static_cast<const float*>(inputs[0]), static_cast<float*>(outputs[0]), columns);
+    return static_cast<int>(cudaGetLastError());
+}
+""",
+    ),
+    "python": SourceFile(
+        path="main.py",
+        text="""
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return 2.0 * x + x.mean(dim=-1, keepdim=True)
+""",
+    ),
+}
+_TRIES = 5
+_PAUSE_S = 2.0
+"""A device on which something else runs for a moment, the proofs of its neighbours say, is given a few more tries."""
+_SPOILT: dict[str, str] = {"cpp": "2.0f * x", "triton": "2.0 * x", "cuda": "2.0f * x", "python": "2.0 * x"}
+"""What is left out of a source to make it wrong."""
+
+
+async def prove_builder(builder: Builder, language: Language, target: Target) -> None:
+    """Have a builder build what is right, and refuse what is no program.
+
+    Raises:
+        EvaluatorError: it does not; says what it did instead.
+    """
+    await _build(builder, _right(language), target)
+    outcome = (await builder.build(_build_job(_no_program(language), target))).outcome
+    if not isinstance(outcome, DidNotBuild):
+        raise EvaluatorError(f"a {language} text that is no program was built: this compiler proves nothing")
+
+
+async def prove_evaluator(builder: Builder, evaluator: Evaluator, language: Language, target: Target) -> None:
+    """Have an evaluator measure what is right, and find wrong what is wrong.
+
+    Args:
+        builder: builds for it, on this host.
+        evaluator: shares the builder's store.
+        language: what the kernels are written in.
+        target: this host.
+
+    Raises:
+        EvaluatorError: it does not; says what it did instead.
+    """
+    right = await _judge(builder, evaluator, _right(language), target)
+    for _ in range(_TRIES - 1):
+        if not isinstance(right, Unstable):
+            break
+        await anyio.sleep(_PAUSE_S)
+        right = await _judge(builder, evaluator, _right(language), target)
+    if not isinstance(right, Measured):
+        raise EvaluatorError(f"a right {language} kernel was judged {_say(right)}")
+    wrong = await _judge(builder, evaluator, _wrong(language), target)
+    if not isinstance(wrong, Wrong):
+        raise EvaluatorError(f"a wrong {language} kernel was judged {_say(wrong)}: this judge proves nothing")
+
+
+async def _judge(builder: Builder, evaluator: Evaluator, candidate: Candidate, target: Target) -> Verdict:
+    built = await _build(builder, candidate, target)
+    job = EvaluateCandidate(
+        job_id="proof",
+        run_id="proof",
+        task=_TASK,
+        candidate=candidate,
+        artifact_id=built.artifact_id,
+        target=target,
+    )
+    return (await evaluator.evaluate(job)).verdict
+
+
+async def _build(builder: Builder, candidate: Candidate, target: Target) -> Built:
+    outcome = (await builder.build(_build_job(candidate, target))).outcome
+    if isinstance(outcome, DidNotBuild):
+        raise EvaluatorError(f"a right {candidate.language} kernel does not build here: {outcome.reason}")
+    return outcome
+
+
+def _build_job(candidate: Candidate, target: Target) -> BuildCandidate:
+    return BuildCandidate(job_id="proof", run_id="proof", candidate=candidate, target=target)
+
+
+def _right(language: Language) -> Candidate:
+    return _candidate(language, _SOURCES[language].text)
+
+
+def _wrong(language: Language) -> Candidate:
+    return _candidate(language, _SOURCES[language].text.replace(_SPOILT[language], "x"))
+
+
+def _no_program(language: Language) -> Candidate:
+    return _candidate(language, "this is (no program\n")
+
+
+def _candidate(language: Language, text: str) -> Candidate:
+    file = SourceFile(path=_SOURCES[language].path, text=text)
+    entry_point = "ModelNew" if language == "python" else "ksearch_run"
+    return Candidate(language=language, entry_point=entry_point, files=(file,))
+
+
+def _say(verdict: Verdict) -> str:
+    reason = reason_of(verdict)
+    return f"{fate_of(verdict)}: {reason}" if reason else fate_of(verdict)

@@ -1,0 +1,209 @@
+"""A warm process that runners are forked from: it has imported what candidates import, and never loads one.
+
+Importing torch and triton costs seconds, forking some milliseconds. It must have one thread: threads do not survive a
+fork. It must not have touched a GPU: contexts do not survive one either.
+
+Each order is a JSON object (`RunnerSpec`) with four descriptors: control socket, inputs, outputs, log. The runner is
+forked twice, so that it becomes a child of the judge, which is a subreaper; the answer is its process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton.language  # noqa: F401 - what candidates import, they find imported
+
+from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge
+from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
+from evaluators.runners.rules import Rules
+from evaluators.structure import with_numbers
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+READY = b"ready"
+ORDER_BYTES = 1 << 17
+ORDER_FDS = 4
+_ADOPTION_S = 5.0
+_LAST_WORDS_BYTES = 16 << 10
+"""Of the log, kept for what the candidate raises."""
+
+DTYPES = {
+    (2, 32): torch.float32,
+    (2, 64): torch.float64,
+    (2, 16): torch.float16,
+    (4, 16): torch.bfloat16,
+    (0, 64): torch.int64,
+    (0, 32): torch.int32,
+    (0, 16): torch.int16,
+    (0, 8): torch.int8,
+    (1, 8): torch.uint8,
+    (6, 8): torch.bool,
+    (10, 8): torch.float8_e4m3fn,
+    (12, 8): torch.float8_e5m2,
+}
+"""By DLPack's type code and bits."""
+
+
+class Order:
+    """What a forked runner was given."""
+
+    def __init__(self, spec: dict[str, int], fds: list[int]) -> None:
+        self.spec = spec
+        self.control, self.inputs_fd, self.outputs_fd, self._log = fds
+        self.isolation = 0
+        """The layers that this process is behind; see `evaluators/sandbox/claims.py`."""
+
+    def begin(self) -> None:
+        """Become a child of the judge, print to the log, and work in the runner's folder."""
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)
+        _await_adoption(self.spec["judge_pid"])
+        bind_to_judge(self.spec["judge_pid"])
+        for stream in (1, 2):
+            os.dup2(self._log, stream)
+        os.close(self._log)
+        sys.stdout = sys.stderr = _Log(self.spec["file_bytes"] - _LAST_WORDS_BYTES).as_text()
+        os.chdir(str(self.spec["folder"]))
+
+
+def fork_runners(serve_candidate: Callable[[Order], None]) -> int:
+    """Serve one judge until it goes away: fork a runner per order.
+
+    Args:
+        serve_candidate: be a runner, to the end of the process.
+    """
+    control = socket.socket(fileno=int(sys.argv[1]))
+    bind_to_judge(int(sys.argv[2]))
+    torch.set_num_threads(1)
+    # Children write to no page of what lies here only because a collection looked at it.
+    gc.collect()
+    gc.freeze()
+    control.send(READY)
+    while True:
+        order, fds, _, _ = socket.recv_fds(control, ORDER_BYTES, ORDER_FDS)
+        if not order:
+            return 0
+        control.send(str(_start(control, Order(json.loads(order), fds), serve_candidate)).encode())
+        for fd in fds:
+            os.close(fd)
+
+
+def _start(control: socket.socket, order: Order, serve_candidate: Callable[[Order], None]) -> int:
+    """Fork a runner that has the judge for its parent. Returns its process id."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if between == 0:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                control.close()
+                os.close(reading)
+                os.close(writing)
+                serve_candidate(order)
+            except BaseException:  # noqa: BLE001 - the runner ends here, and says why in its log
+                tell(traceback.format_exc())
+            finally:
+                os._exit(1)
+        with contextlib.suppress(OSError):  # it may have done so itself, and ended
+            os.setpgid(pid, pid)
+        os.write(writing, str(pid).encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(between, 0)
+    pid = int(os.read(reading, 32))
+    os.close(reading)
+    return pid
+
+
+def _await_adoption(judge_pid: int) -> None:
+    deadline = time.monotonic() + _ADOPTION_S
+    while os.getppid() != judge_pid and time.monotonic() < deadline:
+        time.sleep(0.0005)
+
+
+def numbers_among(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor]) -> Sequence[object]:
+    """Return the tensors, with the numbers of a `CallForm` in their places."""
+    return tensors if form is None else with_numbers(form["arguments"], tensors)
+
+
+def load_function(
+    spec: Mapping[str, Any],
+    workloads: Sequence[Sequence[torch.Tensor]],
+    rules: Rules,
+    given: Callable[[Mapping[str, Any] | None, Sequence[torch.Tensor]], Sequence[object]] = numbers_among,
+) -> tuple[int, Called]:
+    """Import a candidate whose entry point writes to the outputs that it is given.
+
+    Args:
+        spec: `RunnerSpec`.
+        workloads: the tensors of each: inputs, then outputs.
+        rules: what the candidate may do.
+        given: what it is given, of a `CallForm` and the tensors.
+
+    Returns:
+        A status, and what a call is on each workload.
+    """
+    forms = spec["calls"]
+    program = str(spec["product"])
+    folder = os.path.dirname(program)  # noqa: PTH120 - it is compared with file names of frames
+    try:
+        function = load_entry_point(program, str(spec["entry_point"]), len(given(forms[0], workloads[0])))
+    except NoEntryPointError as error:
+        tell(str(error))
+        return rules.of_load(NO_ENTRY_POINT), {}
+    except BaseException as error:  # noqa: BLE001 - the candidate may raise whatever it likes
+        tell(tell_raised(error, folder))
+        return rules.of_load(NOT_LOADED), {}
+
+    def call(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor]) -> int:
+        try:
+            function(*given(form, tensors))
+        except BaseException as error:  # noqa: BLE001 - the candidate may raise whatever it likes
+            tell(tell_raised(error, folder))
+            return 1
+        return 0
+
+    calls = [rules.of_call(partial(call, *each)) for each in zip(forms, workloads, strict=True)]
+    return rules.of_load(LOADED), dict(enumerate(calls))
+
+
+class _Log(io.RawIOBase):
+    """Where the candidate prints: at most so many bytes, the rest is dropped without an error."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def as_text(self) -> io.TextIOWrapper:
+        """Return it as a stream for text."""
+        return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        told = bytes(data)
+        with contextlib.suppress(OSError):
+            os.write(1, told[: max(0, self._left)])
+        self._left -= len(told)
+        return len(told)
+
+
+def tell(text: str) -> None:
+    """Write to the log, behind what the candidate printed."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f"\n{text}\n".encode(errors="replace"))

@@ -1,0 +1,106 @@
+"""Puts a process behind all layers that the host allows, in the one order in which they can be entered.
+
+- `confine(profile) -> Confined`: in a process of one thread, before the candidate is loaded
+- `seal(confined)`: takes system calls away where `confine` could not yet
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+
+from evaluators.sandbox import (
+    claims,
+    identity,
+    kernel,
+    landlock,
+    namespaces,
+    privileges,
+    rlimits,
+    root,
+    seccomp,
+    users,
+)
+from evaluators.sandbox.profiles import Profile
+
+_WITH_PRIVILEGES = (namespaces, root, identity, users, rlimits, privileges, landlock, seccomp)
+_WITHOUT = (users, namespaces, root, identity, rlimits, privileges, landlock, seccomp)
+ALL = tuple(layer.NAME for layer in _WITH_PRIVILEGES)
+"""Names of the layers."""
+
+
+class Confined:
+    """What a process is behind now."""
+
+    def __init__(self) -> None:
+        self.active: dict[str, str] = {}
+        """By the layer's name, what it is here, as people read it: `landlock 7`, `uid 65534`."""
+        self.missing: dict[str, str] = {}
+        """By the layer's name, why the host does not have it."""
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Return the active layers as people read them, the strongest first."""
+        return claims.unpack(self.claim)
+
+    @property
+    def claim(self) -> int:
+        """Return the active layers as the number that a runner answers."""
+        return claims.pack(self.active)
+
+
+def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confined:
+    """Enter every layer that the host allows. There is no way back.
+
+    The process must have one thread, and no descriptor open that the candidate may not have. It still ends with its
+    parent, if it did.
+
+    Args:
+        profile: what remains allowed.
+        without: layers to leave out; tests look at one at a time.
+    """
+    confined = Confined()
+    parent, signal = os.getppid(), kernel.death_signal()
+    for layer in _WITH_PRIVILEGES if privileges.may_administer() else _WITHOUT:
+        if layer is landlock and signal:
+            # Whoever becomes another user is no longer told of its parent's end; behind seccomp it could not ask.
+            kernel.prctl(kernel.PR_SET_PDEATHSIG, signal)
+            if os.getppid() != parent:
+                os._exit(1)
+        if layer.NAME in without or (layer is seccomp and profile.sealed_later):
+            continue
+        _enter(layer, profile, confined)
+    if profile.name != "build":
+        _keep_temporary_files_in(profile.folder)
+    return confined
+
+
+def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
+    """Take system calls away from all threads of this process, where `confine` could not yet.
+
+    Args:
+        confined: what `confine` returned; the layer is added.
+        may_start_compilers: leave fork and exec for now; another call takes them.
+    """
+    name = seccomp.PARTLY if may_start_compilers else seccomp.NAME
+    try:
+        seccomp.install(starts_processes=may_start_compilers)
+    except OSError as error:
+        confined.missing[seccomp.NAME] = error.strerror or str(error)
+        return
+    confined.active.pop(seccomp.PARTLY, None)
+    confined.active[name] = name
+
+
+def _keep_temporary_files_in(folder: str) -> None:
+    os.environ["HOME"] = os.environ["TMPDIR"] = folder
+    if "tempfile" in sys.modules:
+        vars(sys.modules["tempfile"])["tempdir"] = folder
+
+
+def _enter(layer: ModuleType, profile: Profile, confined: Confined) -> None:
+    try:
+        confined.active[layer.NAME] = layer.apply(profile, confined.active)
+    except OSError as error:
+        confined.missing[layer.NAME] = error.strerror or str(error)

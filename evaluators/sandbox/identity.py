@@ -1,0 +1,56 @@
+"""A user that owns nothing, where this process is privileged: the evaluator's processes and files are not its own."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+
+from evaluators.sandbox import kernel, privileges
+from evaluators.sandbox.profiles import Profile
+
+NAME = "uid"
+NOBODY = 65534
+
+
+def apply(profile: Profile, active: Mapping[str, str]) -> str:
+    """Become nobody. Needs a private root, in which that user reaches what the profile names.
+
+    Raises:
+        OSError: there is no private root, or this process may not change its user.
+    """
+    if os.geteuid() != 0:
+        raise PermissionError("only root can become another user")
+    if not privileges.may_become_another():
+        raise PermissionError("needs CAP_CHOWN, CAP_SETUID and CAP_SETGID")
+    if "private root" not in active:
+        raise PermissionError("without a private root another user would not reach what was built")
+    _refuse_private(profile)
+    for folder in (profile.folder, *profile.writes):
+        if not folder.startswith(("/dev", "/proc")):
+            _give(folder)
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    # Its own files in /proc are its own again; nobody else of this user can look at them: see `users`.
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    return f"uid {NOBODY}"
+
+
+def _refuse_private(profile: Profile) -> None:
+    """Stay who we are where others may not read what is needed: a candidate must not fail by our file modes."""
+    inside = [os.path.join(path, name) for path in profile.needs if os.path.isdir(path) for name in os.listdir(path)]
+    for path in (*profile.libraries, *profile.needs, *inside):
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError:  # a link to nowhere
+            continue
+        if not mode & (stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH):
+            raise PermissionError(f"only its owner may read {path}")
+
+
+def _give(folder: str) -> None:
+    os.chown(folder, NOBODY, NOBODY)
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.lchown(os.path.join(parent, name), NOBODY, NOBODY)

@@ -1,0 +1,30 @@
+"""Namespaces of its own: no network, no shared memory segments or message queues of others, mounts that are private.
+
+There is no process namespace: a runner would be its first process, which no signal of its own can end (an `abort`
+would look like something else), the judge waits for its runners itself, and CUDA's handles of shared memory do not
+work across process namespaces. Others are hidden by the private root, and out of reach by user, Landlock and seccomp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from evaluators.sandbox import kernel
+from evaluators.sandbox.profiles import Profile
+
+NAME = "namespaces"
+LABEL = "net+ipc+uts+mount namespaces"
+
+_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC, _CLONE_NEWNET = 0x00020000, 0x04000000, 0x08000000, 0x40000000
+_MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
+
+
+def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
+    """Leave the host's namespaces. The new network has no device that is up.
+
+    Raises:
+        OSError: the host does not permit it.
+    """
+    kernel.unshare(_CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNS)
+    kernel.mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    return LABEL

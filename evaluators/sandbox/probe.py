@@ -1,0 +1,77 @@
+"""What this host allows of the sandbox, found out by entering it: `probe_layers() -> HostLayers`."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from evaluators.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
+from evaluators.sandbox.claims import missing_for_strict, unpack
+from messages.base import Isolation
+from messages.errors import EvaluatorError
+
+WITHOUT = {
+    landlock.NAME: "a candidate may read what this user may, and signal its processes",
+    seccomp.NAME: "a candidate may start processes and open sockets",
+    namespaces.NAME: "a candidate shares this host's shared memory and, until compilers are done, its network",
+    users.NAME: "a candidate may look into other candidates' processes",
+    root.NAME: "a candidate sees which files there are",
+    identity.NAME: "a candidate runs as the user who runs the evaluator",
+    privileges.NAME: "a candidate keeps this process's privileges",
+    rlimits.NAME: "a candidate may use memory and files without end",
+}
+"""By layer, what it means that a host does not have it, all others being there."""
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_SCRIPT = f"import sys; sys.path.insert(0, {_ROOT!r}); from evaluators.sandbox.trial import report; report()"
+_LIMIT_S = 30.0
+
+
+class HostLayers:
+    """The layers that a process on this host can enter, and why not the others."""
+
+    def __init__(self, claim: int, missing: dict[str, str]) -> None:
+        self.layers = unpack(claim)
+        """As people read them, the strongest first."""
+        self.missing = missing
+        """By the layer's name, why the host does not have it."""
+        self.missing_for_strict = missing_for_strict(claim)
+        """What `--isolation strict` asks for and does not find."""
+
+
+@functools.cache
+def probe_layers() -> HostLayers:
+    """Enter the sandbox in a short-lived process and say which layers there are. Asked once per process; blocks.
+
+    Raises:
+        EvaluatorError: the process ended without an answer.
+    """
+    with tempfile.TemporaryDirectory(prefix="ksearch-probe-") as folder:
+        command = [sys.executable, "-I", "-S", "-c", _SCRIPT, folder]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=True)  # noqa: S603 - our own code
+            answer = json.loads(done.stdout)
+        except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
+            raise EvaluatorError(f"cannot find out how candidates are isolated here: {error}") from error
+    return HostLayers(int(answer["claim"]), {str(name): str(why) for name, why in answer["missing"].items()})
+
+
+def require_layers(isolation: Isolation) -> None:
+    """Refuse to run candidates here with less than is asked for. Blocks, the first time.
+
+    Raises:
+        EvaluatorError: `strict`, and the host lacks what that takes; says what.
+    """
+    if isolation == "auto":
+        return
+    host = probe_layers()
+    if host.missing_for_strict:
+        raise EvaluatorError(
+            f"--isolation strict: this host lacks {', '.join(host.missing_for_strict)}; "
+            "ksearch doctor says why, and --isolation auto goes without",
+            permanent=True,
+        )

@@ -1,0 +1,279 @@
+"""What each kind of process needs: one profile per kind. Everything that is not named here is taken away.
+
+- `run`: calls a shared library. No exec, no fork, no network; reads the system's libraries and what was built.
+- `run_interpreted`: the same for Python programs under Triton's interpreter; reads the installed packages as well.
+- `run_cuda`: sees the GPU. Exec is possible until `seal`, for compilers that Triton starts.
+- `build`: runs compilers. Exec and fork, no network, no GPU; writes in its folder only.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Sequence
+
+_SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/alternatives",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/filesystems",
+    "/proc/sys/vm",
+    "/proc/sys/kernel",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/zero",
+)
+"""Of /etc and /proc only what libraries read: no shadow passwords, no other process."""
+_GPU_READS = ("/proc", "/sys", "/etc/vulkan", "/etc/nvidia", "/run/nvidia-persistenced")
+_GPU_DEVICES = (("/dev", "nvidia"), ("/dev/nvidia-caps", "nvidia"), ("/dev/dri", "render"))
+"""Folders, and how the names begin."""
+_OUR_PACKAGES = frozenset({"actors", "evaluators", "ksearch_async", "messages"})
+"""Not read by candidates: bundled problems lie there."""
+_OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""Where our packages are imported from."""
+_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
+_SCRATCH_BYTES = 64 << 20
+_GPU_SCRATCH_BYTES = 512 << 20
+"""Compilers have their temporary files there."""
+_COMPILERS = ("gcc", "clang", "cc", "c++")
+_SCRATCH_FILES = 4096
+
+
+class Profile:
+    """What one process may do from now on."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        folder: str,
+        needs: tuple[str, ...],
+        libraries: tuple[str, ...] = (),
+        system: tuple[str, ...] = _SYSTEM,
+        lists: tuple[str, ...] = (),
+        writes: tuple[str, ...] = ("/dev/null",),
+        memory_bytes: int = 0,
+        file_bytes: int = 0,
+        cpu_s: int = 0,
+        processes: int = 0,
+        open_files: int = 0,
+        scratch_bytes: int = 0,
+        may_start_processes: bool = False,
+        sealed_later: bool = False,
+    ) -> None:
+        """Make a profile.
+
+        Args:
+            name: of its kind.
+            folder: its private folder, its working directory from now on; it may write there.
+            needs: files and folders that it may read besides the system's; empty names are left out.
+            libraries: what is installed and it may read besides the interpreter's standard library.
+            system: the system's files that it may read.
+            lists: folders whose names it may list, without reading the files.
+            writes: devices and folders that it may write to besides.
+            memory_bytes: address space; 0: no limit, as everywhere.
+            file_bytes: largest file.
+            cpu_s: of CPU time.
+            processes: of its user, in its user namespace, threads included.
+            open_files: descriptors.
+            scratch_bytes: if given and the host allows, the folder is fresh memory of this size, and nothing else.
+            may_start_processes: whether it may fork and execute.
+            sealed_later: whether system calls are taken away by `seal` only.
+        """
+        self.name = name
+        self.folder = os.path.realpath(folder)
+        self.needs = _existing(needs)
+        self.libraries = _existing((*_interpreter(), *_library_folders(), *libraries))
+        self.reads = (*system, *self.libraries, *self.needs)
+        self.lists = lists
+        self.writes = writes
+        self.memory_bytes = memory_bytes
+        self.file_bytes = file_bytes
+        self.cpu_s = cpu_s
+        self.processes = processes
+        self.open_files = open_files
+        self.scratch_bytes = scratch_bytes
+        self.scratch_files = _SCRATCH_FILES
+        self.may_start_processes = may_start_processes
+        self.sealed_later = sealed_later
+
+
+def run(folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int) -> Profile:
+    """Return the profile of a process that calls a shared library.
+
+    Args:
+        folder: its private folder.
+        reads: what was built, and the libraries that it needs besides the system's.
+        memory_bytes: address space.
+        file_bytes: largest file, its log included.
+    """
+    return Profile(
+        "run",
+        folder=folder,
+        needs=reads,
+        memory_bytes=memory_bytes,
+        file_bytes=file_bytes,
+        processes=1024,
+        open_files=256,
+        scratch_bytes=_SCRATCH_BYTES,
+    )
+
+
+def run_interpreted(folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int) -> Profile:
+    """Return the profile of a process that runs a Python program with the packages of this interpreter.
+
+    Args:
+        folder: its private folder.
+        reads: the folder of the program.
+        memory_bytes: address space.
+        file_bytes: largest file, its log included.
+    """
+    return Profile(
+        "run_interpreted",
+        folder=folder,
+        needs=reads,
+        libraries=packages(),
+        memory_bytes=memory_bytes,
+        file_bytes=file_bytes,
+        processes=1024,
+        open_files=1024,
+        scratch_bytes=_SCRATCH_BYTES,
+    )
+
+
+def run_cuda(folder: str, *, reads: tuple[str, ...], writes: tuple[str, ...] = (), file_bytes: int) -> Profile:
+    """Return the profile of a process that uses a GPU. There is no limit of address space: the driver reserves a lot.
+
+    Args:
+        folder: its private folder.
+        reads: what was built, and the compilers that it may start before `seal`.
+        writes: where it keeps what they make.
+        file_bytes: largest file, its log included.
+    """
+    return Profile(
+        "run_cuda",
+        folder=folder,
+        needs=reads,
+        libraries=(*packages(), *compilers()),
+        system=(*_SYSTEM, *_GPU_READS),
+        # CUDA names its threads in its own folder of /proc. Shared memory is the driver's, private where possible.
+        writes=("/dev/null", "/dev/shm", "/proc/self", *gpu_devices(), *writes),  # noqa: S108
+        file_bytes=file_bytes,
+        processes=4096,
+        open_files=4096,
+        scratch_bytes=_GPU_SCRATCH_BYTES,
+        may_start_processes=True,
+        sealed_later=True,
+    )
+
+
+def build(folder: str, *, reads: tuple[str, ...]) -> Profile:
+    """Return the profile of compilers. Their limits are set by the guard that starts them.
+
+    Args:
+        folder: holds the candidate's files; the product is written there.
+        reads: what the command needs besides the system's: its own folder, headers.
+    """
+    return Profile(
+        "build",
+        folder=folder,
+        needs=reads,
+        system=(*_SYSTEM, "/proc"),
+        lists=(_OUR_FOLDER,),
+        processes=512,
+        may_start_processes=True,
+    )
+
+
+def readable_by(command: Sequence[str]) -> tuple[str, ...]:
+    """Return what a command of ours reads besides the system's files: what it names, and where its programs lie.
+
+    Args:
+        command: none of its absolute paths comes from a candidate.
+    """
+    named = [text for part in command for text in (part, part[2:], part.partition("=")[2])]
+    found = [path for path in named if path.startswith("/") and os.path.exists(path)]
+    programs = [path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)]
+    found += [_installation(path) for path in programs]
+    if command[0] == sys.executable:
+        own = [os.path.join(_OUR_FOLDER, name) for name in sorted(_OUR_PACKAGES)]
+        found += [os.path.join(sys.prefix, "pyvenv.cfg"), *packages(), *own]
+    return tuple(found)
+
+
+def _installation(program: str) -> str:
+    """Return the folder that a program was installed to; its own folder where that would be a home."""
+    folder = os.path.dirname(os.path.realpath(program))
+    whole = os.path.dirname(folder)
+    home = os.path.expanduser("~")
+    is_home = whole == os.path.join(home, ".local") or f"{home}/".startswith(f"{whole.rstrip('/')}/")
+    return folder if is_home or os.path.basename(folder) != "bin" else whole
+
+
+@functools.cache
+def packages() -> tuple[str, ...]:
+    """Return the installed packages that this process can import, without our own. Asked once per process."""
+    found: list[str] = []
+    for folder in sys.path:
+        if not os.path.isdir(folder) or os.path.basename(folder) not in _PACKAGE_FOLDERS:
+            continue
+        names = os.listdir(folder)
+        if _OUR_PACKAGES.isdisjoint(names):
+            found.append(folder)
+        else:
+            found += [os.path.join(folder, name) for name in names if name not in _OUR_PACKAGES]
+    return tuple(found)
+
+
+@functools.cache
+def compilers() -> tuple[str, ...]:
+    """Return where the host's C compilers lie, which Triton starts for a kernel's launcher. Asked once per process."""
+    import shutil  # noqa: PLC0415 - needed for GPUs only, and every evaluation pays for imports
+
+    named = (os.environ.get("CC", ""), *_COMPILERS)
+    found = [path for name in named if name and (path := shutil.which(name))]
+    return readable_by(found) if found else ()
+
+
+def gpu_devices() -> tuple[str, ...]:
+    """Return the device files of this host's GPUs."""
+    found: list[str] = []
+    for folder, beginning in _GPU_DEVICES:
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        found += [os.path.join(folder, name) for name in names if name.startswith(beginning)]
+    return tuple(found)
+
+
+def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(path for path in paths if os.path.exists(path))
+
+
+def _interpreter() -> tuple[str, ...]:
+    """Return where the standard library lies."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = [os.path.join(sys.base_prefix, "lib", name) for name in (version, f"{version}/lib-dynload")]
+    return tuple(found)
+
+
+def _library_folders() -> tuple[str, ...]:
+    """Return where the dynamic linker was told to look."""
+    return tuple(path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(path))

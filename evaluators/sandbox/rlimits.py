@@ -1,0 +1,39 @@
+"""Limits of the kernel on one process. What it uses beyond fails, or for CPU time ends it."""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Mapping
+
+from evaluators.sandbox.profiles import Profile
+
+NAME = "rlimits"
+
+
+def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
+    """Bind this process to its profile's limits; a limit that is lower already stays."""
+    # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _bound(resource.RLIMIT_CORE, 0)
+    for which, value in (
+        (resource.RLIMIT_FSIZE, profile.file_bytes),
+        (resource.RLIMIT_AS, profile.memory_bytes),
+        (resource.RLIMIT_CPU, profile.cpu_s),
+        (resource.RLIMIT_NOFILE, profile.open_files),
+    ):
+        if value > 0:
+            _bound(which, value)
+    return "rlimits"
+
+
+def bound_processes(profile: Profile) -> None:
+    """Bind the number of processes and threads: of its user in its user namespace, so not before it is in one."""
+    if profile.processes > 0:
+        _bound(resource.RLIMIT_NPROC, profile.processes)
+
+
+def _bound(which: int, value: int) -> None:
+    hard = resource.getrlimit(which)[1]
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bound, bound))

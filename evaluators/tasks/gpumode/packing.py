@@ -1,0 +1,176 @@
+"""A competition's `submission.py` becomes a candidate, and a candidate becomes a `submission.py`.
+
+- `read_submission(text, task) -> Packed`, raises ConfigError; `candidate_of_text(text, task) -> Candidate`
+- `write_submission(candidate, task, told) -> str`, raises ConfigError
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from evaluators.tasks.gpumode.contract import defined_names, imported_modules, parse
+from evaluators.tasks.gpumode.prompting import ENTRY_POINT
+from messages.errors import ConfigError
+from messages.tasks import Candidate, SourceFile, TaskSpec
+
+SUBMISSION = "submission.py"
+_MAIN = "main.py"
+_THEIRS = ("task.py", "utils.py")
+"""What the competition lays beside a submission, and it may import."""
+_COMPILE = "compile"
+_AS_IT_IS = "(lambda function: function)"
+_REFUSED_WORD = "stream"
+"""The competition's server refuses a submission whose text holds it, in whatever meaning."""
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """A candidate, and what had to be changed for it to be one."""
+
+    candidate: Candidate
+    notes: tuple[str, ...] = ()
+
+
+def read_submission(text: str, task: TaskSpec) -> Packed:
+    """Return a submission as a candidate.
+
+    A call of `torch.compile` is taken out: candidates run where nothing can be compiled.
+
+    Args:
+        text: of `submission.py`.
+        task: its problem's.
+
+    Raises:
+        ConfigError: it is no Python, or defines nothing that could be called.
+    """
+    names = defined_names(text, SUBMISSION)
+    passes = _passes_of(task)
+    if ENTRY_POINT not in names and not (passes and set(passes) <= names):
+        wanted = f"{passes[0]} and {passes[1]}" if passes else ENTRY_POINT
+        raise ConfigError(f"{SUBMISSION} does not define {wanted} at its top level")
+    eager, taken_out = _without_compile(text)
+    needed = imported_modules(text, SUBMISSION)
+    beside = [file for file in task.files if file.path in _THEIRS and file.path.removesuffix(".py") in needed]
+    own = SourceFile(path=SUBMISSION, text=eager)
+    files = (own, *beside) if ENTRY_POINT in names else (_main_of(passes), own, *beside)
+    notes = (f"{taken_out} of torch.compile taken out: nothing is compiled where candidates run",) if taken_out else ()
+    return Packed(Candidate(language="python", entry_point=ENTRY_POINT, files=files), notes)
+
+
+def candidate_of_text(text: str, task: TaskSpec) -> Candidate:
+    """Return a submission as a candidate; what had to be changed stands in its first lines.
+
+    Raises:
+        ConfigError: as `read_submission`.
+    """
+    packed = read_submission(text, task)
+    if not packed.notes:
+        return packed.candidate
+    head = "".join(f"# ksearch-async: {note}\n" for note in packed.notes)
+    files = tuple(
+        SourceFile(path=file.path, text=head + file.text) if file.path == SUBMISSION else file
+        for file in packed.candidate.files
+    )
+    return msgspec.structs.replace(packed.candidate, files=files)
+
+
+def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] = ()) -> str:
+    """Return the one file that the competition takes.
+
+    Args:
+        candidate: a function `custom_kernel`, in one file.
+        task: its problem.
+        told: what its head says: what was measured, by whom.
+
+    Raises:
+        ConfigError: it is in another form, or holds a word that the competition refuses.
+    """
+    own = [file for file in candidate.files if file.path not in _THEIRS]
+    if candidate.language != "python" or candidate.entry_point != ENTRY_POINT:
+        raise ConfigError(
+            f"a submission is a Python function {ENTRY_POINT}, and this candidate is {candidate.entry_point} in "
+            f"{candidate.language}; search with --language python"
+        )
+    passes = _passes_of(task)
+    if passes and own[0].path == _MAIN:
+        own = own[1:]
+    if len(own) != 1:
+        raise ConfigError(
+            f"a submission is one file, and this candidate has {len(own)}: {', '.join(file.path for file in own)}"
+        )
+    text = own[0].text
+    missing = set(passes or (ENTRY_POINT,)) - defined_names(text, own[0].path)
+    if missing:
+        raise ConfigError(f"{own[0].path} does not define {', '.join(sorted(missing))}, which the competition calls")
+    if line := next((number for number, line in _numbered(text) if _REFUSED_WORD in line.lower()), None):
+        raise ConfigError(
+            f"{own[0].path}, line {line}: the competition refuses a submission that holds the word {_REFUSED_WORD!r}"
+        )
+    head = (f"{task.name}; candidate {candidate.candidate_id}, found by ksearch-async.", *told)
+    # The word is kept out of the head, whatever was told.
+    lines = [f"# {line}" for part in head for line in part.splitlines() if _REFUSED_WORD not in line.lower()]
+    return "\n".join((*lines, "", text.lstrip("\n")))
+
+
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    yield from enumerate(text.splitlines(), start=1)
+
+
+def _passes_of(task: TaskSpec) -> tuple[str, ...]:
+    """Return the two functions that the problem asks for instead of one; empty where it asks for one."""
+    for node in ast.walk(parse(task.text, task.name)):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="PASSES")], value=value):
+                told: object = ast.literal_eval(value)
+                return tuple(map(str, told)) if isinstance(told, tuple) else ()
+            case _:
+                pass
+    return ()
+
+
+def _main_of(passes: Sequence[str]) -> SourceFile:
+    """Return the file that makes one function of a forward and a backward pass."""
+    forward, backward = passes
+    lines = (
+        f"from {SUBMISSION.removesuffix('.py')} import {backward}, {forward}",
+        "",
+        "",
+        f"def {ENTRY_POINT}(data):",
+        "    logits, targets, grad_output = data",
+        f"    return {forward}(logits, targets), {backward}(logits, targets, grad_output)",
+    )
+    return SourceFile(path=_MAIN, text="\n".join(lines) + "\n")
+
+
+def _without_compile(text: str) -> tuple[str, int]:
+    """Return a text whose calls of `torch.compile` are replaced by what they are given, and how many there were."""
+    lines = text.splitlines(keepends=True)
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.expr) and _is_compile(node)]
+    inner = {id(node.func) for node in found if isinstance(node, ast.Call)}
+    spans = [node for node in found if id(node) not in inner]
+    # From the end, so that places before stay true.
+    for node in sorted(spans, key=lambda one: (one.lineno, one.col_offset), reverse=True):
+        given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+        instead = (ast.get_source_segment(text, given) or "") if given is not None else _AS_IT_IS
+        _replace(lines, node, instead)
+    return "".join(lines), len(spans)
+
+
+def _is_compile(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="torch"), attr=attr):
+            return attr == _COMPILE
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr=attr)):
+            return attr == _COMPILE
+        case _:
+            return False
+
+
+def _replace(lines: list[str], node: ast.expr, instead: str) -> None:
+    """Put a text in the place of an expression; columns are counted in UTF-8 bytes."""
+    last = node.end_lineno or node.lineno
+    head = lines[node.lineno - 1].encode()[: node.col_offset].decode()
+    tail = lines[last - 1].encode()[node.end_col_offset or 0 :].decode()
+    lines[node.lineno - 1 : last] = [f"{head}{instead}{tail}"]

@@ -1,0 +1,63 @@
+"""How people name a task: a bundled name, a path, or a source and what it is to look for.
+
+    softmax_rows:gpu                 bundled
+    problems/mine.py:short,long      a file in KernelBench's format, with workloads
+    flashinfer:PATH#DEFINITION       a source by name; what stands behind its colon is its own
+    PATH                             a folder or file that one source recognizes needs no name before it
+
+- `parse_selector(name: str) -> Selector`
+- `anchored(name: str) -> str`
+- `is_there(name: str) -> bool`
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, get_args
+
+import msgspec
+
+from messages.tasks import TaskSource
+
+SOURCES: Final = frozenset(get_args(TaskSource)) - {"program"}
+_SEPARATORS = "#:"
+
+
+class Selector(msgspec.Struct, frozen=True, kw_only=True):
+    """A name that people gave, in its parts."""
+
+    source: str
+    """Before the colon; empty: none was named."""
+    within: str
+    """All that stands behind it."""
+    path: Path | None
+    """The longest path at its beginning that there is; null: there is none."""
+    rest: str
+    """What follows that path, its `#` or `:` included."""
+
+
+def parse_selector(name: str) -> Selector:
+    """Take a name apart. Looks which paths there are, and reads nothing."""
+    before, colon, behind = name.partition(":")
+    source = before if colon and before in SOURCES and not Path(name).exists() else ""
+    within = behind if source else name
+    ends = [len(within), *(at for at in range(len(within) - 1, 0, -1) if within[at] in _SEPARATORS)]
+    for end in ends:
+        path = Path(within[:end]).expanduser()
+        if within[:end] and path.exists():
+            return Selector(source=source, within=within, path=path, rest=within[end:])
+    return Selector(source=source, within=within, path=None, rest="")
+
+
+def anchored(name: str) -> str:
+    """Return a name that means the same from every folder."""
+    selector = parse_selector(name)
+    if selector.path is None:
+        return name if selector.source else str(Path(name).expanduser().absolute())
+    prefix = f"{selector.source}:" if selector.source else ""
+    return f"{prefix}{selector.path.absolute()}{selector.rest}"
+
+
+def is_there(name: str) -> bool:
+    """Say whether there is something at the path that a name begins with."""
+    return parse_selector(name).path is not None

@@ -1,0 +1,302 @@
+"""TritonBench's problems: `tritonbench:PATH#G/NAME`, PATH a checkout of thunlp/TritonBench or one problem file.
+
+A problem is a Python file: the gold's kernels and functions, a line of `#`, and a test that calls the functions. G's
+golds are Triton operators, T's are torch functions. Beside them lie descriptions, and for the sizes that its harness
+times, a class per problem that makes inputs. Here all of it is read by syntax trees; the judge runs it (`tracing.py`).
+
+    tritonbench:PATH#G/softmax_triton1        what the test calls it with
+    tritonbench:PATH#G/softmax_triton1:cpu    the same with smaller sizes, for an interpreter
+    tritonbench:PATH#T/gelu:perf              the sizes that are timed there
+    tritonbench:PATH#T/gelu:test,perf/3       some of both
+    tritonbench:PATH/data/TritonBench_G_v1/softmax_triton1.py
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from evaluators.tasks import texts
+from evaluators.tasks.tritonbench import perf, prompting
+from evaluators.tasks.workloads import choose
+from messages.errors import ConfigError
+from messages.tasks import SourceFile, TaskRules, TaskSpec, Tolerance, Workload
+
+Suite: TypeAlias = Literal["G", "T"]
+SUITES: tuple[Suite, ...] = ("G", "T")
+TEST, SMALL_TEST = "test", "cpu"
+PROFILE = "tritonbench"
+ENTRY_POINT = "ksearch_run"
+_SEPARATOR = re.compile(r"^#{100,}[ \t]*$", re.MULTILINE)
+_DRAWS = re.compile(
+    r"dropout|rand|bernoulli|binomial|multinomial|normal_\(|torch\.normal|fractional_max_pool|manual_seed|philox"
+)
+_SEED = 42
+TRACING = "tritonbench.2"
+"""Part of every task's text, and so of its id; changes with what tracing makes of a test."""
+_KINDS = {"TritonBench_G_v1": "G", "TritonBench_T_v1": "T"}
+
+
+class ProblemParts(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem file, taken apart."""
+
+    suite: Suite
+    name: str
+    gold: str
+    """Kernels and functions."""
+    test: str
+    """Calls the functions at its end."""
+    functions: tuple[str, ...]
+    """Of the gold, that the test calls, in the gold's order; `Class.apply` for an autograd function's. Empty where it
+    launches kernels itself, or makes modules: there is nothing to be recorded then, as the judge says."""
+    draws: bool
+    """Whether the gold seems to draw random numbers."""
+
+
+def read_task(selector: str) -> TaskSpec:
+    """Return the task of what stands behind `tritonbench:`, in one of the forms above.
+
+    Raises:
+        ConfigError: there is no such problem, or the file is none.
+    """
+    path, selection = _locate(selector)
+    parts = read_problem(path)
+    root = path.parent.parent.parent
+    sizes = perf.read_sizes(root, parts.suite, parts.name)
+    workloads = [Workload(name=TEST, dimensions={"size": -1}), Workload(name=SMALL_TEST, dimensions={"size": -2})]
+    workloads += [Workload(name=f"perf/{place}", dimensions={"size": place}) for place in range(sizes.count)]
+    chosen = choose(workloads, selection or TEST, f"{parts.suite}/{parts.name}")
+    told = f":{selection}" if selection and selection != TEST else ""
+    return TaskSpec(
+        name=f"tritonbench/{parts.suite}/{parts.name}{told}",
+        source="tritonbench",
+        text=problem_text(parts, sizes.text),
+        tolerance=Tolerance(profile=PROFILE),
+        rules=TaskRules(library_calls="allow"),
+        workloads=chosen,
+        files=(SourceFile(path="gold.py", text=parts.gold),),
+        calling="function",
+        entry_point=ENTRY_POINT,
+        languages=("python",),
+        notes=prompting.notes(parts.suite, parts.name, parts.gold, parts.functions, root),
+    )
+
+
+def recognizes(path: Path) -> bool:
+    """Say whether a path is a checkout of TritonBench, or a problem file in one."""
+    if path.is_dir():
+        return any((path / "data" / kind).is_dir() for kind in _KINDS)
+    return path.suffix == ".py" and path.parent.name in _KINDS
+
+
+def problem_names(root: Path, suite: Suite) -> tuple[str, ...]:
+    """Return the problems of a checkout, sorted.
+
+    Raises:
+        ConfigError: it is no checkout.
+    """
+    folder = root / "data" / f"TritonBench_{suite}_v1"
+    if not folder.is_dir():
+        raise ConfigError(f"{str(root)!r} holds no data/{folder.name}/: it is no checkout of thunlp/TritonBench")
+    return tuple(sorted(path.stem for path in folder.glob("*.py")))
+
+
+def read_problem(path: Path) -> ProblemParts:
+    """Read a problem file.
+
+    Raises:
+        ConfigError: it cannot be read, or is no problem: the line is said.
+    """
+    text = _read(path)
+    *_, found = (None, *_SEPARATOR.finditer(text))
+    if found is None:
+        raise ConfigError(
+            f"problem file {str(path)!r} has no line of # between gold and test: it is no problem of TritonBench"
+        )
+    # One problem has two such lines: it comes in two parts.
+    gold, test = text[: found.start()], text[found.end() :]
+    gold_tree = _parsed(gold, path, 0)
+    test_tree = _parsed(test, path, gold.count("\n"))
+    functions = _called_functions(gold_tree, test_tree)
+    if not functions and not _defined(gold_tree) & {
+        node.id for node in ast.walk(test_tree) if isinstance(node, ast.Name)
+    }:
+        raise ConfigError(f"problem file {str(path)!r}: its test uses nothing of the gold")
+    return ProblemParts(
+        suite="T" if _KINDS.get(path.parent.name) == "T" else "G",
+        name=path.stem,
+        gold=_imports_of(test_tree, gold_tree) + gold.strip("\n") + "\n",
+        test=_test_text(test_tree, path.stem),
+        functions=functions,
+        draws=bool(_DRAWS.search(gold)),
+    )
+
+
+def problem_text(parts: ProblemParts, perf_text: str = "") -> str:
+    """Return the problem file that the judge runs.
+
+    Args:
+        parts: of the problem.
+        perf_text: makes the inputs that are timed; empty: there are none.
+    """
+    seed = _SEED if parts.draws else None
+    timed = f'\nPERF = """\\\n{_quoted(perf_text)}"""\n' if perf_text else '\nPERF = ""\n'
+    return f'''"""TritonBench-{parts.suite}, {parts.name}: the calls of its test, and its gold."""
+
+from evaluators.tasks.tritonbench.tracing import Trace, TracedModel
+
+TRACING = {TRACING!r}
+FUNCTIONS = {parts.functions!r}
+TEST = """\\
+{_quoted(parts.test)}"""
+{timed}
+TRACE = Trace(TEST, FUNCTIONS, seed={seed}, perf=PERF)
+
+
+class Model(TracedModel):
+    def __init__(self):
+        super().__init__(TRACE, has_wide_form={parts.suite == "T"})
+
+
+def get_inputs(size=-1):
+    return [TRACE.calls(size)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+def _locate(selector: str) -> tuple[Path, str]:
+    """Return a problem file, and which workloads are meant.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    where, sharp, problem = selector.partition("#")
+    if not sharp:
+        path, colon, selection = where.rpartition(".py:")
+        file = Path(f"{path}.py" if colon else where).expanduser()
+        if file.is_dir():
+            raise ConfigError(
+                f"tritonbench:{selector}: which problem? tritonbench:{where}#G/NAME or #T/NAME; G has "
+                f"{len(problem_names(file, 'G'))}, T has {len(problem_names(file, 'T'))}"
+            )
+        return file, selection if colon else ""
+    problem, _, selection = problem.partition(":")
+    suite, slash, name = problem.partition("/")
+    if not slash or suite not in SUITES:
+        raise ConfigError(f"tritonbench:{selector}: expected PATH#G/NAME or PATH#T/NAME")
+    names = problem_names(Path(where).expanduser(), "T" if suite == "T" else "G")
+    name = name.removesuffix(".py")
+    if name not in names:
+        close = [known for known in names if name.lower() in known.lower()][:6]
+        hint = f"; there are {', '.join(close)}" if close else ""
+        raise ConfigError(f"tritonbench:{selector}: TritonBench-{suite} has no problem {name!r}{hint}")
+    return Path(where).expanduser() / "data" / f"TritonBench_{suite}_v1" / f"{name}.py", selection
+
+
+def _called_functions(gold: ast.Module, test: ast.Module) -> tuple[str, ...]:
+    """Return what the test calls of the gold: functions that are no kernels, and `apply` of autograd's classes."""
+    held = {name for node in ast.walk(test) if (name := _applied(node))}
+    used = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    hidden = {node.name for node in ast.walk(test) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return tuple(dict.fromkeys(_functions(gold.body, used - hidden, held)))
+
+
+def _defined(gold: ast.Module) -> set[str]:
+    return {node.name for node in ast.walk(gold) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def _functions(body: Sequence[ast.stmt], used: set[str], held: set[str]) -> Iterator[str]:
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) if name in used and not _is_kernel(node):
+                yield name
+            case ast.ClassDef(name=name) if name in held:
+                yield f"{name}.apply"
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in used and _applied(value):
+                yield name
+            case ast.If(body=inner, orelse=other) | ast.Try(body=inner, orelse=other):
+                yield from _functions([*inner, *other], used, held)
+            case _:
+                pass
+
+
+def _applied(node: ast.AST) -> str:
+    """Return whose `apply` it is; empty: nobody's."""
+    match node:
+        case ast.Attribute(attr="apply", value=ast.Name(id=name)):
+            return name
+        case _:
+            return ""
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(one) for one in function.decorator_list)
+
+
+def _imports_of(test: ast.Module, gold: ast.Module) -> str:
+    """Return the test's imports that the gold uses and lacks: upstream they share a file."""
+    bound = {alias.asname or alias.name for node in ast.walk(gold) for alias in _aliases(node)}
+    used = {node.id for node in ast.walk(gold) if isinstance(node, ast.Name)}
+    lines = [
+        ast.unparse(node)
+        for node in test.body
+        if any((alias.asname or alias.name) in used - bound for alias in _aliases(node))
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _aliases(node: ast.AST) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
+
+
+def _test_text(tree: ast.Module, name: str) -> str:
+    """Return a test that calls itself, less imports of the problem from itself."""
+    whole = [part for node in tree.body for part in _as_program(node)]
+    body = [node for node in whole if not (isinstance(node, ast.ImportFrom) and node.module == name)]
+    for function in ast.walk(ast.Module(body=body, type_ignores=[])):
+        if isinstance(function, ast.FunctionDef):
+            kept = [one for one in function.body if not (isinstance(one, ast.ImportFrom) and one.module == name)]
+            function.body = kept or [ast.Pass()]
+    tests = [node.name for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")]
+    text = ast.unparse(ast.Module(body=body, type_ignores=[])) + "\n"
+    calls = {name for one in body for node in ast.walk(one) if (name := _called(node))}
+    return text if not tests or set(tests) & calls else f"{text}{tests[-1]}()\n"
+
+
+def _as_program(node: ast.stmt) -> list[ast.stmt]:
+    """Return what a statement is where the file is run as a program."""
+    return node.body if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) else [node]
+
+
+def _called(node: ast.AST) -> str:
+    match node:
+        case ast.Call(func=ast.Name(id=name)):
+            return name
+        case _:
+            return ""
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+
+
+def _parsed(text: str, path: Path, lines_before: int) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        line = (error.lineno or 0) + lines_before
+        raise ConfigError(f"problem file {str(path)!r}, line {line}: {error.msg}") from error
+    except ValueError as error:
+        raise ConfigError(f"problem file {str(path)!r} is no Python text: {error}") from error
+
+
+def _read(path: Path) -> str:
+    return texts.read_text(path, f"problem file {str(path)!r}")

@@ -1,0 +1,1 @@
+"""What is known of the makers of devices, one package each."""

@@ -1,0 +1,1 @@
+"""NVIDIA's GPUs, through the driver alone: no toolkit and no framework is needed to ask."""

@@ -1,0 +1,78 @@
+"""A process that has imported what builds of a language need, and forks a guard for each. A script.
+
+`python -P -m evaluators.warm MODULE FD`: MODULE has `prepare()` and `main(argument: str) -> int`; FD is a socket. Each
+order is a JSON object (`WarmOrder` in `warmed.py`) with one descriptor: a socket that stands for the guard's standard
+input and output. The guard is that of `guard.py` in every respect, but the command's process, instead of executing a
+program, goes on in here: it is forked after the imports and confined after the fork, and ends with what `main` returns.
+
+This process never loads a candidate. It must have one thread: threads do not survive a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+
+from evaluators import guard
+from evaluators.sandbox import claims, confine, profiles  # noqa: F401 - what a guard imports, it finds imported
+
+ORDER_BYTES = 1 << 17
+
+
+def main() -> int:
+    """Serve until the socket's other end is closed."""
+    module = importlib.import_module(sys.argv[1])
+    control = socket.socket(fileno=int(sys.argv[2]))
+    module.prepare()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards are not waited for: their sockets say all
+    # Children write to no page of what lies here only because a collection looked at it.
+    gc.collect()
+    gc.freeze()
+    while True:
+        order, fds, _, _ = socket.recv_fds(control, ORDER_BYTES, 1)
+        if not order:
+            return 0
+        if os.fork() == 0:
+            try:
+                control.close()
+                os._exit(_guard(module, json.loads(order), fds[0]))
+            finally:
+                os._exit(1)
+        os.close(fds[0])
+
+
+def _guard(module: ModuleType, order: Mapping[str, object], connection: int) -> int:
+    """Be the guard of one build, to the end of the process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for stream in (0, 1):
+        os.dup2(connection, stream)
+    os.close(connection)
+    os.chdir(str(order["folder"]))
+    environment, job = order["environment"], order["job"]
+    os.environ.update(environment if isinstance(environment, dict) else {})
+    return guard.run(job if isinstance(job, dict) else {}, lambda told: _build(module, told))
+
+
+def _build(module: ModuleType, job: Mapping[str, object]) -> None:
+    """Be the command: the guard's child, bound and confined already."""
+    command = job["command"]
+    code = 1
+    try:
+        code = module.main(str(command[-1]) if isinstance(command, list) else "")
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""`ksearch check-task`: whether a task can tell a kernel from a trick, before anybody works on it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from evaluators.local import LocalEvaluator
+from evaluators.tasks.reference import reference_candidate
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.session import explained
+from ksearch_async.cli.tables import Column, table_lines
+from ksearch_async.cli.verdicts import as_object
+from ksearch_async.config import RunConfig
+from ksearch_async.evaluation import Evaluation
+from ksearch_async.judging import evaluate
+from ksearch_async.logs import configure_logs
+from ksearch_async.workers import find_target, read_task, with_library_calls
+from messages.base import Language
+from messages.intake import Influence, Intake, TrivialAnswer
+from messages.tasks import TaskDescription, TaskSpec, TensorSpec
+from messages.verdicts import Measured, Outpaced, Unstable
+
+_TENSORS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1), Column("changed alone"))
+_RIGHT = (Measured, Outpaced, Unstable)
+"""Fates of what is correct."""
+_ANSWERS = (Column("answer that computes nothing"), Column("check"), Column("wrong elements", rank=1))
+
+
+def check_task_command(
+    task: str, /, *, device: str = "cpu", tolerance: str = "strict", as_json: JsonFlag = False
+) -> int:
+    """Say whether a task can tell a kernel from an answer that computes nothing, and evaluate its own reference.
+
+    Args:
+        task: A bundled problem's name (NAME or NAME:gpu), a problem file in KernelBench's format, a folder with a
+            task.toml, or SOURCE:….
+        device: Where the reference runs: `cpu`, or `cuda:0`.
+        tolerance: How far outputs may lie from the reference: `strict`, or what another harness lets through:
+            `kernelbench`, `flashinfer`, `gpumode:RTOL,ATOL`.
+        as_json: Print one JSON object.
+    """
+    configure_logs()
+    spec = read_task(RunConfig(task=task, tolerance=tolerance))
+    description = anyio.run(_described, spec, device)
+    intake = description.intake or Intake(fitness="fit")
+    itself = None
+    if intake.fitness != "refused":
+        note("the reference, as a candidate: building, checking and timing ...")
+        itself = anyio.run(_against_itself, spec, device)
+    if as_json:
+        put_json(_as_object(description, intake, itself))
+    else:
+        put("\n".join(_lines(description, intake, itself)))
+    is_right = itself is not None and isinstance(itself.verdict, _RIGHT)
+    return exits.FOUND if intake.fitness == "fit" and is_right else exits.NOT_FOUND
+
+
+async def _against_itself(task: TaskSpec, device: str) -> Evaluation:
+    """Evaluate a task's own reference as a candidate, which may call what the reference calls.
+
+    Raises:
+        ConfigError: it cannot be a candidate.
+        messages.errors.EvaluatorError: the judge is at fault.
+    """
+    return await evaluate(
+        with_library_calls(task, "allow", ""), reference_candidate(task), device=device, role="baseline"
+    )
+
+
+async def _described(task: TaskSpec, device: str) -> TaskDescription:
+    """Run the reference and try trivial answers; what was found before is not looked for again.
+
+    Raises:
+        ConfigError: the task cannot be used, or there is no such device.
+        messages.errors.EvaluatorError: the judge is at fault.
+    """
+    async with explained(_description(task, device)) as description:
+        return description
+
+
+@asynccontextmanager
+async def _description(task: TaskSpec, device: str) -> AsyncIterator[TaskDescription]:
+    language: Language = "python"  # what is found is the same in all, and this one needs no compiler
+    await find_target(task, language, device)
+    with tempfile.TemporaryDirectory(prefix="ksearch-check-task-") as folder:
+        evaluator = LocalEvaluator(Path(folder), device=device, slots=1)
+        try:
+            yield await evaluator.describe_task(task, language)
+        finally:
+            await evaluator.aclose()
+
+
+def _lines(description: TaskDescription, intake: Intake, itself: Evaluation | None) -> Iterator[str]:
+    yield f"task       {description.name}"
+    yield f"tensors    {len(description.tensors)}, together {description.bytes_moved / 2**20:,.1f} MiB"
+    if intake.reference_us is not None:
+        yield f"reference  about {intake.reference_us:,.0f} us (eager; the judge is in no hurry)"
+    yield f"tolerance  {intake.tolerance}"
+    yield ""
+    influence = {one.tensor: one for one in intake.influences}
+    rows = [
+        [tensor.name, tensor.role, _shape(tensor), tensor.dtype, _effect(influence.get(tensor.name), tensor)]
+        for tensor in description.tensors
+    ]
+    yield from table_lines(_TENSORS, rows, width=terminal_width())
+    if intake.answers:
+        yield ""
+        yield from table_lines(_ANSWERS, [_answer_row(answer) for answer in intake.answers], width=terminal_width())
+    yield ""
+    if itself is not None:
+        yield f"itself     {_said_of(itself)}"
+    yield f"verdict    {intake.fitness}"
+    yield from (f"  {finding}" for finding in intake.findings)
+
+
+def _said_of(itself: Evaluation) -> str:
+    """Say how the reference fared as a candidate."""
+    if not isinstance(itself.verdict, _RIGHT):
+        return f"{itself.fate}: {itself.reason}"
+    if (interval := itself.speedup_interval) is None:
+        return "right, and not timed here"
+    return f"right, at {interval[0]:.2f}x to {interval[1]:.2f}x of its own speed"
+
+
+def _effect(influence: Influence | None, tensor: TensorSpec) -> str:
+    if influence is None:
+        return "" if tensor.role == "output" else "not looked at"
+    if influence.matters is None:
+        return f"not looked at: {influence.why_not}"
+    return f"moves {influence.moved_share:.0%} of the outputs" if influence.matters else "moves nothing"
+
+
+def _answer_row(answer: TrivialAnswer) -> list[str]:
+    return [answer.name, "PASSES" if answer.passes else "fails", f"{answer.wrong_share:.0%}"]
+
+
+def _shape(tensor: TensorSpec) -> str:
+    return f"({', '.join(map(str, tensor.shape))})"
+
+
+def _as_object(description: TaskDescription, intake: Intake, itself: Evaluation | None) -> dict[str, object]:
+    known = {"task": description.name, "task_id": description.task_id, "bytes_moved": description.bytes_moved}
+    fared = {"itself": None if itself is None else as_object(itself)}
+    return known | {"tensors": description.tensors} | msgspec.structs.asdict(intake) | fared

@@ -1,0 +1,242 @@
+"""`ksearch export`: writes a kernel as one module that needs nothing of ksearch."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import anyio
+from cyclopts import Parameter
+
+from ksearch_async.cli import exits
+from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.cli.verdicts import as_object, hint_on, lines_of
+from ksearch_async.evaluation import Evaluation, EvaluationSettings, task_of
+from ksearch_async.export import Winner, check_exportable, write_module
+from ksearch_async.export.receipt import facts_of
+from ksearch_async.judging import open_judge
+from ksearch_async.logs import configure_logs
+from ksearch_async.provenance import Provenance, from_run, read_provenance
+from ksearch_async.refusals import refusal
+from ksearch_async.runs import RunFolder, check_writable, runs_dir_or_default
+from ksearch_async.sources import read_kernel
+from ksearch_async.versions import BEST
+from messages.tasks import Candidate, TaskSpec
+from messages.verdicts import Measured, outcome_line
+
+Form: TypeAlias = Literal["module", "kernelbench", "gpumode"]
+
+
+def export_command(
+    source: str,
+    /,
+    *,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    candidate: str = BEST,
+    form: Form = "module",
+    task: str | None = None,
+    flags: EvaluationFlags = NO_EVALUATION_FLAGS,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    runs_dir: Path | None = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Write a kernel as one importable module: its source, a callable, its receipt, and a self-test.
+
+    Args:
+        source: A run's id, its folder, or `latest`; a run's `best` folder; or, with --task, a source file, which is
+            evaluated first: only what was measured is exported.
+        output: File to write.
+        candidate: Which of a run's: a round's number, a node's id, the beginning of a candidate's id, or `best`.
+        form: `module`: with a callable, its receipt and a self-test. `kernelbench`: a file with `ModelNew` that
+            KernelBench's harness takes, and nothing else. `gpumode`: a `submission.py` for the GPUMode competition.
+        task: What a source file is for: a bundled problem's name, or a problem file in KernelBench's format.
+        flags: How a source file is evaluated.
+        force: Replace a file that is there.
+        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object: `{"path": …, "candidate_id": …, "run": …, …}`.
+    """
+    configure_logs()
+    _check_free(output, force=force)
+    if task is None and flags != NO_EVALUATION_FLAGS:
+        raise refusal("a run's kernel is exported as the run evaluated it", "--language and the like go with --task")
+    if task is not None and candidate != BEST:
+        raise refusal("--candidate is for runs, and --task for source files", "leave one out")
+    if task is None:
+        winner = _from_run(source, candidate, runs_dir_or_default(runs_dir), form)
+    else:
+        settings = flags.settings() | EvaluationSettings(purpose="confirm")
+        spec = task_of(task, settings)
+        kernel = read_kernel(source, flags.language, spec)
+        settings |= EvaluationSettings(language=kernel.language)
+        _check_form(spec, kernel, form)
+        found = anyio.run(_measured, spec, kernel, settings)
+        if isinstance(found, Evaluation):
+            _say_not_exported(found, as_json=as_json)
+            return exits.NOT_FOUND
+        winner = found
+    _write(output, _text_of(winner, form), force=force)
+    if as_json:
+        told = {"candidate_id": winner.candidate.candidate_id, "language": winner.candidate.language}
+        put_json({"path": str(output), "run": winner.run_id or None, "task": winner.task.name, **told})
+    else:
+        put(f"wrote      {output}")
+        name = f"{winner.candidate.candidate_id[:8]} ({winner.candidate.language})"
+        put(f"kernel     {name}, {outcome_line(winner.verdict)}")
+        if form == "module":
+            put(f"try it     python {output} --self-test")
+    return exits.FOUND
+
+
+def _text_of(winner: Winner, form: Form) -> str:
+    """Return what is written.
+
+    Raises:
+        ConfigError: the kernel cannot be put into that form.
+    """
+    if form == "module":
+        return write_module(winner)
+    if form == "gpumode":
+        from evaluators.tasks.gpumode.packing import write_submission as write_gpumode  # noqa: PLC0415 - of one source
+
+        return write_gpumode(winner.candidate, winner.task, facts_of(winner))
+    from evaluators.tasks.kernelbench.packing import write_submission  # noqa: PLC0415 - of one source
+
+    return write_submission(winner.candidate, winner.task, winner.tensors)
+
+
+def _check_form(task: TaskSpec, candidate: Candidate, form: Form) -> None:
+    """Accept a kernel that can be put into a form, before anything is measured.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if form == "gpumode":
+        from evaluators.tasks.gpumode.packing import write_submission  # noqa: PLC0415 - of one source
+
+        if task.source != "gpumode":
+            raise refusal(f"{task.name!r} is no problem of GPUMode", "name one as the task: gpumode:PATH")
+        write_submission(candidate, task)
+        return
+    check_exportable(task, candidate)
+
+
+def _from_run(source: str, which: str, runs_dir: Path, form: Form) -> Winner:
+    """Return a run's kernel with the verdict that the run has on it.
+
+    Raises:
+        ConfigError: there is none, or it was not found right.
+        messages.errors.BusError: the journal cannot be read.
+    """
+    known = _provenance(source, which, runs_dir)
+    _check_form(known.task, known.candidate, form)
+    evaluated = known.evaluated
+    name = f"candidate {known.candidate.candidate_id[:8]}"
+    if evaluated is None:
+        raise refusal(f"{name} was never judged", "only what was measured is exported")
+    if not isinstance(evaluated.verdict, Measured):
+        raise refusal(f"{name} was not measured: {outcome_line(evaluated.verdict)}", "only what was is exported")
+    return Winner(
+        task=known.task,
+        tensors=known.tensors,
+        candidate=known.candidate,
+        target=known.target,
+        verdict=evaluated.verdict,
+        device=evaluated.device,
+        purpose=evaluated.purpose,
+        measured_at=known.evaluated_at,
+        run_id=known.run_id,
+        round=known.round,
+        isolation=evaluated.isolation,
+        marks=known.marks,
+        found_by=known.found_by,
+        wall_s=evaluated.wall_s,
+        lease_s=evaluated.lease_s,
+    )
+
+
+def _provenance(source: str, which: str, runs_dir: Path) -> Provenance:
+    path = Path(source)
+    if path.is_file():
+        raise refusal(f"{source!r} is a source file, and its task is not said", "--task TASK: what it is to do")
+    if (path / "evidence.json").is_file() or (path / "candidate.json").is_file():
+        return _of_folder(path.resolve(), which)
+    return from_run(source, runs_dir, which)
+
+
+def _of_folder(folder: Path, which: str) -> Provenance:
+    """Find the run that a `best` folder, or one of `candidates/`, lies in."""
+    for run, name in ((folder.parent, BEST), (folder.parent.parent, folder.name)):
+        if (run / "journal.jsonl").is_file():
+            return read_provenance(RunFolder(run), name if which == BEST else which)
+    raise refusal(f"{str(folder)!r} lies in no run", "--task TASK: what it is to do; it is then evaluated first")
+
+
+async def _measured(task: TaskSpec, candidate: Candidate, settings: EvaluationSettings) -> Winner | Evaluation:
+    """Evaluate a source file; what is not measured is returned as it is.
+
+    Raises:
+        ConfigError: the input cannot be used.
+        messages.errors.EvaluatorError: the evaluator itself failed.
+    """
+    async with open_judge(task, **settings) as judge:
+        found = await judge.evaluate(candidate, on_stage=lambda stage: note(f"{stage} ..."))
+        if not isinstance(found.verdict, Measured):
+            return found
+        description = await judge.describe()
+    return Winner(
+        task=task,
+        tensors=description.tensors,
+        candidate=candidate,
+        target=found.target,
+        verdict=found.verdict,
+        device=found.device,
+        purpose=found.purpose,
+        measured_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        isolation=found.isolation,
+        marks=found.marks,
+        wall_s=found.seconds,
+        lease_s=found.lease_s,
+    )
+
+
+def _say_not_exported(found: Evaluation, *, as_json: bool) -> None:
+    if as_json:
+        put_json(as_object(found) | {"path": None})
+    else:
+        put("\n".join(lines_of(found)))
+        note("nothing was written: only what was measured is exported")
+        if hint := hint_on(found.verdict):
+            note(f"hint: {hint}")
+
+
+def _check_free(output: Path, *, force: bool) -> None:
+    """Accept a place that can be written to.
+
+    Raises:
+        ConfigError: it cannot, or there is something.
+    """
+    if output.is_dir():
+        raise refusal(f"{str(output)!r} is a folder", "-o names the file to write")
+    if output.exists() and not force:
+        raise refusal(f"there is a file {str(output)!r} already", "--force replaces it")
+    try:
+        output.absolute().parent.mkdir(parents=True, exist_ok=True)
+        check_writable(output.absolute().parent)
+    except OSError as error:
+        raise refusal(f"cannot write {str(output)!r}: {error.strerror}") from error
+
+
+def _write(output: Path, text: str, *, force: bool) -> None:
+    """Write the module; it appears whole."""
+    fresh = output.with_name(f".{output.name}.new")
+    try:
+        fresh.write_text(text, encoding="utf-8", newline="")
+        _check_free(output, force=force)  # measuring takes a while
+        fresh.replace(output)
+    except OSError as error:
+        raise refusal(f"cannot write {str(output)!r}: {error.strerror}") from error
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""`ksearch inject`: a kernel of one's own becomes a candidate of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+
+from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.orders import begun, give_order
+from ksearch_async.cli.reach import ANYWHERE, Reach
+from ksearch_async.logs import configure_logs
+from ksearch_async.refusals import refusal
+from ksearch_async.sources import read_given
+from messages.base import ROOT
+from messages.steering import Inject
+from messages.tasks import Candidate
+
+
+def inject_command(
+    run: str,
+    file: Path,
+    /,
+    *,
+    node: str = ROOT,
+    title: str = "",
+    description: str = "",
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Hang a kernel of one's own into a run's tree: it is built, evaluated and attached as any other, and is a round.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        file: A source file, a run's `best` folder, or a folder of its `candidates`.
+        node: Under which node it hangs.
+        title: What it is called in the tree. Without it: by the file's name.
+        description: What it does, for the models that go on from it.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+
+    async def give() -> int:
+        async with reach.line(run) as line:
+            chronicle = await begun(line)
+            candidate = _read(chronicle, file)
+            named = title or f"A kernel of one's own, {file.name}"
+            order = Inject(candidate=candidate, node_id=node, title=named, description=description)
+            return await give_order(line, chronicle, order, as_json=as_json)
+
+    configure_logs()
+    return anyio.run(give)
+
+
+def _read(chronicle: Chronicle, file: Path) -> Candidate:
+    """Return the candidate of a file, in the run's language.
+
+    Raises:
+        ConfigError: it cannot be read, or is of another language.
+    """
+    if chronicle.started is None:
+        raise refusal("the run has not begun")
+    described = chronicle.started.description
+    return read_given(file, described.language, is_program=not described.entry_point)

@@ -1,0 +1,302 @@
+"""`ksearch nats`: a server for runs on many hosts, and what it needs to know."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import anyio
+import cyclopts
+from cyclopts import Parameter
+
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.output import note, put, put_json, shown_path
+from ksearch_async.connection import address_of
+from ksearch_async.logs import configure_logs
+from ksearch_async.refusals import refusal
+from messages.errors import BusError
+
+if TYPE_CHECKING:
+    from actors.bus.nats.server import NatsServer, ServerSettings
+    from ksearch_async.nats_config import ClusterPlace, TlsFiles
+    from ksearch_async.nats_rights import TeamRole
+
+nats_app = cyclopts.App(name="nats", group_commands=cyclopts.Group("Commands"), result_action="return_value")
+nats_app.command(
+    "ksearch_async.cli.nats_runs:runs_command",
+    name="runs",
+    help="Say of which runs a server keeps something, and how much.",
+)
+nats_app.command(
+    "ksearch_async.cli.nats_runs:forget_command",
+    name="forget",
+    help="Remove all that a server keeps of runs.\n\n"
+    "Their folders stay; `ksearch resume` cannot go on with them. Runs that somebody leads are refused.",
+)
+
+CONFIG_NAME = "nats-server.conf"
+CREDENTIALS = "credentials"
+_CLIENT_PORT = 4222
+_CLUSTER_PORT = 6222
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TlsFlags:
+    """Certificates of the server (PEM)."""
+
+    tls_cert: Path | None = None
+    """The server's certificate: everything is encrypted."""
+    tls_key: Path | None = None
+    """Its key."""
+    tls_ca: Path | None = None
+    """Clients must show a certificate that this one signed."""
+
+
+NO_TLS = TlsFlags()
+
+
+@nats_app.command(name="init")
+def init_command(
+    *,
+    nats: str | None = None,
+    credentials: Path | None = None,
+    replicas: int = 1,
+    config: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    nkeys: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    servers: str | None = None,
+    tls: TlsFlags = NO_TLS,
+    as_json: JsonFlag = False,
+) -> int:
+    """Prepare a running server for ksearch, or write the configuration of one.
+
+    Args:
+        nats: Make what runs need on the server at this address. [env: KSEARCH_NATS]
+        credentials: File with which to sign in there as admin. [env: KSEARCH_NATS_CREDENTIALS]
+        replicas: How many servers of a cluster keep a copy of everything: 1, 3 or 5.
+        config: Write a server's configuration into this folder, with a user for each role and a file with the password
+            of each; `-` prints the configuration, and the files go to ./credentials.
+        nkeys: Give users key pairs instead of passwords.
+        servers: Hosts of a cluster, with commas: a configuration is written for each.
+        tls: Certificates.
+        as_json: Print one JSON object.
+    """
+    configure_logs()
+    if config is not None:
+        if nats is not None:
+            raise refusal("--config writes files and --nats prepares a server", "give one after the other")
+        return _write(config, _hosts(servers), _tls_files(tls), nkeys=nkeys, as_json=as_json)
+    if nkeys or servers or tls != NO_TLS:
+        raise refusal("--nkeys, --servers and --tls-… say what a configuration holds", "add --config FOLDER")
+    if replicas not in (1, 3, 5):
+        raise refusal(f"--replicas: expected 1, 3 or 5, not {replicas}")
+    if not (nats or os.environ.get("KSEARCH_NATS")):
+        raise refusal("nothing to do", "--nats URL prepares a server, --config FOLDER writes the configuration of one")
+    address = address_of(nats, os.environ)
+    anyio.run(_prepare, address, credentials, replicas)
+    if as_json:
+        put_json({"nats": address, "replicas": replicas})
+    else:
+        put(f"ready: {address}")
+    return exits.FOUND
+
+
+@nats_app.command(name="serve")
+def serve_command(
+    *,
+    host: str = "127.0.0.1",
+    port: int = _CLIENT_PORT,
+    store: Path = Path("nats"),
+    config: Path | None = None,
+    sync: Literal["always", "never"] = "always",
+    tls: TlsFlags = NO_TLS,
+    as_json: JsonFlag = False,
+) -> int:
+    """Run a NATS server until Ctrl-C.
+
+    Args:
+        host: Where to listen. Other addresses than this host's own need a configuration with users.
+        port: Where to listen; 0 takes a free port.
+        store: Folder that keeps all runs; one server at a time uses it.
+        config: A nats-server configuration, or the folder that `ksearch nats init --config` wrote.
+        sync: `always` has every message on disk before it counts; `never` survives a kill, not a power cut.
+        tls: Certificates, unless the configuration names them.
+        as_json: Print the address as a JSON object.
+    """
+    from actors.bus.nats.server import ServerSettings  # noqa: PLC0415 - `ksearch nats --help` needs no server
+
+    configure_logs()
+    if not 0 <= port <= 65535:
+        raise refusal(f"--port: expected 0 to 65535, not {port}")
+    admin = None if config is None else (config if config.is_dir() else config.parent) / CREDENTIALS / "admin"
+    text = _config_text(config, _tls_files(tls))
+    settings = ServerSettings(store=store, host=host, port=port, sync=sync, config=text)
+    gc.enable()  # `main` disabled it for the start; a server may run for days
+    anyio.run(_serve, settings, admin if admin is not None and admin.is_file() else None, as_json)
+    return exits.FOUND
+
+
+async def _prepare(address: str, credentials: Path | None, replicas: int) -> None:
+    from actors.bus.nats import open_nats  # noqa: PLC0415
+    from ksearch_async.access import options_for  # noqa: PLC0415
+
+    options = options_for(address, os.environ, role="admin", credentials=credentials)
+    async with open_nats(options) as bus:
+        await bus.prepare(replicas=replicas)
+
+
+async def _serve(settings: ServerSettings, admin: Path | None, as_json: bool) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Raises:
+        BusError: the server ended by itself.
+    """
+    from actors.bus.nats.server import serve_nats  # noqa: PLC0415
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with serve_nats(settings) as server, anyio.create_task_group() as tasks:
+            await _make_ready(server, settings, admin)
+            if as_json:
+                put_json({"url": server.url, "monitoring_url": server.monitoring_url, "store": str(server.store)})
+            else:
+                put(f"listening on {server.url}")
+                note(f"keeps everything in {shown_path(settings.store.absolute())}; Ctrl-C stops it")
+            tasks.start_soon(_notice_end, server)
+            async for _ in signals:
+                break
+            tasks.cancel_scope.cancel()
+
+
+async def _make_ready(server: NatsServer, settings: ServerSettings, admin: Path | None) -> None:
+    """Make what runs need, where that can be done from here: without users, or with the admin's file beside."""
+    from actors.bus.nats.server_setup import has_block  # noqa: PLC0415
+
+    if has_block(settings.config, "cluster") or (admin is None and settings.config.strip()):
+        return
+    try:
+        await _prepare(server.url, admin, 1)
+    except BusError as error:
+        note(f"note: {error}")
+        note(f"hint: before the first run, ksearch nats init --nats {server.url}")
+
+
+async def _notice_end(server: NatsServer) -> None:
+    words = await server.ended()
+    raise BusError(f"the server ended: {words}" if words else "the server ended by itself")
+
+
+def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
+    from actors.bus.nats.server_setup import has_block  # noqa: PLC0415
+    from ksearch_async.nats_config import tls_block  # noqa: PLC0415
+
+    path = config / CONFIG_NAME if config is not None and config.is_dir() else config
+    try:
+        text = "" if path is None else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise refusal(f"cannot read the configuration {str(path)!r}: {reason}") from error
+    if tls is None:
+        return text
+    if has_block(text, "tls"):
+        raise refusal(f"{str(path)!r} names certificates already", "leave --tls-cert, --tls-key and --tls-ca out")
+    return f"{text}\n{tls_block(tls)}"
+
+
+def _hosts(servers: str | None) -> tuple[str, ...]:
+    """Return where the servers of a cluster listen to each other, `host:port` each."""
+    hosts = tuple(host.strip() for host in (servers or "").split(",") if host.strip())
+    if len(hosts) in (1, 2, 4):
+        raise refusal(f"a cluster of {len(hosts)} is no safer than one of fewer servers", "name 3 or 5 hosts")
+    if len(set(hosts)) < len(hosts):
+        raise refusal(f"--servers names a host twice: {servers!r}")
+    return tuple(host if ":" in host else f"{host}:{_CLUSTER_PORT}" for host in hosts)
+
+
+def _tls_files(flags: TlsFlags) -> TlsFiles | None:
+    from ksearch_async.nats_config import TlsFiles  # noqa: PLC0415
+
+    if flags == NO_TLS:
+        return None
+    if flags.tls_cert is None or flags.tls_key is None:
+        raise refusal("--tls-cert and --tls-key go together")
+    for path in (flags.tls_cert, flags.tls_key, flags.tls_ca):
+        if path is not None and not path.is_file():
+            raise refusal(f"there is no file {str(path)!r}")
+    return TlsFiles(cert=flags.tls_cert, key=flags.tls_key, ca=flags.tls_ca)
+
+
+def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
+    """Write credentials, and a configuration for each server."""
+    from ksearch_async.nats_config import server_config  # noqa: PLC0415
+    from ksearch_async.nats_team import make_team, write_private  # noqa: PLC0415
+
+    printed = str(config) == "-"
+    if printed and hosts:
+        raise refusal("a cluster has several configurations", "--config FOLDER")
+    folder = Path() if printed else config
+    places = _places(hosts)
+    files: dict[Path, ClusterPlace | None] = {folder / place.server_name / CONFIG_NAME: place for place in places}
+    files = files or {folder / CONFIG_NAME: None}
+    there = [path for path in files if not printed and path.exists()]
+    if there:
+        raise refusal(f"{str(there[0])!r} is there already", "remove it first; credentials that are there are kept")
+    team = make_team(folder / CREDENTIALS, nkeys=nkeys)
+    for path, place in files.items():
+        text = server_config(team, tls=tls, cluster=place)
+        if printed:
+            put(text.rstrip())
+            continue
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_private(path, text)
+        except OSError as error:
+            raise refusal(f"cannot write {str(path)!r}: {error.strerror}") from error
+    secrets = {role: str(folder / CREDENTIALS / role) for role in team}
+    if as_json and not printed:
+        put_json({"configurations": [str(path) for path in files], "credentials": secrets})
+    else:
+        _tell([] if printed else list(files), folder / CREDENTIALS, list(team), encrypted=tls is not None)
+    return exits.FOUND
+
+
+def _places(hosts: tuple[str, ...]) -> list[ClusterPlace]:
+    """Return each server's place in the cluster; all of them share a password that no client knows."""
+    from actors.bus.nats.server_setup import is_loopback  # noqa: PLC0415
+    from ksearch_async.nats_config import ClusterPlace  # noqa: PLC0415
+    from ksearch_async.nats_team import new_secret  # noqa: PLC0415
+
+    password = new_secret()
+    places = []
+    for number, place in enumerate(hosts, start=1):
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdecimal():
+            raise refusal(f"{place!r} is no place for a server", "expected HOST or HOST:PORT")
+        places.append(
+            ClusterPlace(
+                server_name=f"ksearch-{number}",
+                host=host if is_loopback(host) else "0.0.0.0",  # noqa: S104 - servers sign in at each other
+                port=int(port),
+                routes=hosts,
+                password=password,
+            )
+        )
+    return places
+
+
+def _tell(files: list[Path], credentials: Path, roles: list[TeamRole], *, encrypted: bool) -> None:
+    """Say what was written, and what comes next."""
+    for path in files:
+        put(f"{'configuration':<14} {shown_path(path.absolute())}")
+    say = put if files else note
+    for role in roles:
+        say(f"{role:<14} {shown_path((credentials / role).absolute())}")
+    if not encrypted:
+        note("without --tls-cert and --tls-key passwords and jobs cross the network in the clear")
+    note("bring each host the file of its role only: ksearch evaluator --nats URL --credentials FILE")
+    if files:
+        note(f"next: ksearch nats serve --host 0.0.0.0 --config {shown_path(files[0].parent.absolute())}")

@@ -1,0 +1,143 @@
+"""`ksearch watch`: follows a run on a NATS server from anywhere, and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from actors.bus.base import Bus
+from actors.recorder import record_run
+from actors.supervision import supervise
+from ksearch_async.chronicle import Best, Chronicle
+from ksearch_async.cli import exits
+from ksearch_async.cli.flags import JsonFlag, ViewFlag
+from ksearch_async.cli.live import LiveView
+from ksearch_async.cli.output import note, shown_path
+from ksearch_async.cli.session import ShownKind, exit_code, view_kind
+from ksearch_async.cli.signals import leave_at_signal
+from ksearch_async.cli.views import JsonView, PlainView, View
+from ksearch_async.config import RunConfig
+from ksearch_async.connection import open_bus
+from ksearch_async.logs import configure_logs
+from ksearch_async.phrases import counted, duration
+from ksearch_async.runs import RunFolder, create_run, runs_dir_or_default
+from ksearch_async.session import follow
+from ksearch_async.summary import fates_line, faults_line, result_lines, state_line, workers_line
+from ksearch_async.watching import Place, find_place, find_run_id, tell_leader
+from messages.events import RunStarted
+
+
+def watch_command(
+    run: str = "",
+    /,
+    *,
+    nats: str | None = None,
+    credentials: Path | None = None,
+    record: Path | None = None,
+    runs_dir: Path | None = None,
+    view: ViewFlag = "auto",
+    as_json: JsonFlag = False,
+) -> int:
+    """Follow a run on a NATS server: what was is told first, then what comes.
+
+    Args:
+        run: A run's id, its folder, or `latest`; may be left out if only one is there.
+        nats: Address of the NATS server. Without it: as the run's folder says, else KSEARCH_NATS.
+        credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
+        record: Keep a copy of the run, as a folder in this one.
+        runs_dir: Where run folders are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
+            terminal that can.
+        as_json: Print one JSON object per event; the last one is `run.finished`.
+    """
+    kind = view_kind(view, as_json=as_json)
+    place = find_place(run, nats, runs_dir_or_default(runs_dir), os.environ)
+    return anyio.run(_watch, place, credentials, record, kind)
+
+
+async def _watch(place: Place, credentials: Path | None, record: Path | None, kind: ShownKind) -> int:
+    configure_logs()
+    environment = {} if place.is_private else os.environ
+    async with open_bus(place.address, environment, role="watcher", credentials=credentials) as bus:
+        run_id = await find_run_id(bus, place.run_id)
+        folder = create_run(record, run_id) if record is not None else None
+        chronicle = Chronicle()
+        view = _view(chronicle, run_id, kind, folder)
+        configure_logs(folder.log if folder else None, say=view.note)
+        await _show(bus, run_id, view, folder)
+    if chronicle.finished is not None or kind != "json":
+        view.finish()
+    if chronicle.finished is None:
+        note(f"run {run_id} goes on without this view")
+        return exits.INTERRUPTED
+    return exit_code(chronicle)
+
+
+async def _show(bus: Bus, run_id: str, view: View, folder: RunFolder | None) -> None:
+    known = await bus.open_stream(run_id)
+    now = anyio.CancelScope()
+    async with anyio.create_task_group() as beside:
+        await beside.start(leave_at_signal, now)
+        await beside.start(view.show)
+        if folder is not None:
+            recorder = partial(record_run, bus, run_id=run_id, folder=folder.path, journal=folder.journal)
+            await beside.start(supervise, "recorder", recorder)
+        beside.start_soon(tell_leader, bus, run_id, view.note)
+        with now:
+            await follow(bus, run_id, 0, view.tell, known=known)
+        beside.cancel_scope.cancel()
+
+
+def _view(chronicle: Chronicle, run_id: str, kind: ShownKind, folder: RunFolder | None) -> View:
+    if kind == "json":
+        return JsonView(chronicle, folder or RunFolder(Path(run_id)))
+    plain = WatchedView(chronicle, run_id, folder)
+    return LiveView(plain, sys.stdout, leads=False) if kind == "live" else plain
+
+
+class WatchedView(PlainView):
+    """Lines of a run that somebody else leads: without what only its folder and its configuration know."""
+
+    def __init__(self, chronicle: Chronicle, run_id: str, folder: RunFolder | None) -> None:
+        super().__init__(chronicle, folder or RunFolder(Path(run_id)), RunConfig(task=run_id), "")
+        self._recorded = folder
+
+    def header(self, started: RunStarted) -> Iterator[str]:
+        """Say what the run is."""
+        settings = started.settings
+        yield f"task       {started.task.name} ({started.description.language})"
+        yield f"device     {started.target.device}, {started.target.toolchain}"
+        yield f"search     {settings.branches} at once, {settings.budget.max_rounds} rounds, seed {started.seed}"
+        yield f"run        {started.run_id}"
+        if self._recorded is not None:
+            yield f"copy       {shown_path(self._recorded.path)}"
+
+    def resumption(self) -> Iterator[str]:
+        """Say what goes on."""
+        yield f"resumed    {self.chronicle.state.run_id} after {self.chronicle.state.rounds} rounds"
+
+    def summary(self) -> Iterator[str]:
+        """Say how it stands."""
+        chronicle = self.chronicle
+        state = chronicle.state
+        yield f"run        {state.run_id}: {state_line(chronicle, in_use=True)}"
+        yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
+        if workers := workers_line(chronicle):
+            yield f"workers    {workers}"
+        yield f"fates      {fates_line(chronicle)}"
+        yield f"model      {counted(state.usage.calls, 'call', 'calls')}, {state.usage.tokens:,} tokens"
+        if chronicle.faults:
+            yield f"endpoint   failed tries: {faults_line(chronicle)}"
+        if self._recorded is not None:
+            yield from result_lines(chronicle, shown_path(self._recorded.best), shown_path(self._recorded.candidates))
+            return
+        for line in result_lines(chronicle, "", ""):
+            if not line.startswith(("lies in", "latest")):
+                yield line
+        if isinstance(chronicle.best(""), Best):
+            yield "hint       --record DIR keeps a copy of the run, with its kernels"

@@ -1,0 +1,12 @@
+"""Kernels to take along: one module each, which needs nothing of ours.
+
+- `write_module(winner: Winner) -> str`, raises ConfigError
+- `check_exportable(task: TaskSpec, candidate: Candidate) -> None`, raises ConfigError
+"""
+
+from __future__ import annotations
+
+from ksearch_async.export.module import check_exportable, write_module
+from ksearch_async.export.receipt import Winner
+
+__all__ = ["Winner", "check_exportable", "write_module"]

@@ -1,0 +1,25 @@
+"""What an exported module knows of its kernel. Here are placeholders; each export writes its own values instead."""
+
+from __future__ import annotations
+
+TITLE = "kernel"
+"""The task's name."""
+ENTRY_POINT = "ksearch_run"
+SOURCES: dict[str, str] = {}
+"""The candidate's files, the main file first, exactly as they were judged."""
+ARGUMENTS: tuple[tuple[str, tuple[int, ...], str], ...] = ()
+"""Name, shape and dtype of what the kernel is given: the arguments of the reference's `forward`, then its state."""
+OUTPUTS: tuple[tuple[str, tuple[int, ...], str], ...] = ()
+BOUNDS: tuple[tuple[float, float | None, bool], ...] = ()
+"""What each output may differ by: relative part, absolute part (null: what the reference itself loses), and whether one
+of the two suffices instead of their sum."""
+REFERENCE = ""
+"""The problem file: `Model`, `get_inputs` and `get_init_inputs`."""
+RECEIPT = "{}"
+"""The verdict, and what it was found with, as JSON."""
+FLAGS: tuple[str, ...] = ()
+"""Of the compiler, as judged."""
+ARCHITECTURE = ""
+"""What it was judged on: a `-march` level, or `sm_90`."""
+CPU_FEATURES: frozenset[str] = frozenset()
+"""What that level needs, as /proc/cpuinfo names it."""

@@ -1,0 +1,157 @@
+"""What is known of a kernel when it is exported, as JSON for scripts and as the module's first lines for people."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import msgspec
+
+from messages.codec import to_json
+from messages.tasks import Candidate, Target, TaskRules, TaskSpec, TensorSpec, Tolerance
+from messages.verdicts import Measured
+
+
+class Winner(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that was found right, with all that is to be told of it."""
+
+    task: TaskSpec
+    tensors: tuple[TensorSpec, ...]
+    candidate: Candidate
+    target: Target
+    verdict: Measured
+    device: str
+    purpose: str
+    measured_at: str
+    """ISO 8601, UTC."""
+    isolation: tuple[str, ...] = ()
+    """Layers that kept it from the judge and the host."""
+    marks: tuple[str, ...] = ()
+    """What is to be known of the task."""
+    run_id: str = ""
+    """Empty if it was measured for the export."""
+    round: int | None = None
+    found_by: tuple[str, ...] = ()
+    wall_s: float = 0.0
+    lease_s: float = 0.0
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, tag="ksearch.receipt.v1", tag_field="schema"):
+    """What `python FILE --receipt` prints."""
+
+    ksearch_async: str
+    """Version of the package that exported it."""
+    task_name: str
+    task_id: str
+    """Content hash of the problem, its tolerance and its rules."""
+    candidate_id: str
+    """Content hash of the kernel's files as they stand in the module, of entry point and language."""
+    language: str
+    run_id: str
+    round: int | None
+    found_by: tuple[str, ...]
+    measured_at: str
+    purpose: str
+    device: str
+    target: Target
+    isolation: tuple[str, ...]
+    marks: tuple[str, ...]
+    tolerance: Tolerance
+    rules: TaskRules
+    wall_s: float
+    lease_s: float
+    verdict: msgspec.Raw
+
+
+def receipt_of(winner: Winner) -> str:
+    """Return the receipt as JSON for people."""
+    receipt = Receipt(
+        ksearch_async=version("ksearch-async"),
+        task_name=winner.task.name,
+        task_id=winner.task.task_id,
+        candidate_id=winner.candidate.candidate_id,
+        language=winner.candidate.language,
+        run_id=winner.run_id,
+        round=winner.round,
+        found_by=winner.found_by,
+        measured_at=winner.measured_at,
+        purpose=winner.purpose,
+        device=winner.device,
+        target=winner.target,
+        isolation=winner.isolation,
+        marks=winner.marks,
+        tolerance=winner.task.tolerance,
+        rules=winner.task.rules,
+        wall_s=round(winner.wall_s, 3),
+        lease_s=round(winner.lease_s, 3),
+        verdict=msgspec.Raw(to_json(winner.verdict)),
+    )
+    return msgspec.json.format(msgspec.json.encode(receipt), indent=2).decode()
+
+
+def header_of(winner: Winner, signature: str) -> str:
+    """Return the module's docstring: where the kernel comes from and how to use it.
+
+    Args:
+        winner: the kernel.
+        signature: how it is called: `forward(x, weight) -> output`.
+    """
+    title = (
+        f"{winner.task.name}: a kernel ({winner.candidate.language}), exported by ksearch-async "
+        f"{version('ksearch-async')}."
+    )
+    return "\n".join((_one_line(title), "", *facts_of(winner), "", f"    {signature}", "", _HOW_TO))
+
+
+def facts_of(winner: Winner) -> tuple[str, ...]:
+    """Return where a kernel comes from and what was measured, a line each."""
+    verdict, target = winner.verdict, winner.target
+    origin = f"run {winner.run_id}, round {winner.round}" if winner.run_id else "a source file"
+    found = f": {' > '.join(winner.found_by)}" if winner.found_by else ""
+    lines = [
+        f"kernel     candidate {winner.candidate.candidate_id}, from {origin}{found}",
+        f"task       {winner.task.name}, {winner.task.task_id}",
+        *_speed_lines(verdict),
+        f"checked    {len(verdict.checks)} calls on fresh inputs; largest error "
+        f"{max((check.error_ratio for check in verdict.checks), default=0.0):.3g} of what the tolerance allows",
+        f"device     {winner.device}; built for {' '.join(filter(None, (target.arch, target.march)))} by "
+        f"{target.toolchain}",
+        f"measured   {winner.measured_at}, purpose {winner.purpose}; isolation: "
+        f"{', '.join(winner.isolation) or 'not recorded'}",
+        *(f"task       {mark}" for mark in winner.marks),
+        *(f"note       {note}" for note in verdict.notes),
+    ]
+    return tuple(map(_one_line, lines))
+
+
+_HOW_TO = """It takes dense tensors of just these shapes and dtypes and returns new ones; what it is given besides the
+arguments of the reference's `forward` is its state (`state_of(model)`). There is no backward. What has to be built is
+built by the first call and kept in the user's cache.
+
+    python FILE --self-test     compares it with the reference that it was judged by, on random inputs
+    python FILE --receipt       prints the verdict
+
+The kernel was checked on inputs like the task's own; that is no proof."""
+
+
+def _speed_lines(verdict: Measured) -> list[str]:
+    interval = verdict.speedup_interval
+    if not verdict.timed or interval is None:
+        return ["speedup    not timed"]
+    told = [
+        f"speedup    {verdict.speedup_vs_reference:.2f}x the reference (eager PyTorch) "
+        f"[{interval.low:.2f}, {interval.high:.2f}], 95 % interval over {verdict.pairs} interleaved pairs"
+    ]
+    baseline = verdict.baseline_interval
+    if verdict.baseline and baseline is not None:
+        said = f"{verdict.speedup_vs_baseline:.2f}x {verdict.baseline} [{baseline.low:.2f}, {baseline.high:.2f}]"
+        told.append(f"baseline   {said}")
+    return [
+        *told,
+        f"latency    {verdict.latency_us:.1f} us ({verdict.measure}), the reference "
+        f"{verdict.reference_latency_us:.1f} us",
+    ]
+
+
+def _one_line(text: str) -> str:
+    """Return a line without line ends of whoever wrote a title."""
+    return " ".join(text.splitlines())

@@ -1,0 +1,279 @@
+"""The evaluator as calls: build, check and time sources against a task, without a search.
+
+`ksearch eval` is these calls and what it prints. A bad source is an `Evaluation` like any other; only bad input and a
+broken evaluator raise. Nothing here writes to stdout or stderr, or installs signal handlers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, Unpack
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from ksearch_async.admission import check_fitness, marks_of
+from ksearch_async.causes import single_error
+from ksearch_async.config import WorkerSettings
+from ksearch_async.evaluation import Evaluation, EvaluationSettings, TaskLike, task_of
+from ksearch_async.refusals import refuse_event_loop
+from ksearch_async.sources import SourceLike, read_kernel, read_program
+from ksearch_async.workers import Workers, check_language, check_threads_here, find_target, open_workers
+from messages.base import Language
+from messages.commands import BuildCandidate, EvaluateCandidate, Purpose
+from messages.events import Built
+from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
+from messages.verdicts import Measured
+
+_RUN_ID = "eval"
+_AT_ONCE = 2
+"""Sources built and checked at once by `evaluate_many`; one is timed at a time."""
+
+OnStage: TypeAlias = Callable[[str], object]
+"""Called with what begins: `building`, `checking and timing`."""
+
+
+class Judge:
+    """Evaluates sources for one task with processes that stay. Made by `open_judge`."""
+
+    def __init__(self, task: TaskSpec, workers: Workers, settings: EvaluationSettings) -> None:
+        self._task = task
+        self._workers = workers
+        self._settings = settings
+        self._targets: dict[Language, Target] = {}
+        self._descriptions: dict[Language, TaskDescription] = {}
+
+    @property
+    def task(self) -> TaskSpec:
+        """The task."""
+        return self._task
+
+    async def evaluate(
+        self, source: SourceLike, *, language: Language | None = None, on_stage: OnStage | None = None
+    ) -> Evaluation:
+        """Build, check and time one source. May be called many times at once; one is timed at a time.
+
+        Args:
+            source: path of a source file or of a run's `best` folder, or a program's text (of more than one line).
+            language: what it is written in, where that differs from the judge's.
+            on_stage: told what begins.
+
+        Raises:
+            ConfigError: it cannot be read, or its language cannot be told or evaluated.
+            EvaluatorError: the evaluator itself failed.
+        """
+        candidate = await anyio.to_thread.run_sync(self._candidate, source, language)
+        if self._settings.get("role") != "baseline":
+            check_language(self._task, candidate.language)
+        target = await self._target(candidate.language)
+        tell = on_stage or (lambda _stage: None)
+        tell("building")
+        build = BuildCandidate(job_id="build", run_id=_RUN_ID, candidate=candidate, target=target)
+        if self._builds_for_tensors(candidate.language, target):
+            build = build.for_task(await self._described(candidate.language))
+        built = await self._workers.builder.build(build)
+        evaluation = Evaluation(
+            task=self._task.name,
+            task_id=self._task.task_id,
+            language=candidate.language,
+            candidate_id=candidate.candidate_id,
+            verdict=built.outcome if not isinstance(built.outcome, Built) else Measured(timed=False),
+            device=target.device,
+            target=target,
+            purpose=self._purpose,
+            build_s=built.wall_s,
+        )
+        if not isinstance(built.outcome, Built):
+            return evaluation
+        tell("checking and timing")
+        description = await self._described(candidate.language)
+        is_baseline = self._settings.get("role") == "baseline"
+        check_fitness(description, allow_trivial=is_baseline or self._settings.get("allow_trivial", False))
+        evaluation = msgspec.structs.replace(evaluation, marks=marks_of(description))
+        return await self._judged(evaluation, candidate, built.outcome.artifact_id)
+
+    async def describe(self) -> TaskDescription:
+        """Run the reference once and say what a kernel is given, in the judge's language.
+
+        Raises:
+            ConfigError: the task cannot be used.
+            EvaluatorError: the evaluator itself failed.
+        """
+        return await self._workers.describe()
+
+    def read(self, sources: Sequence[SourceLike]) -> list[Candidate]:
+        """Read sources without evaluating any; blocks for as long as the files take.
+
+        Raises:
+            ConfigError: one cannot be read, or its language cannot be told.
+        """
+        return [self._candidate(source, None) for source in sources]
+
+    async def _judged(self, evaluation: Evaluation, candidate: Candidate, artifact_id: str) -> Evaluation:
+        job = EvaluateCandidate(
+            job_id="evaluate",
+            run_id=_RUN_ID,
+            task=self._task,
+            candidate=candidate,
+            artifact_id=artifact_id,
+            target=evaluation.target,
+            purpose=self._purpose,
+        )
+        report = await self._workers.evaluator.evaluate(job)
+        return msgspec.structs.replace(
+            evaluation,
+            verdict=report.verdict,
+            device=report.device,
+            isolation=report.isolation,
+            judge_s=report.wall_s,
+            lease_s=report.lease_s,
+        )
+
+    @property
+    def _purpose(self) -> Purpose:
+        return self._settings.get("purpose", "screen")
+
+    def _candidate(self, source: SourceLike, language: Language | None) -> Candidate:
+        if isinstance(source, Candidate):
+            return source
+        if self._task.source == "program":
+            return read_program(source)
+        return read_kernel(source, language or self._settings.get("language"), self._task)
+
+    def _builds_for_tensors(self, language: Language, target: Target) -> bool:
+        """Say whether a build is for what the task's kernels are called with."""
+        from evaluators.languages import support_of  # noqa: PLC0415 - costs the start-up of every command
+
+        return self._task.source != "program" and support_of(language, target.platform).builds_for_tensors
+
+    async def _described(self, language: Language) -> TaskDescription:
+        """Return the task's description for candidates of a language; asked once."""
+        if language not in self._descriptions:
+            self._descriptions[language] = await self._workers.describe(language)
+        return self._descriptions[language]
+
+    async def _target(self, language: Language) -> Target:
+        if language not in self._targets:
+            self._targets[language] = await find_target(self._task, language, self._settings.get("device", "cpu"))
+        return self._targets[language]
+
+
+@asynccontextmanager
+async def open_judge(
+    task: TaskLike, *, at_once: int = 1, **settings: Unpack[EvaluationSettings]
+) -> AsyncIterator[Judge]:
+    """Lend a judge for a task: its processes are started by the first evaluation, kept, and ended with the block.
+
+    Args:
+        task: a bundled problem's name, the path of a problem file, or a problem's text (of more than one line).
+        at_once: sources built and checked at once; one is timed at a time.
+        **settings: see `EvaluationSettings`.
+
+    Raises:
+        ConfigError: there is no such task, or it cannot be used.
+    """
+    spec = await anyio.to_thread.run_sync(task_of, task, settings)
+    check_threads_here(spec)
+    language = settings.get("language") or "cpp"
+    where = WorkerSettings(
+        evaluators=at_once,
+        device=settings.get("device", "cpu"),
+        baseline=settings.get("baseline", ""),
+        isolation=settings.get("isolation", "auto"),
+    )
+    with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder, single_error():
+        async with open_workers(spec, language, Path(folder), where) as workers:
+            yield Judge(spec, workers, settings)
+
+
+async def evaluate(
+    task: TaskLike,
+    source: SourceLike,
+    *,
+    on_stage: OnStage | None = None,
+    **settings: Unpack[EvaluationSettings],
+) -> Evaluation:
+    """Build, check and time one source against a task, in processes of their own that are ended afterwards.
+
+    Args:
+        task: a bundled problem's name, the path of a problem file, or a problem's text (of more than one line).
+        source: path of a source file or of a run's `best` folder, or a program's text (of more than one line).
+        on_stage: told what begins.
+        **settings: see `EvaluationSettings`.
+
+    Raises:
+        ConfigError: the input cannot be used; its notes say what to change.
+        EvaluatorError: the evaluator itself failed; that says nothing of the source.
+    """
+    async with open_judge(task, **settings) as judge:
+        return await judge.evaluate(source, on_stage=on_stage)
+
+
+async def evaluate_many(
+    task: TaskLike,
+    sources: Sequence[SourceLike],
+    *,
+    at_once: int = _AT_ONCE,
+    on_result: Callable[[int, Evaluation], object] | None = None,
+    **settings: Unpack[EvaluationSettings],
+) -> list[Evaluation]:
+    """Evaluate several sources with one warm judge: the first pays for its start.
+
+    Args:
+        task: as in `evaluate`.
+        sources: as `source` in `evaluate`.
+        at_once: sources built and checked at once; one is timed at a time.
+        on_result: called with a source's place and its evaluation, as each is done.
+        **settings: see `EvaluationSettings`.
+
+    Returns:
+        One evaluation per source, in their order.
+
+    Raises:
+        ConfigError: as `evaluate`; a source that cannot be read is refused before any is evaluated.
+        EvaluatorError: as `evaluate`.
+    """
+    found: dict[int, Evaluation] = {}
+    limit = anyio.CapacityLimiter(at_once)
+    async with open_judge(task, at_once=at_once, **settings) as judge:
+        candidates = await anyio.to_thread.run_sync(judge.read, sources)
+
+        async def one(index: int, candidate: Candidate) -> None:
+            async with limit:
+                found[index] = await judge.evaluate(candidate)
+            if on_result is not None:
+                on_result(index, found[index])
+
+        async with anyio.create_task_group() as group:
+            for index, candidate in enumerate(candidates):
+                group.start_soon(one, index, candidate)
+    return [found[index] for index in range(len(candidates))]
+
+
+def evaluate_sync(task: TaskLike, source: SourceLike, **settings: Unpack[EvaluationSettings]) -> Evaluation:
+    """Do what `evaluate` does, from code that is not asynchronous.
+
+    Raises:
+        ConfigError: as `evaluate`; or an event loop runs in this thread.
+        EvaluatorError: as `evaluate`.
+    """
+    refuse_event_loop("ksearch_async.evaluate_sync()", "await ksearch_async.evaluate(…)")
+    return anyio.run(partial(evaluate, task, source, **settings))
+
+
+def evaluate_many_sync(
+    task: TaskLike, sources: Sequence[SourceLike], **settings: Unpack[EvaluationSettings]
+) -> list[Evaluation]:
+    """Do what `evaluate_many` does, from code that is not asynchronous.
+
+    Raises:
+        ConfigError: as `evaluate_many`; or an event loop runs in this thread.
+        EvaluatorError: as `evaluate_many`.
+    """
+    refuse_event_loop("ksearch_async.evaluate_many_sync()", "await ksearch_async.evaluate_many(…)")
+    return anyio.run(partial(evaluate_many, task, sources, **settings))

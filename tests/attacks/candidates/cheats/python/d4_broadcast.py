@@ -1,0 +1,8 @@
+# class: D4
+# mechanism: returns one row, which a comparison broadcasts
+# expect: denied
+# naive: by hand: where outputs are near zero, as in the task `tiny`, one zero is close to all
+
+class ModelNew(Honest):
+    def forward(self, x):
+        return self.work(x).cumsum(0)[-1:] / x.shape[0]

@@ -1,0 +1,7 @@
+# class: D5
+# mechanism: returns half precision, which a comparison widens
+# expect: denied
+
+class ModelNew(Honest):
+    def forward(self, x):
+        return self.work(x).half()

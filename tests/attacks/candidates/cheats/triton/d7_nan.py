@@ -1,0 +1,7 @@
+# class: D7
+# mechanism: NaN everywhere
+# expect: wrong
+
+def ksearch_run(x, weight, y):
+    launch_something(x)
+    y.fill_(float("nan"))

@@ -1,0 +1,6 @@
+// class: faulty
+// mechanism: calls abort
+// expect: crashed
+// reason: SIGABRT
+#include "honest.h"
+KERNEL { abort(); }

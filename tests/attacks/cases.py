@@ -1,0 +1,204 @@
+"""The collection: candidates that cheat, that are broken, and that are honest but odd, one small source file each.
+
+The first lines of a file are its header, one `key: value` per comment line:
+
+    class:      which mechanism, by the ids of docs/threat-model.md (A2, B3, C1, …; `faulty`, `honest`)
+    mechanism:  one line
+    expect:     what must come of it, see `EXPECTATIONS`
+    reason:     (optional) a regular expression that the verdict's reason must contain
+    task:       (optional) of `TASKS`; else `small`
+    open:       (for now) whose part is missing, `A: …`: the test is a strict xfail until it is there
+    naive:      (cheats) how a naive judge is fooled by it, see `tests/attacks/naive.py`; `by hand: …` where it is told
+    file:       (optional) its file's name
+
+Escapes are written as canaries: a candidate that computes the right thing if and only if its escape worked, and
+returns 97 otherwise. So a verdict that says *crashed, returned 97* proves that the way was closed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from messages.base import Language
+from messages.tasks import Candidate, SourceFile, TaskSpec
+from messages.verdicts import Measured, Verdict, credit_of, fate_of, reason_of
+from tests.evaluators.words import SMALL_TASK
+
+CANDIDATES = Path(__file__).with_name("candidates")
+
+Places: TypeAlias = dict[str, str]
+"""What `@NAME@` in a source stands for: paths and ports that the test has laid out."""
+
+TINY_TASK = replace(
+    SMALL_TASK,
+    name="tiny",
+    text=SMALL_TASK.text.replace("torch.randn(columns)", "torch.randn(columns, dtype=torch.float64)")
+    .replace("return x *", "return 0.001 * x *")
+    .replace("torch.rand(64, 256)", "torch.rand(64, 256, dtype=torch.float64)"),
+)
+"""In double precision, with outputs below 0.001: what an absolute tolerance of 0.01 cannot see."""
+
+INFINITE_TASK = replace(
+    SMALL_TASK,
+    name="infinite",
+    text=SMALL_TASK.text.replace("return x * self.weight /", "return torch.log(torch.relu(x - 0.5)) + self.weight /"),
+)
+"""Half of the outputs are -inf."""
+
+ROLL_TASK = replace(
+    SMALL_TASK,
+    name="roll",
+    text=SMALL_TASK.text.replace(
+        "return x * self.weight / (1 + x.abs().mean(dim=-1, keepdim=True))", "return x.roll(1, 0)"
+    ).replace("torch.rand(64, 256)", "torch.rand(4096, 1024)"),
+)
+"""Moves 16 MiB and computes nothing: what a kernel of an operating system can do as well."""
+
+PRODUCT_TASK = TaskSpec(
+    name="product",
+    source="kernelbench",
+    text="""
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, weight):
+        return x @ weight
+
+
+def get_inputs():
+    return [torch.rand(96, 160), torch.rand(160, 96)]
+
+
+def get_init_inputs():
+    return []
+""",
+)
+"""What libraries are best at."""
+
+TASKS = {
+    "small": SMALL_TASK,
+    "tiny": TINY_TASK,
+    "infinite": INFINITE_TASK,
+    "roll": ROLL_TASK,
+    "product": PRODUCT_TASK,
+}
+
+FATES = {"wrong", "crashed", "rejected", "quarantined", "timed_out", "did_not_build"}
+HELD = {"measured", "unstable", "outpaced"}
+"""Correct, whatever its speed: how steady that can be told depends on the host's other work."""
+
+EXPECTATIONS = {
+    "denied": "any verdict without credit",
+    "correct": "found correct and measured, if the host is quiet enough",
+    "harmless": "correct or refused; what it tried had no effect: nothing is left, nothing was seen",
+    "slow": "it stalls by design, so only a lie could make it faster than the reference: no credit above 1",
+    **{fate: f"the verdict `{fate}`" for fate in FATES | HELD},
+}
+"""An expectation is one of these, or several fates joined by `|`."""
+
+_KEY = re.compile(r"^(?://|#) ?([a-z]+): *(.*)$")
+_SUFFIXES = {".cpp", ".cu", ".py"}
+_SHARED: dict[str, str] = {
+    "cpp": "candidates/honest.h",
+    "cuda": "gpu/candidates/honest.cuh",
+    "triton": "candidates/honest.triton.py",
+    "python": "candidates/honest.python.py",
+}
+"""What the candidates of a language build on."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate of the collection."""
+
+    name: str
+    kind: str
+    """`cheats`, `faulty`, `honest`."""
+    language: Language
+    text: str
+    """The source, places not yet filled in."""
+    header: dict[str, str]
+
+    @property
+    def expect(self) -> str:
+        return self.header["expect"]
+
+    @property
+    def task(self) -> TaskSpec:
+        return TASKS[self.header.get("task", "small")]
+
+    def candidate(self, places: Places) -> Candidate:
+        """Return it as it is sent to builders: with the honest code that it may build on."""
+        text = fill_in(self.text, places)
+        shared = Path(__file__).parent / _SHARED[self.language]
+        honest = shared.read_text(encoding="utf-8")
+        if self.language in {"cpp", "cuda"}:
+            name = self.header.get("file", "main.cpp" if self.language == "cpp" else "main.cu")
+            files: tuple[SourceFile, ...] = (
+                SourceFile(path=name, text=text),
+                SourceFile(path=shared.name, text=honest),
+            )
+        else:
+            files = (SourceFile(path="kernel.py", text=f"{honest}\n\n{text}"),)
+        entry_point = "ModelNew" if self.language == "python" else "ksearch_run"
+        return Candidate(language=self.language, entry_point=entry_point, files=files)
+
+
+def fill_in(text: str, places: Places) -> str:
+    """Put places into a source."""
+    for name, value in places.items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def load_cases(kind: str, folder: Path = CANDIDATES) -> list[Case]:
+    """Read all candidates of a kind, in the order of language, task and name: judges serve one task at a time."""
+    cases = [_load(path, kind) for path in sorted((folder / kind).glob("*/*")) if path.suffix in _SUFFIXES]
+    return sorted(cases, key=lambda case: (case.language, case.task.name, case.name))
+
+
+def _load(path: Path, kind: str) -> Case:
+    text = path.read_text(encoding="utf-8")
+    header: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _KEY.match(line)
+        if found is None:
+            break
+        header[found[1]] = found[2].strip()
+    missing = {"class", "mechanism", "expect"} - header.keys()
+    assert not missing, f"{path} has no {missing}"
+    unknown = set(header["expect"].split("|")) - EXPECTATIONS.keys()
+    assert not unknown, f"{path} expects {unknown}"
+    language: Language = path.parent.name  # type: ignore[assignment]
+    return Case(name=f"{path.parent.name}-{path.stem}", kind=kind, language=language, text=text, header=header)
+
+
+def came_true(case: Case, verdict: Verdict) -> str:
+    """Return what is not as expected; empty if all is."""
+    fate = fate_of(verdict)
+    wanted = set(case.expect.split("|"))
+    if "slow" in wanted:
+        credit = credit_of(verdict)
+        if fate in FATES or (fate in HELD and (credit is None or credit < 1.0)):
+            return ""
+        return f"a stalled call was given credit: {verdict}"
+    allowed = {"denied": FATES, "correct": HELD - {"outpaced"}, "harmless": HELD | FATES}
+    fates = set[str]().union(*(allowed.get(word, {word}) for word in wanted))
+    if fate not in fates:
+        return f"expected {case.expect}, not {verdict}"
+    if not re.search(case.header.get("reason", ""), _said(verdict)):
+        return f"expected {case.header['reason']!r} in {verdict}"
+    return ""
+
+
+def _said(verdict: Verdict) -> str:
+    if isinstance(verdict, Measured):
+        return " ".join(verdict.notes)
+    log = getattr(verdict, "log", "")
+    return f"{reason_of(verdict)} {log} {' '.join(getattr(verdict, 'patterns', ()))}"

@@ -1,0 +1,170 @@
+"""Data sets of a task: which families it is checked on, what they hold, and what is mixed into timed calls."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from evaluators.judge.distributions import ADVERSARIAL
+from evaluators.judge.families import (
+    CENTRED,
+    CHECKS,
+    GIVEN,
+    NEARLY_EQUAL,
+    PERTURBED,
+    SPIKES,
+    CheckData,
+    DataMaker,
+    DataSet,
+)
+from evaluators.judge.problem import Problem
+from evaluators.judge.stopwatch import POLICIES
+from evaluators.judge.timed_data import TimedData
+from messages.tasks import TaskSpec, Tolerance
+from tests.evaluators.judge.kernels import MASKED, NORM, SOFTMAX, task
+
+INDEXED = task("return more[1][more[0]] * x", "torch.randn(8, 32), torch.randint(0, 4, (8,)), torch.randn(4, 32)")
+GATED = task("return x * more[0]", "torch.randn(8, 32), torch.ones(8, 32)")
+LOGARITHM = task("return x.log()", "torch.rand(8, 32) + 0.5")
+ARGMAX = task("return x.argmax(dim=-1)", "torch.randn(8, 32)")
+FACTORISED = task("return torch.linalg.cholesky(x)", "torch.rand(6, 6) * 0.1 + 9 * torch.eye(6)")
+COUNTED = task("return x + 1", "torch.randint(0, 9, (8, 32))")
+
+
+def maker(spec: TaskSpec) -> DataMaker:
+    return DataMaker(Problem(spec), Tolerance())
+
+
+def checks(spec: TaskSpec, **how: float) -> list[DataSet]:
+    return list(CheckData(Problem(spec), Tolerance(), **how).sets())  # type: ignore[arg-type]
+
+
+def test_every_candidate_gets_the_cheap_families_first_and_others_drawn_for_it() -> None:
+    data = CheckData(Problem(NORM), Tolerance(), drawn=2, extra_s=0.0)
+    first, second, third = ([each.family for each in data.sets()] for _ in range(3))
+    assert first[:4] == second[:4] == list(CHECKS[:4])
+    assert first[-1] == second[-1] == PERTURBED
+    assert len(first) == 7
+    drawn = [set(families[4:-1]) for families in (first, second, third)]
+    assert all(families <= ADVERSARIAL.keys() - {SPIKES} for families in drawn)
+    seen = [frozenset(each.family for each in data.sets()) for _ in range(8)]
+    assert len(set(seen)) > 1, "the choice is the same for every candidate"
+
+
+def test_small_tasks_are_checked_on_all_families() -> None:
+    families = {each.family for each in checks(NORM, extra_s=60.0)}
+    assert families == {GIVEN, CENTRED, PERTURBED, *ADVERSARIAL}
+
+
+def test_integers_and_masks_are_never_changed() -> None:
+    made = maker(INDEXED)
+    for family in ADVERSARIAL:
+        assert int(made.bare(family, 1).inputs[1].max()) < 4
+        assert torch.equal(made.bare(family, 1).inputs[1], made.bare(GIVEN, 1).inputs[1])
+    gated = maker(GATED)
+    assert torch.equal(gated.bare("scaled up", 1).inputs[1], torch.ones(8, 32))
+    mask = gated.bare("sparse", 1).inputs[1]
+    assert set(mask.flatten().tolist()) == {0.0, 1.0}
+
+
+def test_a_task_of_integers_is_checked_on_given_data_alone() -> None:
+    assert {each.family for each in checks(COUNTED, extra_s=60.0)} == {GIVEN}
+
+
+def test_families_where_the_reference_is_not_finite_are_skipped_and_named() -> None:
+    made = maker(LOGARITHM)
+    assert made.make(CENTRED) is None
+    assert made.skipped == {CENTRED: "the reference is not finite there"}
+    assert not made.applies(CENTRED)
+    assert made.make("scaled up") is not None
+
+
+def test_families_on_which_the_reference_fails_are_skipped_and_named() -> None:
+    made = maker(FACTORISED)
+    assert made.make(GIVEN) is not None
+    assert made.make("all negative") is None
+    assert "the reference fails there" in made.skipped["all negative"]
+    assert not made.applies("all negative")
+
+
+def test_families_where_rounding_decides_the_result_are_skipped_and_named() -> None:
+    made = maker(task("return (x - x.mean(dim=-1, keepdim=True)).sign()", "torch.randn(8, 32)"))
+    assert made.make("constant") is None
+    assert "rounding alone moves the result" in made.skipped["constant"]
+
+
+def test_data_with_ties_is_not_for_outputs_that_are_indices() -> None:
+    made = maker(ARGMAX)
+    assert not made.applies("sorted with ties")
+    assert not made.applies("constant")
+    assert made.applies(SPIKES)
+
+
+def test_a_seed_and_a_family_say_a_data_set() -> None:
+    made = maker(NORM)
+    for family in (GIVEN, PERTURBED, *ADVERSARIAL):
+        one, other = made.bare(family, 77), made.bare(family, 77)
+        assert all(map(torch.equal, (*one.inputs, *one.state), (*other.inputs, *other.state)))
+
+
+def test_a_reference_that_masks_is_checked_on_given_data_where_it_has_infinities() -> None:
+    families = [each.family for each in checks(MASKED, extra_s=60.0)]
+    assert families == [GIVEN, GIVEN]
+
+
+TIMED_AT_LEAST = min(policy.min_pairs for policy in POLICIES.values())
+
+
+@pytest.mark.parametrize("spec", [SOFTMAX, NORM], ids=lambda spec: spec.name)
+def test_half_of_the_timed_data_is_adversarial_and_every_kind_is_timed(
+    spec: TaskSpec,
+) -> None:
+    data = TimedData(Problem(spec), Tolerance())
+    data.prepare(64)
+    families = [data.next().family for _ in range(64)]
+    assert 30 <= sum(family != GIVEN for family in families) <= 34
+    kinds = {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, *((PERTURBED,) if spec is NORM else ())}
+    for begin in range(len(families) - TIMED_AT_LEAST):
+        assert set(families[begin : begin + TIMED_AT_LEAST]) == kinds
+
+
+def test_timed_data_for_modules_never_has_other_parameters() -> None:
+    data = TimedData(Problem(NORM), Tolerance(), same_state=True)
+    data.prepare(64)
+    assert PERTURBED not in {data.next().family for _ in range(64)}
+
+
+def test_timed_data_beyond_what_is_prepared_is_adversarial_as_well() -> None:
+    data = TimedData(Problem(SOFTMAX), Tolerance())
+    families = [data.next().family for _ in range(32)]
+    assert 14 <= families.count(NEARLY_EQUAL) <= 17
+
+
+def test_data_nearly_equal_to_an_earlier_call_changes_the_result_beyond_the_tolerance() -> None:
+    problem = Problem(NORM)
+    data = TimedData(problem, Tolerance())
+    data.prepare(32)
+    before: DataSet | None = None
+    seen = 0
+    for _ in range(32):
+        current = data.next()
+        if current.family == NEARLY_EQUAL and before is not None:
+            now, then = (problem.reference(each.inputs, each.state)[0] for each in (current, before))
+            assert current.allowed[0].accepts_beside(now.clone(), now)
+            assert not current.allowed[0].accepts_beside(then, now)
+            seen += 1
+        before = current
+    assert seen
+
+
+def test_spikes_in_timed_data_widen_the_tolerance_in_their_rows_only() -> None:
+    problem = Problem(NORM)
+    made = DataMaker(problem, Tolerance())
+    data = made.make(SPIKES)
+    assert data is not None
+    eager = problem.reference(data.inputs, data.state)[0]
+    row = int(data.inputs[0].amax(dim=-1).argmin())
+    wrong = eager.clone()
+    wrong[row] *= 1.001
+    assert data.allowed[0].accepts_beside(eager.clone(), eager)
+    assert not data.allowed[0].accepts_beside(wrong, eager)

@@ -1,0 +1,83 @@
+"""What a judge makes of a GPU's times, on times that are made up: no GPU is needed for that."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluators.judge.gpu_clocks import Seen, Unloaded
+from evaluators.judge.gpu_cover import fewest_sweeps
+from evaluators.judge.gpu_workload_timing import between_processes
+from evaluators.judge.side import Answer
+
+HIDDEN_NS = {6: 400_000, 24: 1_500_000, 96: 6_000_000}
+"""How long so many sweeps keep the GPU busy."""
+
+
+def answer(elapsed_us: float, span_us: float) -> Answer:
+    return Answer(status=0, elapsed_ns=round(1000 * elapsed_us), span_ns=round(1000 * span_us))
+
+
+def unloaded(around_us: float, take_us: float) -> Unloaded:
+    """Empty calls of a workload whose outputs the judge copies in so many us."""
+    found = Unloaded(1000 * take_us)
+    for _ in range(12):
+        found.add(6, answer(around_us, 0))
+    return found
+
+
+def seen(first: Unloaded, *, take_us: float, copy_us: float, around_us: float, span_us: float = 100) -> Seen:
+    found = Seen(first, 1000 * copy_us, 1000 * take_us)
+    found.sweeps = 6
+    for _ in range(16):
+        found.candidate.append(round(1000 * span_us))
+        found.add("call", answer(span_us + around_us, span_us))
+        found.add("empty call", answer(around_us, 0))
+    return found
+
+
+def test_empty_calls_of_one_workload_stand_for_another_with_larger_outputs() -> None:
+    small = unloaded(around_us=450, take_us=20)
+    # 430 us are of no workload; then 220 for the judge's copy, 210 for the candidate's.
+    honest = seen(small, take_us=220, copy_us=210, around_us=430 + 220 + 210)
+    assert honest.beyond_first_ns == pytest.approx(0)
+    assert not honest.is_doubtful
+
+
+@pytest.mark.parametrize(("late_us", "is_doubtful"), [(40, False), (80, True)])
+def test_what_goes_on_after_the_events_is_doubtful_on_any_workload(late_us: float, is_doubtful: bool) -> None:
+    small = unloaded(around_us=450, take_us=20)
+    late = seen(small, take_us=220, copy_us=0, around_us=430 + 220 + late_us)
+    assert late.beyond_first_ns == pytest.approx(1000 * late_us)
+    assert late.is_doubtful is is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("kernels_us", "launches_us", "sweeps"),
+    [(100, 50, 6), (100, 1200, 24), (100, 5000, 96), (4000, 300, 6), (30_000, 5000, 6), (100, 50_000, 6)],
+)
+def test_as_few_sweeps_are_taken_as_hide_all_launches(kernels_us: int, launches_us: int, sweeps: int) -> None:
+    def span_ns(level: int) -> int:
+        return max(1000 * kernels_us, 1000 * launches_us - HIDDEN_NS[level])
+
+    assert fewest_sweeps(span_ns) == sweeps
+
+
+def test_no_more_is_tried_once_it_is_known_to_be_enough() -> None:
+    tried: list[int] = []
+
+    def span_ns(level: int) -> int:
+        tried.append(level)
+        return 100_000
+
+    assert fewest_sweeps(span_ns) == 6
+    assert set(tried) == {6, 24}
+
+
+def test_one_call_in_which_a_launch_came_too_late_takes_more_sweeps() -> None:
+    spans = iter([100_000, 100_000, 180_000, 100_000] + [100_000] * 8)
+    assert fewest_sweeps(lambda _: next(spans)) == 24
+
+
+@pytest.mark.parametrize(("latency_us", "share"), [(1000.0, 0.0031), (100.0, 0.004), (5.0, 0.023), (0.01, 1.003)])
+def test_processes_differ_by_a_share_of_a_call_and_short_calls_by_more(latency_us: float, share: float) -> None:
+    assert between_processes(latency_us) == pytest.approx(share)

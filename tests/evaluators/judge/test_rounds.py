@@ -1,0 +1,113 @@
+"""What several workloads come to together, and which of them gets the next pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from evaluators.judge.rounds import Lane, measured_together, time_lanes, together
+from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy
+from messages.verdicts import Interval, Measured, Unstable, credit_of
+
+NO_HURRY = TimingPolicy(lease_s=60.0, stretched_lease_s=60.0)
+
+
+def lane(candidate_ns: Callable[[int], int], reference_ns: int = 1_000_000, visits: list[str] | None = None) -> Lane:
+    """Return a workload on which the n-th pair takes what is said."""
+    count = 0
+
+    def run_pair(candidate_first: bool) -> Pair:
+        nonlocal count
+        count += 1
+        return Pair(candidate_ns=candidate_ns(count), reference_ns=reference_ns)
+
+    return Lane(run_pair, lambda: (visits if visits is not None else []).append("entered"))
+
+
+def steady(speedup: float) -> Lane:
+    return lane(lambda _: round(1_000_000 / speedup))
+
+
+def timing(speedup: float = 1, ends: tuple[float, float] = (1, 1), **changes: float) -> Timing:
+    """Return what pairs say; `changes` are other fields."""
+    fields: dict[str, float] = {"latency_us": 1, "reference_latency_us": 1, "half_width": 0.05, "pairs": 12} | changes
+    return Timing(speedup=speedup, interval=Interval(low=ends[0], high=ends[1]), **fields)  # type: ignore[arg-type]
+
+
+def ends(interval: Interval | None) -> list[float]:
+    assert interval is not None
+    return [interval.low, interval.high]
+
+
+def test_the_mean_is_geometric_also_of_the_ends_of_intervals() -> None:
+    # By hand: sqrt(2 * 8) = 4; sqrt(1 * 4) = 2 and sqrt(4 * 9) = 6; half widths 0.1 and 0.3.
+    one = timing(2, (1, 4), latency_us=50, reference_latency_us=100, half_width=0.1)
+    other = timing(8, (4, 9), latency_us=200, reference_latency_us=1600, half_width=0.3, pairs=16)
+    both = together([one, other])
+    assert both.speedup == pytest.approx(4)
+    assert ends(both.interval) == pytest.approx([2, 6])
+    assert [both.latency_us, both.reference_latency_us] == pytest.approx([100, 400])
+    assert both.half_width == pytest.approx(0.2)
+    assert both.pairs == 12
+
+
+def test_a_measurement_of_several_says_each_and_credits_the_lower_end_of_their_mean() -> None:
+    found = {
+        name: Measured(
+            timed=True,
+            latency_us=100 / speedup,
+            reference_latency_us=100,
+            speedup_vs_reference=speedup,
+            speedup_interval=Interval(low=speedup / 2, high=2 * speedup),
+            pairs=12,
+        )
+        for name, speedup in {"slow": 0.5, "fast": 8.0}.items()
+    }
+    verdict = measured_together(found, together([timing(), timing()]), NO_HURRY)
+    assert isinstance(verdict, Measured)
+    assert verdict.speedup_vs_reference == pytest.approx(2)
+    assert ends(verdict.speedup_interval) == pytest.approx([1, 4])
+    assert credit_of(verdict) == pytest.approx(1)
+    assert [(one.name, one.speedup_vs_reference) for one in verdict.workloads] == [("slow", 0.5), ("fast", 8.0)]
+    assert verdict.pairs == 24
+
+
+def test_what_is_not_known_exactly_enough_together_is_unstable() -> None:
+    wide = timing(1, (0.5, 2), half_width=0.69)
+    assert isinstance(measured_together({}, wide, NO_HURRY), Unstable)
+
+
+def test_each_workload_gets_the_fewest_pairs_that_an_interval_takes() -> None:
+    rounds = time_lanes([steady(2), steady(3), steady(4)], NO_HURRY)
+    assert [timing.pairs for timing in rounds.timings] == [NO_HURRY.min_pairs] * 3
+    assert rounds.together.speedup == pytest.approx(24 ** (1 / 3), rel=1e-3)
+
+
+def test_further_pairs_go_to_the_workload_that_is_known_least() -> None:
+    noisy = lane(lambda count: 1_500_000 if (count - 1) // 2 % 2 else 1_000_000)
+    rounds = time_lanes([steady(2), noisy, steady(2)], NO_HURRY)
+    assert [timing.pairs for timing in rounds.timings] == [12, NO_HURRY.max_pairs, 12]
+
+
+def test_a_candidate_is_given_up_for_the_mean_and_not_for_one_slow_workload() -> None:
+    policy = TimingPolicy(lease_s=60.0, stretched_lease_s=60.0, keep_above=1.5)
+    kept = time_lanes([steady(0.5), steady(8)], policy)
+    assert not kept.together.hopeless
+    given_up = time_lanes([steady(0.5), steady(2), steady(1)], policy)
+    assert given_up.together.hopeless
+    assert [timing.pairs for timing in given_up.timings] == [policy.hopeless_pairs] * 3
+
+
+def test_a_workload_is_entered_each_time_that_it_follows_another() -> None:
+    visits: list[str] = []
+    time_lanes([lane(lambda _: 500_000, visits=visits), steady(2)], NO_HURRY)
+    assert len(visits) == 2  # a few pairs, to see who is hopeless, and the others
+
+
+def test_a_host_that_disturbs_one_workload_is_not_fit() -> None:
+    def disturbed(candidate_first: bool) -> Pair:
+        return Pair(candidate_ns=1, reference_ns=1, disturbance="another process had its core")
+
+    rounds = time_lanes([Lane(disturbed, lambda: None), steady(2)], NO_HURRY)
+    assert rounds.together.is_disturbed

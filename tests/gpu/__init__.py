@@ -1,0 +1,1 @@
+"""What benches and tests on a GPU share."""

@@ -1,0 +1,125 @@
+"""`ksearch export` at the shell: what is written, and what is refused before anything is."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ksearch_async.cli import main
+from messages.codec import Record, encode_line
+from messages.events import RunStarted
+from messages.tasks import TensorSpec
+from tests.evaluators.words import RIGHT, SMALL_TASK, after
+from tests.ksearch_async.stories import KERNEL, RUN_ID, SLOPPY, TASK, story
+
+TENSORS = (
+    TensorSpec(name="x", role="input", shape=(2, 3), dtype="float32"),
+    TensorSpec(name="norm.weight", role="parameter", shape=(3,), dtype="float32"),
+    TensorSpec(name="output0", role="output", shape=(2, 3), dtype="float32"),
+    TensorSpec(name="output1", role="output", shape=(2,), dtype="int64"),
+)
+
+
+def keep(folder: Path, records: list[Record], *, source: str = "kernelbench") -> None:
+    """Write the journal of a run whose task has tensors."""
+    started = records[0].body
+    assert isinstance(started, RunStarted)
+    task = replace(TASK, source=source)
+    body = replace(started, task=task, description=replace(started.description, tensors=TENSORS))
+    run = folder / "runs" / RUN_ID
+    run.mkdir(parents=True)
+    (run / "journal.jsonl").write_bytes(b"".join(map(encode_line, [replace(records[0], body=body), *records[1:]])))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "small.py").write_text(SMALL_TASK.text)
+    (tmp_path / "right.cpp").write_text(RIGHT)
+    (tmp_path / "wrong.cpp").write_text(after("y[3] = 7;"))
+    (tmp_path / "there.py").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_runs_best_is_written_with_where_it_comes_from_and_the_references_arguments(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(workplace, story())
+    assert main(["export", "latest", "-o", "out/fast.py", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["path"], told["run"], told["candidate_id"]) == ("out/fast.py", RUN_ID, KERNEL.candidate_id)
+    tree = ast.parse((workplace / "out" / "fast.py").read_bytes())
+    header = ast.get_docstring(tree) or ""
+    assert f"candidate {KERNEL.candidate_id}, from run {RUN_ID}, round 2: fuse the passes" in header
+    assert "2.00x the reference (eager PyTorch) [1.90, 2.10]" in header
+    forward = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward")
+    assert [argument.arg for argument in forward.args.args] == ["x", "norm_weight"]
+    assert ast.unparse(forward.returns or ast.Pass()) == "tuple[torch.Tensor, torch.Tensor]"
+
+
+def test_a_file_that_is_there_is_replaced_when_asked(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(workplace, story())
+    assert main(["export", "latest", "-o", "there.py"]) == 2
+    assert "hint: --force replaces it" in capsys.readouterr().err
+    assert (workplace / "there.py").read_text() == "mine"
+    assert main(["export", "latest", "-o", "there.py", "--force"]) == 0
+    assert KERNEL.candidate_id in (workplace / "there.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["latest", "--candidate", "9"], "the run has no round 9"),
+        (["latest", "--candidate", "abcdef"], "the run has no candidate 'abcdef'"),
+        (["latest", "--candidate", "n0"], "'n0' is the reference"),
+        (["latest", "--candidate", SLOPPY.candidate_id], "was not measured: wrong: "),
+        (["no-such-run"], "no run 'no-such-run'"),
+        (["latest", "--tolerance", "kernelbench"], "as the run evaluated it"),
+        (["right.cpp", "--task", "small.py", "--candidate", "3"], "--candidate is for runs"),
+        (["right.cpp"], "its task is not said"),
+        (["right.cpp", "--task", "nothing"], "unknown problem 'nothing'"),
+        (["none.cpp", "--task", "small.py"], "cannot read source 'none.cpp'"),
+    ],
+)
+def test_what_cannot_be_exported_is_bad_input(
+    workplace: Path, words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(workplace, story())
+    assert main(["export", *words, "-o", "new.py"]) == 2
+    assert complaint in capsys.readouterr().err
+    assert not list(workplace.glob("*new.py*"))
+
+
+def test_a_run_without_a_best_has_nothing_to_export(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(workplace, story()[:1])
+    assert main(["export", "latest", "-o", "new.py"]) == 2
+    assert "error: the run has no candidate yet" in capsys.readouterr().err
+
+
+def test_a_program_is_no_kernel(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(workplace, story(), source="program")
+    assert main(["export", "latest", "-o", "new.py"]) == 2
+    assert "is a plain Python program, not a kernel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("place", "complaint"), [(".", "is a folder"), ("/proc/none/new.py", "cannot write")])
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_measured(
+    workplace: Path, place: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", "right.cpp", "--task", "small.py", "-o", place]) == 2
+    err = capsys.readouterr().err
+    assert complaint in err
+    assert "building" not in err
+
+
+@pytest.mark.usefixtures("workplace")
+def test_a_source_that_is_wrong_is_told_and_not_written(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "wrong.cpp", "--task", "small.py", "-o", "new.py"]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("verdict    wrong\n")
+    assert "nothing was written" in err
+    assert not (workplace / "new.py").exists()

@@ -1,0 +1,132 @@
+"""What people see of confirmations: while they go on, at the end, and from the journal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ksearch_async.chronicle import Best, Chronicle
+from ksearch_async.cli import main
+from ksearch_async.narrate import Narrator
+from ksearch_async.summary import confirmations_line, result_lines
+from messages.codec import Body, Record
+from messages.events import Event, StopRequested
+from messages.facts import BuildRequested, Decided, EvaluationRequested, Fact, WriteRequested
+from messages.settings import Budget, SearchSettings
+from messages.verdicts import Interval, Outpaced, Verdict, Wrong
+from tests.actors.planner.core.world import RUN, World, built, candidate, evaluated, inserts, measured, written
+from tests.ksearch_async.stories import on_disk, records_of
+
+SETTINGS = SearchSettings(branches=1, stagnation_window=9, budget=Budget(max_rounds=3))
+SLOW = Outpaced(reason="about 0.4x after 4 pairs", speedup_interval=Interval(low=0.38, high=0.42))
+
+
+class Told(World):
+    """A search whose events and decisions are kept as records."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Body] = []
+        super().__init__(SETTINGS)
+        self.propose(inserts(1, prefix="fuse"))
+
+    def give(self, event: Event) -> tuple[Fact, ...]:
+        facts = super().give(event)
+        self.bodies.append(event)
+        if facts:
+            self.bodies.append(Decided(cause=len(self.bodies), facts=facts))
+        return facts
+
+    def write(self, text: str, verdict: Verdict, lease_s: float, *, stopped: bool = False) -> None:
+        """Carry an attempt through to its verdict; meanwhile the run may be stopped."""
+        self.give(written(self.requests(WriteRequested)[0].job_id, text))
+        self.give(built(self.requests(BuildRequested)[0].job_id, candidate(text).candidate_id))
+        if stopped:
+            self.give(StopRequested(reason="test"))
+        (request,) = self.requests(EvaluationRequested)
+        self.give(evaluated(request.job_id, candidate(text).candidate_id, verdict, lease_s=lease_s))
+
+    @property
+    def records(self) -> list[Record]:
+        return records_of(self.bodies)
+
+
+def lucky_run() -> Told:
+    """Return a run of three rounds: one is confirmed a bit lower, one is wrong the second time, one is outpaced."""
+    told = Told()
+    told.write("0", measured(2.0, width=0.2), 10.0)
+    told.confirm("0", measured(1.8, width=0.1), lease_s=5.0)
+    told.write("1", measured(2.5, width=0.2), 10.0)
+    told.confirm("1", Wrong(reason="1 of 4 elements differ"), lease_s=1.0)
+    told.write("2", SLOW, 1.0)
+    assert told.state.finished
+    return told
+
+
+def folded(records: list[Record]) -> Chronicle:
+    chronicle = Chronicle()
+    for record in records:
+        chronicle.fold(record)
+    return chronicle
+
+
+def test_screenings_are_told_as_to_be_confirmed_and_confirmations_with_what_both_measurements_said() -> None:
+    narrator = Narrator(Chronicle())
+    lines = [" ".join(line.split()) for record in lucky_run().records for line in narrator.tell(record)]
+    said = [line for line in lines if "confirmed" in line]
+    assert said == [
+        "1/3 fuse 0 measured: 2.10x the reference [2.00, 2.20], 500.0 us (new best, to be confirmed)",
+        "round 1 confirmed: 1.85x the reference [1.80, 1.90], 555.6 us (screening said 2.10x; the best)",
+        "2/3 fuse 0 measured: 2.60x the reference [2.50, 2.70], 400.0 us (new best, to be confirmed)",
+        "round 2 not confirmed: wrong: 1 of 4 elements differ (screening said 2.60x)",
+    ]
+
+
+def test_the_best_is_what_its_confirmation_said() -> None:
+    chronicle = folded(lucky_run().records)
+    best = chronicle.best("best")
+    assert isinstance(best, Best)
+    assert (best.speedup_vs_reference, best.screen_speedup) == (1.85, 2.1)
+    assert best.speedup_interval == pytest.approx((1.8, 1.9))
+    assert result_lines(chronicle, "best", "candidates")[0] == (
+        "best       1.85x the reference [1.80, 1.90] (95 % interval), confirmed (screening said 2.10x)"
+    )
+
+
+def test_the_summary_says_how_far_confirmations_moved_what_was_said() -> None:
+    assert confirmations_line(folded(lucky_run().records)) == (
+        "1 of 2 candidates, credit on average 10.0 % below its screening's, 1 wrong, 22 % of the time for timing"
+    )
+    assert confirmations_line(Chronicle()) == ""
+
+
+def test_a_run_that_was_stopped_before_says_that_nothing_is_confirmed() -> None:
+    told = Told()
+    told.write("0", measured(2.0, width=0.2), 10.0, stopped=True)
+    lines = result_lines(folded(told.records), "best", "candidates")
+    assert lines == [
+        "best       none yet: nothing that was timed has been confirmed",
+        "waiting    1 candidate is provisional: measured once, up to 2.10x (round 1), not confirmed",
+    ]
+
+
+def test_the_journal_tells_programs_of_both_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_disk(tmp_path, lucky_run().records, RUN)
+    assert main(["show", RUN, "--runs-dir", str(tmp_path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(found["fate"], found["screen_credit"], found["credit"]) for found in shown["confirmations"]] == [
+        ("measured", 2.0, 1.8),
+        ("wrong", 2.5, None),
+    ]
+    assert (shown["provisional"], shown["best"]["screen_speedup"]) == ([], 2.1)
+
+
+def test_cost_says_what_confirmations_took_and_what_racing_spared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_disk(tmp_path, lucky_run().records, RUN)
+    assert main(["cost", RUN, "--runs-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "confirmed  2 of them, 6.0 s alone on the device" in lines
+    assert "outpaced   1 of them were stopped early, which spared about 9.0 s on the device" in lines
