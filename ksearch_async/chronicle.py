@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -42,6 +43,7 @@ from messages.steering import SteeringRequested
 from messages.verdicts import Measured, Scored, TimedWorkload
 
 DUPLICATE = "duplicate"
+Standing: TypeAlias = Literal["running", "paused", "stopping", "finished"]
 _ROLES: dict[type, Role] = {CandidateWritten: "coder", CandidateBuilt: "builder", CandidateEvaluated: "evaluator"}
 
 
@@ -203,7 +205,7 @@ class Chronicle:
             )
         if not isinstance(verdict, Measured) or incumbent.speedup is None or incumbent.latency_us is None:
             return None
-        interval, bound = verdict.speedup_interval, self._roofline()
+        interval, bound = verdict.speedup_interval, self.roofline()
         return Best(
             candidate_id=incumbent.candidate_id,
             path=folder,
@@ -221,7 +223,8 @@ class Chronicle:
             roofline_limited_by=bound.limited_by if bound else "",
         )
 
-    def _roofline(self) -> Roofline | None:
+    def roofline(self) -> Roofline | None:
+        """Return the least time by the device's data sheet; none where that is unknown, or workloads are several."""
         started = self.started
         if started is None or started.description.workloads:
             return None
@@ -276,3 +279,12 @@ class Chronicle:
 def repeats_known(fact: AttemptFinished) -> bool:
     """Say whether the attempt wrote what an earlier one had written: its verdict was known, nothing was evaluated."""
     return fact.round == 0 and fact.fate not in ("unusable", "declined", "lost")
+
+
+def standing_of(chronicle: Chronicle) -> Standing:
+    """Say in a word what a run is doing."""
+    if chronicle.finished is not None:
+        return "finished"
+    if chronicle.state.status == "stopping":
+        return "stopping"
+    return "paused" if chronicle.resting else "running"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -30,8 +29,6 @@ _LOOK_S = 2.0
 _LEASE_LOOK_S = 0.5
 _LEASE_S = 15.0
 """A run that nobody leads for longer than a lease lasts has lost its planner."""
-
-Standing: TypeAlias = Literal["running", "paused", "stopping", "finished"]
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,15 +199,6 @@ async def _leader_if_known(bus: Bus, run_id: str, *, otherwise: str) -> str:
         return await leader_of(bus, run_id)
     except BusError:
         return otherwise
-
-
-def standing_of(chronicle: Chronicle) -> Standing:
-    """Say in a word what a run is doing."""
-    if chronicle.finished is not None:
-        return "finished"
-    if chronicle.state.status == "stopping":
-        return "stopping"
-    return "paused" if chronicle.resting else "running"
 
 
 async def ask(bus: Bus, run_id: str, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:

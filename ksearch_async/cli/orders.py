@@ -8,7 +8,7 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from actors.planner.core.steering import carry_out
 from actors.planner.core.step import Step
-from ksearch_async.chronicle import Chronicle
+from ksearch_async.chronicle import Chronicle, standing_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json
@@ -19,7 +19,6 @@ from ksearch_async.logs import configure_logs
 from ksearch_async.refusals import refusal
 from ksearch_async.session import GOES_ON
 from ksearch_async.steering_words import steering_words
-from ksearch_async.watching import standing_of
 from messages.facts import Fact
 from messages.steering import Boost, Forbid, Pin, Release, Steering, SteeringRefused, SteeringRequested
 

@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 
+from ksearch_async.chronicle import Standing, standing_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.orders import rest_words, resume_words
@@ -15,7 +16,6 @@ from ksearch_async.lines import Line
 from ksearch_async.logs import configure_logs
 from ksearch_async.mailbox import Order
 from ksearch_async.refusals import refusal
-from ksearch_async.watching import Standing, standing_of
 from messages.events import ContinueRequested, PauseRequested, StopRequested
 
 _PATIENCE_S = 20.0

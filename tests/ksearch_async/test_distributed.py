@@ -15,11 +15,12 @@ from actors.llm.scripted import ScriptedModel
 from actors.planner.lease import LeaseTerms, lead
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.causes import single_error
+from ksearch_async.chronicle import standing_of
 from ksearch_async.config import RunConfig
 from ksearch_async.distributed import Post, claimed, lead_distributed, resumption
 from ksearch_async.own_workers import WORKERS, OwnWorkers
 from ksearch_async.session import Session, StopSwitch, check_messages_stay
-from ksearch_async.watching import ask, has_stream, live_leader, read_chronicle, standing_of
+from ksearch_async.watching import ask, has_stream, live_leader, read_chronicle
 from messages.base import Role
 from messages.codec import Record, encode
 from messages.errors import ConfigError
