@@ -14,6 +14,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from evaluators.guarded import GUARD, GuardJob, GuardReport, plain_environment, run_guarded
+from tests.orphans import still_running
 
 pytestmark = pytest.mark.anyio
 
@@ -92,8 +93,7 @@ def test_a_killed_parent_takes_everything_along_and_its_scratch_folder(tmp_path:
     assert len(descendants) >= 2
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    _, alive = psutil.wait_procs(descendants, timeout=2)
-    assert alive == []
+    assert still_running(descendants) == []
     assert living(tmp_path) == []
     assert not scratch.exists()
 

@@ -9,6 +9,8 @@ import time
 
 import psutil  # type: ignore[import-untyped]
 
+from tests.orphans import still_running
+
 PATIENCE_S = 20.0
 """On a busy host what gives way to others takes its time, to die as well."""
 PROGRAM = """
@@ -56,5 +58,6 @@ def test_cores_are_kept_awake_only_while_asked_and_by_the_lowest_priority() -> N
         parent.stdin.flush()
         assert parent.stdout.readline() == "asleep\n"
         assert comes_true(lambda: states(pids) == {psutil.STATUS_STOPPED})
+        keepers = [psutil.Process(pid) for pid in pids]
         parent.kill()
-    assert comes_true(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+    assert still_running(keepers) == []

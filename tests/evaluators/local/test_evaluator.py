@@ -36,6 +36,7 @@ from tests.evaluators.words import (
     cpp,
     evaluate_job,
 )
+from tests.orphans import still_running
 
 pytestmark = pytest.mark.anyio
 
@@ -186,8 +187,7 @@ async def test_a_killed_parent_leaves_no_process(
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
     assert len(tree) >= 4
-    _, alive = psutil.wait_procs(tree, timeout=2)
-    assert alive == []
+    assert still_running(tree) == []
 
 
 async def descendants_with(pid: int, script: str) -> list[psutil.Process]:

@@ -22,6 +22,7 @@ from messages.tasks import TaskSpec
 from messages.verdicts import Crashed, DidNotBuild, Rejected, Scored, TimedOut, Verdict, fate_of
 from tests.evaluators.programs.words import EVALUATOR, PROGRAM, job, program, task_in
 from tests.evaluators.words import build_job
+from tests.orphans import still_running
 
 pytestmark = pytest.mark.anyio
 
@@ -263,8 +264,7 @@ anyio.run(main)
     assert len(below) >= 4
     process.kill()
     process.wait()
-    _, alive = psutil.wait_procs(below, timeout=10)
-    assert not alive
+    assert still_running(below) == []
     assert list(scratch.iterdir()) == []
 
 

@@ -14,6 +14,7 @@ from evaluators.sandbox.confine import ALL
 from evaluators.sandbox.probe import probe_layers
 from tests.evaluators.sandbox.attempts import HARMLESS, HOSTILE
 from tests.evaluators.sandbox.confined import ROOT, try_all
+from tests.orphans import still_running
 
 HOSTILE_NAMES = [attempt.__name__ for attempt in HOSTILE] + ["executes"]
 HARMLESS_NAMES = [attempt.__name__ for attempt in HARMLESS]
@@ -117,10 +118,10 @@ def test_a_confined_process_still_ends_with_its_judge(tmp_path: Path) -> None:
     judge.kill()
     judge.wait()
     judge.stdout.close()
-    gone, alive = psutil.wait_procs([runner], timeout=10)
+    alive = still_running([runner])
     for process in alive:
         process.kill()
-    assert gone == [runner]
+    assert alive == []
 
 
 CANDIDATE = """
