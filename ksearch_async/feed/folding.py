@@ -182,6 +182,7 @@ class Folding:
             latency_us=fact.latency_us,
             reference_latency_us=timed.reference_latency_us if timed else None,
             baseline=verdict.baseline if verdict else "",
+            baseline_latency_us=verdict.baseline_latency_us if verdict else None,
             speedup_vs_baseline=verdict.speedup_vs_baseline if verdict else None,
             screen_speedup=fact.screen_speedup,
             workloads=timed.workloads if timed else (),

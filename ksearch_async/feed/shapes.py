@@ -123,6 +123,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     latency_us: float | None = None
     reference_latency_us: float | None = None
     baseline: str = ""
+    baseline_latency_us: float | None = None
     speedup_vs_baseline: float | None = None
     screen_speedup: float | None = None
     """What its first measurement had said; null if it was measured once."""

@@ -17,7 +17,17 @@ from messages.codec import Record
 from messages.facts import LossNoted, NodePruned, RunPaused
 from messages.steering import NodeForbidden
 from tests.ksearch_async.journals import real_journal
-from tests.ksearch_async.stories import KERNEL, SLOPPY, decided, inserted, story
+from tests.ksearch_async.stories import (
+    FAST,
+    FASTER_KERNEL,
+    KERNEL,
+    SLOPPY,
+    attempt,
+    decided,
+    inserted,
+    records_of,
+    story,
+)
 
 pytestmark = pytest.mark.anyio
 JOURNALS = Path(__file__).parents[3] / "docs" / "benchmarks" / "journals"
@@ -91,6 +101,14 @@ def test_a_story_is_told_with_its_figures() -> None:
     assert (totals.standing, totals.stopped_by, totals.rounds) == ("finished", "rounds", 2)
     assert totals.fates == {"wrong": 1, "measured": 1}
     assert totals.best_id == KERNEL.candidate_id
+
+
+def test_a_new_best_is_told_with_the_baseline_it_was_timed_beside() -> None:
+    beside = msgspec.structs.replace(FAST, baseline="torch.compile", baseline_latency_us=80.0, speedup_vs_baseline=1.6)
+    records = story(stopped_by=None)
+    records = [*records, *records_of(attempt(9, FASTER_KERNEL, beside), after=len(records))]
+    mark = [mark for update in updates_of(records) for mark in update.marks][-1]
+    assert (mark.baseline, mark.baseline_latency_us, mark.speedup_vs_baseline) == ("torch.compile", 80.0, 1.6)
 
 
 def test_a_job_is_told_when_it_is_asked_for_and_when_it_is_answered() -> None:
