@@ -167,7 +167,7 @@ class JournalStore:
         with as_bus_errors(self._path):
             span = os.pread(self._fd, self._end_of(stop) - start, start)
         return [
-            _posted_of(_parse(line, number, number - 1, self._path))
+            _posted_of(parse_line(line, number, number - 1, self._path))
             for number, line in enumerate(span.splitlines(keepends=True), start=after + 1)
         ]
 
@@ -214,10 +214,10 @@ def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record,
     ahead = file.readline()
     for number in count(1):
         line, ahead = ahead, file.readline()
-        if not line or (not ahead and _is_torn(line)):
+        if not line or (not ahead and is_torn(line)):
             return
         end += len(line)
-        record = _parse(line, number, last, path)
+        record = parse_line(line, number, last, path)
         if record.after is not None and not gaps:
             raise BusError(
                 f"{path}, line {number}: this is the recording of a run on a NATS server, which goes on there"
@@ -226,7 +226,18 @@ def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record,
         yield record, end
 
 
-def _parse(line: bytes, number: int, last: int, path: Path) -> Record:
+def parse_line(line: bytes, number: int, last: int, path: Path) -> Record:
+    """Return the record of a line that is not torn.
+
+    Args:
+        line: the line.
+        number: its number in the file, from 1.
+        last: number of the record on the line before; 0 for none.
+        path: the file's name, for people.
+
+    Raises:
+        BusError: it is no record, or not the one that belongs here.
+    """
     try:
         record = codec.decode_line(line)
     except CodecError as error:
@@ -236,7 +247,8 @@ def _parse(line: bytes, number: int, last: int, path: Path) -> Record:
     return record
 
 
-def _is_torn(line: bytes) -> bool:
+def is_torn(line: bytes) -> bool:
+    """Say whether a last line was not written to its end."""
     if not line.endswith(b"\n"):
         return True
     try:

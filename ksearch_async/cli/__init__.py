@@ -41,6 +41,10 @@ _COMMANDS = {
     "watch": """Follow a run on a NATS server, from anywhere: what was is told first, then what comes.
 
     Changes nothing. Ends as `ksearch run` does when the run is over. Ctrl-C ends the view (130), not the run.""",
+    "web": """Serve the dashboard: runs in a folder, or on a NATS server, in a browser.
+
+    Prints its address, whose fragment holds the token with which the page may steer runs. Other hosts reach it only if
+    a token is set. Ends with Ctrl-C or SIGTERM; 0 then, 2 for bad input, 3 if the NATS server cannot be reached.""",
     "stop": """Have a run stop: evaluations in flight are finished, and it can be resumed.
 
     Ends with 0 once its planner has taken it, 3 if nobody leads the run. Ctrl-C in its terminal does the same.""",
@@ -66,6 +70,13 @@ _COMMANDS = {
 
     Ends with 1 if no candidate was correct and timed.""",
     "diff": "Show what changed from one candidate to another, as a unified diff.",
+    "compare": """Compare runs of one task: what they found, and what that took.
+
+    Runs that differ by their seeds alone are one group, with medians and ranges. Ends with 0, with 2 for runs of
+    different tasks.""",
+    "report": """Write a page about runs for people who were not there: one file, which needs no network.
+
+    Or figures for papers, with --svg and --png. Needs the extra `plot`; ends with 2 without it.""",
     "replay": """Replay a run from its journal: the same prompts, answers, decisions and tree?
 
     Rebuilds every prompt, finds its answer by what was asked, reads it anew and decides again, with the recorded
@@ -136,7 +147,7 @@ _GROUPS = {
         "pause",
         "continue",
     ),
-    cyclopts.Group("Look back", sort_key=3): ("ls", "show", "tree", "best", "diff", "cost", "replay"),
+    cyclopts.Group("Look back", sort_key=3): ("ls", "show", "tree", "best", "diff", "cost", "replay", "web"),
     cyclopts.Group("Many machines", sort_key=4): (
         "watch",
         "planner",

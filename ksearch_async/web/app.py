@@ -1,0 +1,122 @@
+"""The dashboard's HTTP interface: routes, and how their answers are made. docs/guides/dashboard.md describes it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from ksearch_async.web.guard import Guard, Terms, has_token, problem
+from ksearch_async.web.opened import OpenedRun
+from ksearch_async.web.shelf import Shelf, UnknownRunError
+from ksearch_async.web.watching import told_runs, told_updates
+from messages.errors import ConfigError, KsearchError
+
+STATIC = Path(__file__).with_name("static")
+_JSON = "application/json"
+_EVENTS = "text/event-stream"
+_GZIP_WBITS = 31
+"""zlib's name for a gzip header."""
+_GZIP_LEVEL = 1
+"""The page waits for it: higher levels take longer than the bytes that they save, on this host."""
+
+log = structlog.get_logger(__name__)
+
+
+class Dashboard:
+    """The application over a shelf of runs."""
+
+    def __init__(self, shelf: Shelf, terms: Terms) -> None:
+        self._shelf = shelf
+        self._terms = terms
+        routes = [
+            Route("/", _page),
+            Route("/api/server", self._server),
+            Route("/api/runs", self._runs),
+            Route("/api/events", self._events),
+            Route("/api/runs/{run}/history", self._history),
+            Route("/api/runs/{run}/updates", self._updates),
+            Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
+        ]
+        handlers: dict[type[Exception], Callable[..., Awaitable[Response]]] = {
+            HTTPException: _not_found,
+            KsearchError: _refused,
+        }
+        self.app: ASGIApp = Guard(Starlette(routes=routes, exception_handlers=handlers), terms)
+
+    async def _server(self, request: Request) -> Response:
+        can_steer = has_token(request.headers, self._terms.token)
+        return answer({"version": version("ksearch-async"), "can_steer": can_steer, "place": self._shelf.kinds[0]})
+
+    async def _runs(self, _request: Request) -> Response:
+        return answer({"runs": self._shelf.rows()})
+
+    async def _events(self, _request: Request) -> Response:
+        return StreamingResponse(told_runs(self._shelf), media_type=_EVENTS)
+
+    async def _history(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            is_packed = "gzip" in request.headers.get("accept-encoding", "")
+            body = await anyio.to_thread.run_sync(_told, opened, is_packed)
+        headers = {"Vary": "Accept-Encoding", **({"Content-Encoding": "gzip"} if is_packed else {})}
+        return Response(body, media_type=_JSON, headers=headers)
+
+    async def _updates(self, request: Request) -> Response:
+        after = _number(request.headers.get("last-event-id") or request.query_params.get("after", "0"))
+        if after is None:
+            return problem(
+                400, "`after` is the number of an update", "begin with /history, and go on after its last_seq"
+            )
+        async with AsyncExitStack() as stack:
+            opened = await stack.enter_async_context(self._shelf.run(request.path_params["run"]))
+            watching = _until_gone(told_updates(opened, after), stack.pop_all())
+        return StreamingResponse(watching, media_type=_EVENTS)
+
+
+async def _until_gone(events: AsyncIterator[bytes], stack: AsyncExitStack) -> AsyncIterator[bytes]:
+    async with stack:
+        async for event in events:
+            yield event
+
+
+def answer(value: object) -> Response:
+    """Return a value as JSON."""
+    return Response(msgspec.json.encode(value), media_type=_JSON)
+
+
+def _told(opened: OpenedRun, is_packed: bool) -> bytes:
+    updates = opened.updates()
+    last_seq = opened.seq_at(len(updates) - 1) if updates else 0
+    body = b'{"updates":[%s],"last_seq":%d}' % (b",".join(updates), last_seq)
+    return zlib.compress(body, level=_GZIP_LEVEL, wbits=_GZIP_WBITS) if is_packed else body
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+async def _page(_request: Request) -> Response:
+    return FileResponse(STATIC / "index.html")
+
+
+async def _not_found(_request: Request, error: HTTPException) -> Response:
+    return problem(error.status_code, error.detail)
+
+
+async def _refused(_request: Request, error: KsearchError) -> Response:
+    hints = "; ".join(getattr(error, "__notes__", ()))
+    status = 404 if isinstance(error, UnknownRunError) else 400 if isinstance(error, ConfigError) else 502
+    return problem(status, str(error), hints)
