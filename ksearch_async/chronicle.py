@@ -38,6 +38,7 @@ from messages.facts import (
     IncumbentChanged,
     RunFinished,
     SearchReopened,
+    SpendRecorded,
 )
 from messages.steering import SteeringRequested
 from messages.verdicts import Measured, Scored, TimedWorkload
@@ -124,6 +125,8 @@ class Chronicle:
         """Attempts by fate; `DUPLICATE` counts those that wrote a known candidate."""
         self.faults: Counter[str] = Counter()
         """Failed tries of model calls, by kind; the calls may have gone on."""
+        self.unpriced_calls = 0
+        """Answers whose price is not known."""
         self.workers: dict[Role, Counter[str]] = {}
         """Results by the process that they came from, where there are several processes."""
         self.was_asked_to_rest = False
@@ -270,6 +273,8 @@ class Chronicle:
         elif isinstance(fact, IncumbentChanged):
             self.curve[-1:] = [fact.credit if fact.speedup is None else fact.speedup]
             self._incumbent = self._measured.get(fact.candidate_id)
+        elif isinstance(fact, SpendRecorded):
+            self.unpriced_calls += fact.usage.calls if fact.cost_usd is None else 0
         elif isinstance(fact, RunFinished):
             self.finished = fact
         elif isinstance(fact, SearchReopened):

@@ -55,7 +55,6 @@ from messages.facts import (
     RunFinished,
     SearchOpened,
     SearchReopened,
-    SpendRecorded,
     WriteRequested,
 )
 from messages.models import Lineup
@@ -97,7 +96,6 @@ class Folding:
         self._node_of: dict[str, str] = {}
         """By branch."""
         self._head: Head | None = None
-        self._unpriced_calls = 0
 
     def take(self, record: Record) -> Update:
         """Fold a record."""
@@ -114,8 +112,6 @@ class Folding:
                 attempts.append(self._attempt(fact))
             elif isinstance(fact, IncumbentChanged):
                 marks.append(self._mark(fact))
-            elif isinstance(fact, SpendRecorded) and fact.cost_usd is None:
-                self._unpriced_calls += fact.usage.calls
         notes.extend(self._event_notes(record))
         return Update(
             seq=record.seq,
@@ -202,7 +198,7 @@ class Folding:
             cached_tokens=usage.cached_tokens,
             completion_tokens=usage.completion_tokens,
             cost_usd=state.cost_usd,
-            unpriced_calls=self._unpriced_calls,
+            unpriced_calls=chronicle.unpriced_calls,
             fates=dict(chronicle.fates),
             faults=dict(chronicle.faults),
             best_id=state.incumbent.candidate_id if state.incumbent else "",
