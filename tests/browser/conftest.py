@@ -49,10 +49,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the browser once; return where it listens."""
-    program = os.environ.get("KSEARCH_CHROMIUM") or shutil.which("chromium")
+    named = os.environ.get("KSEARCH_CHROMIUM", "")
+    program = shutil.which(named or "chromium")
     if program is None:
-        missing = "no browser: install Debian's `chromium`, or name one in KSEARCH_CHROMIUM"
-        if os.environ.get("CI") == "true":
+        missing = f"no browser {named or 'chromium'!r}: install Debian's `chromium`, or name one in KSEARCH_CHROMIUM"
+        if named or os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
     profile = tmp_path_factory.mktemp("profile")
