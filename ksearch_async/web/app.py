@@ -19,6 +19,14 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from ksearch_async.web.details import (
+    UnknownPartError,
+    candidate_details,
+    cost_details,
+    node_details,
+    roster_told,
+    task_details,
+)
 from ksearch_async.web.guard import Guard, Terms, has_token, problem
 from ksearch_async.web.opened import OpenedRun
 from ksearch_async.web.shelf import Shelf, UnknownRunError
@@ -49,6 +57,11 @@ class Dashboard:
             Route("/api/events", self._events),
             Route("/api/runs/{run}/history", self._history),
             Route("/api/runs/{run}/updates", self._updates),
+            Route("/api/runs/{run}/nodes/{node}", self._node),
+            Route("/api/runs/{run}/candidates/{candidate}", self._candidate),
+            Route("/api/runs/{run}/costs", self._costs),
+            Route("/api/runs/{run}/task", self._task),
+            Route("/api/nodes", self._nodes),
             Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
         ]
         handlers: dict[type[Exception], Callable[..., Awaitable[Response]]] = {
@@ -85,6 +98,25 @@ class Dashboard:
             watching = _until_gone(told_updates(opened, after), stack.pop_all())
         return StreamingResponse(watching, media_type=_EVENTS)
 
+    async def _node(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(await node_details(opened, request.path_params["node"]))
+
+    async def _candidate(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(await candidate_details(opened, request.path_params["candidate"]))
+
+    async def _costs(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(await cost_details(opened))
+
+    async def _task(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(task_details(opened))
+
+    async def _nodes(self, _request: Request) -> Response:
+        return answer(roster_told(await self._shelf.roster()))
+
 
 async def _until_gone(events: AsyncIterator[bytes], stack: AsyncExitStack) -> AsyncIterator[bytes]:
     async with stack:
@@ -118,5 +150,7 @@ async def _not_found(_request: Request, error: HTTPException) -> Response:
 
 async def _refused(_request: Request, error: KsearchError) -> Response:
     hints = "; ".join(getattr(error, "__notes__", ()))
-    status = 404 if isinstance(error, UnknownRunError) else 400 if isinstance(error, ConfigError) else 502
+    status = (
+        404 if isinstance(error, UnknownRunError | UnknownPartError) else 400 if isinstance(error, ConfigError) else 502
+    )
     return problem(status, str(error), hints)

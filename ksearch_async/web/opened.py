@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from contextlib import aclosing
 
 import anyio
 import anyio.to_thread
 import msgspec
 
+from ksearch_async.chronicle import Chronicle
 from ksearch_async.feed.folding import Folding
-from ksearch_async.feed.reading import Feed
+from ksearch_async.feed.reading import Batch, Feed
 from ksearch_async.feed.shapes import Head, Mark, Totals, Update
+from ksearch_async.web.index import Index
 from messages.codec import Record
 from messages.errors import KsearchError
 
@@ -33,6 +36,7 @@ class OpenedRun:
         self.watchers = 0
         self.left_at = anyio.current_time()
         """When the last watcher went, by the event loop's clock."""
+        self.index = Index()
         self._feed = feed
         self._folding = Folding()
         self._updates: list[bytes] = []
@@ -46,7 +50,7 @@ class OpenedRun:
             async with aclosing(self._feed.batches()) as batches:
                 async for batch in batches:
                     if batch.records:
-                        await anyio.to_thread.run_sync(self._fold, batch.records)
+                        await anyio.to_thread.run_sync(self._fold, batch)
                         self._tell()
                     if batch.is_current:
                         self._current.set()
@@ -92,9 +96,23 @@ class OpenedRun:
         """Return the number of the record at a place."""
         return self._seqs[index]
 
-    def _fold(self, records: tuple[Record, ...]) -> None:
-        for record in records:
+    async def read(self, places: Iterable[int]) -> list[Record]:
+        """Read records again, by the places that `index` has.
+
+        Raises:
+            messages.errors.BusError: they are not there any more.
+        """
+        return await self._feed.at(sorted(set(places)))
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """The run so far. It is folded in another thread: read its values, which never change, and keep none of it."""
+        return self._folding.chronicle
+
+    def _fold(self, batch: Batch) -> None:
+        for record, place in zip(batch.records, batch.places, strict=True):
             update = self._folding.take(record)
+            self.index.take(record, place)
             self._note(update)
             self._seqs.append(update.seq)
             self._updates.append(_to_json.encode(update))

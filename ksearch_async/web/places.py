@@ -13,6 +13,7 @@ import msgspec
 
 from actors.bus.base import Bus
 from ksearch_async.feed.reading import Feed, JournalFeed, StreamFeed
+from ksearch_async.roster import Roster, read_roster
 from ksearch_async.runs import RunFolder
 from ksearch_async.watching import has_stream, leader_of, read_cards
 
@@ -47,6 +48,13 @@ class Place(Protocol):
     async def feed(self, run_id: str) -> Feed | None:
         """Return a run's records; None if there is no such run. The id may come from anybody."""
 
+    async def roster(self) -> Roster | None:
+        """Return who takes part in the runs here; None if that is not known here.
+
+        Raises:
+            messages.errors.BusError: it cannot be read.
+        """
+
 
 class FolderPlace:
     """Runs in the folders of a directory."""
@@ -64,6 +72,10 @@ class FolderPlace:
         """See `Place.feed`."""
         folder = await anyio.to_thread.run_sync(self.folder, run_id)
         return JournalFeed(folder.journal) if folder is not None else None
+
+    async def roster(self) -> Roster | None:
+        """See `Place.roster`. Processes show themselves on servers only."""
+        return None
 
     def folder(self, run_id: str) -> RunFolder | None:
         """Return the folder of a run, which lies in the directory itself; None if there is none."""
@@ -112,6 +124,10 @@ class ServerPlace:
     async def feed(self, run_id: str) -> Feed | None:
         """See `Place.feed`."""
         return StreamFeed(self.bus, run_id) if await has_stream(self.bus, run_id) else None
+
+    async def roster(self) -> Roster | None:
+        """See `Place.roster`."""
+        return await read_roster(self.bus)
 
 
 def _names(folder: Path) -> list[str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import anyio
 import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
+from ksearch_async.roster import Roster
 from ksearch_async.web.opened import OpenedRun
 from ksearch_async.web.places import Found, Place, PlaceKind
 from ksearch_async.web.rows import Row, row_of, unread_row
@@ -64,6 +66,17 @@ class Shelf:
         """Return the list of runs, the newest first."""
         rows = [row for _, row in self._rows.values()]
         return sorted(rows, key=lambda row: (row.started_at, row.run_id), reverse=True)
+
+    async def roster(self) -> Roster:
+        """Return who takes part in the runs; nobody where there is no server.
+
+        Raises:
+            messages.errors.BusError: the server cannot be asked.
+        """
+        for place in self._places:
+            if (roster := await place.roster()) is not None:
+                return roster
+        return Roster(at=datetime.now(UTC).isoformat(timespec="milliseconds"), nodes=(), runs=())
 
     async def change(self, version: int) -> None:
         """Wait until the list is another one."""
