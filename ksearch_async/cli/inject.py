@@ -8,9 +8,10 @@ import anyio
 
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.orders import begun, give_order
+from ksearch_async.cli.orders import give_order
 from ksearch_async.cli.reach import ANYWHERE, Reach
 from ksearch_async.logs import configure_logs
+from ksearch_async.ordering import begun
 from ksearch_async.refusals import refusal
 from ksearch_async.sources import read_given
 from messages.base import ROOT

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
-from actors.planner.core.steering import carry_out
-from actors.planner.core.step import Step
-from ksearch_async.chronicle import Chronicle, standing_of
+from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json
@@ -16,14 +12,8 @@ from ksearch_async.cli.reach import ANYWHERE, Reach
 from ksearch_async.events import public_form
 from ksearch_async.lines import Line
 from ksearch_async.logs import configure_logs
-from ksearch_async.refusals import refusal
-from ksearch_async.session import GOES_ON
-from ksearch_async.steering_words import steering_words
-from messages.facts import Fact
-from messages.steering import Boost, Forbid, Pin, Release, Steering, SteeringRefused, SteeringRequested
-
-_PATIENCE_S = 20.0
-"""As long as a standby may need to take over."""
+from ksearch_async.ordering import begun, give
+from messages.steering import Boost, Forbid, Pin, Release, Steering
 
 
 def pin_command(
@@ -120,24 +110,12 @@ def order(
         messages.errors.BusError: the run cannot be reached.
     """
 
-    async def give() -> int:
+    async def order_it() -> int:
         async with reach.line(run) as line:
             return await give_order(line, await begun(line), steering, as_json=as_json)
 
     configure_logs()
-    return anyio.run(give)
-
-
-async def begun(line: Line) -> Chronicle:
-    """Return the run that a line leads to.
-
-    Raises:
-        ConfigError: it ended before it began.
-    """
-    chronicle = await line.read()
-    if chronicle.started is None:
-        raise refusal(f"run {line.run_id!r} ended before it began", "start it again under another name")
-    return chronicle
+    return anyio.run(order_it)
 
 
 async def give_order(line: Line, chronicle: Chronicle, steering: Steering, *, as_json: bool) -> int:
@@ -146,60 +124,13 @@ async def give_order(line: Line, chronicle: Chronicle, steering: Steering, *, as
     Raises:
         ConfigError: it cannot be carried out.
     """
-    rehearsed = Step(chronicle.outlook)
-    carry_out(rehearsed, steering)
-    _check(tuple(rehearsed.facts))
-    standing = standing_of(chronicle)
-    is_led = bool(await line.leader()) and standing != "finished"
-    patience_s = _PATIENCE_S if is_led or line.is_local else 0.0
-    decided = await line.ask(SteeringRequested(order=steering), patience_s=patience_s)
-    facts = tuple(rehearsed.facts) if decided is None else decided
-    _check(facts)
-    if decided is None:
-        _note_recorded(line, chronicle)
+    given = await give(line, chronicle, steering)
+    for text in given.notes:
+        note(text)
     if as_json:
-        told = [public_form(fact) for fact in facts if steering_words(fact, rehearsed.state)]
-        put_json({"run": line.run_id, "state": standing, "taken": decided is not None, "facts": told})
+        told = [public_form(fact) for fact in given.facts]
+        put_json({"run": line.run_id, "state": given.standing, "taken": given.taken, "facts": told})
         return exits.FOUND
-    for words in _words(facts, chronicle.outlook):
+    for words in given.words:
         put(words)
     return exits.FOUND
-
-
-def _words(facts: tuple[Fact, ...], state: SearchState) -> list[str]:
-    said = []
-    for fact in facts:
-        state = evolve(state, fact)
-        said.append(steering_words(fact, state))
-    return [words for words in said if words]
-
-
-def _check(facts: tuple[Fact, ...]) -> None:
-    for fact in facts:
-        if isinstance(fact, SteeringRefused):
-            is_unknown = fact.reason.endswith("does not exist")
-            raise refusal(fact.reason, "ksearch tree RUN shows the nodes") if is_unknown else refusal(fact.reason)
-
-
-def _note_recorded(line: Line, chronicle: Chronicle) -> None:
-    note(f"run {line.run_id} {rest_words(chronicle)}: this is recorded, and takes effect when it goes on")
-    note(f"hint: {resume_words(line.run_id, chronicle)}")
-
-
-def rest_words(chronicle: Chronicle) -> str:
-    """Say how a run stands that nobody works on."""
-    if chronicle.finished is None:
-        return "goes on nowhere"
-    return "is over" if is_over(chronicle) else "is stopped"
-
-
-def resume_words(run_id: str, chronicle: Chronicle) -> str:
-    """Say with what command a run that nobody works on goes on."""
-    larger = " --max-rounds N goes on, with a larger budget" if is_over(chronicle) else " goes on with it"
-    return f"ksearch resume {run_id}{larger}"
-
-
-def is_over(chronicle: Chronicle) -> bool:
-    """Say whether a run has come to its end, and not only to a stop."""
-    finished = chronicle.finished
-    return finished is not None and finished.stopped_by not in GOES_ON

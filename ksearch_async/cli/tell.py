@@ -12,10 +12,11 @@ from cyclopts import Parameter
 from actors.planner.core.state import Instruction
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.orders import begun, order
+from ksearch_async.cli.orders import order
 from ksearch_async.cli.output import note, put, put_json
 from ksearch_async.cli.reach import ANYWHERE, Reach
 from ksearch_async.logs import configure_logs
+from ksearch_async.ordering import begun
 from ksearch_async.refusals import refusal
 from ksearch_async.steering_words import AUDIENCES
 from messages.steering import Audience, Forget, Instruct

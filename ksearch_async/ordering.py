@@ -1,0 +1,176 @@
+"""Gives a person's order to a run, and says what came of it: for commands and for the dashboard. Prints nothing."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from actors.planner.core.evolve import evolve
+from actors.planner.core.state import SearchState
+from actors.planner.core.steering import carry_out
+from actors.planner.core.step import Step
+from ksearch_async.chronicle import Chronicle, Standing, standing_of
+from ksearch_async.lines import Line
+from ksearch_async.mailbox import Order
+from ksearch_async.refusals import refusal
+from ksearch_async.session import GOES_ON
+from ksearch_async.steering_words import steering_words
+from messages.facts import Fact
+from messages.steering import Steering, SteeringRefused, SteeringRequested
+
+PATIENCE_S = 20.0
+"""How long the planner may take; a standby needs as long as a lease lasts to take over."""
+
+Verb: TypeAlias = Literal["stop", "pause", "continue"]
+_WORDS: dict[Verb, str] = {
+    "stop": "stopping: evaluations in flight are finished first",
+    "pause": "paused: what is in flight is finished, nothing new begins",
+    "continue": "goes on",
+}
+_ALREADY: dict[tuple[Verb, Standing], str] = {
+    ("stop", "stopping"): "is stopping already",
+    ("stop", "finished"): "is over already",
+    ("pause", "paused"): "is paused already",
+    ("continue", "running"): "is not paused",
+}
+_RESULTS: dict[Verb, Standing] = {"stop": "stopping", "pause": "paused", "continue": "running"}
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of asking a run to stop, to pause or to go on."""
+
+    taken: bool
+    """Whoever leads it has taken it."""
+    standing: Standing
+    said: str = ""
+    failure: str = ""
+    """Why nothing comes of it before somebody else leads the run."""
+    hint: str = ""
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an order about the search."""
+
+    taken: bool
+    """Decided on; if not, it is recorded, and takes effect when the run goes on."""
+    standing: Standing
+    """Before the order."""
+    facts: tuple[Fact, ...]
+    """What was decided, or will be."""
+    words: tuple[str, ...]
+    """The same for people."""
+    notes: tuple[str, ...] = ()
+    """Why it has no effect yet, and what helps."""
+
+
+async def steer(line: Line, verb: Verb, order: Order) -> Answered:
+    """Ask a run to stop, to pause or to go on.
+
+    Raises:
+        ConfigError: as it stands, it cannot.
+        messages.errors.BusError: the run cannot be reached.
+    """
+    run_id, chronicle = line.run_id, await begun(line)
+    standing = standing_of(chronicle)
+    if (verb, standing) in _ALREADY:
+        return await _already(line, standing, f"run {run_id} {_ALREADY[verb, standing]}")
+    if standing in ("stopping", "finished"):
+        words = rest_words(chronicle) if standing == "finished" else "is stopping"
+        raise refusal(f"run {run_id!r} {words}: it cannot {verb}", resume_words(run_id, chronicle))
+    if line.is_local and not await line.leader():
+        raise refusal(f"nobody works on run {run_id!r}: it was killed", f"ksearch resume {run_id} goes on with it")
+    if await line.ask(order, patience_s=PATIENCE_S) is not None:
+        return Answered(taken=True, standing=_RESULTS[verb], said=f"run {run_id} {_WORDS[verb]}")
+    leader = await line.leader()
+    who = f"{leader} leads it and does not answer" if leader else "nobody leads it"
+    failure = f"run {run_id} was asked to {verb}, and {who}: whoever leads it next does it"
+    return Answered(taken=False, standing=standing, failure=failure)
+
+
+async def _already(line: Line, standing: Standing, said: str) -> Answered:
+    if standing != "stopping" or await line.leader():
+        return Answered(taken=False, standing=standing, said=said)
+    planner = "" if line.is_local else f"ksearch planner {line.run_id} does, or "
+    hint = f"{planner}ksearch resume {line.run_id}{' does' if line.is_local else ''}"
+    failure = f"nobody leads run {line.run_id}: whoever leads it next ends it"
+    return Answered(taken=False, standing=standing, said=said, failure=failure, hint=hint)
+
+
+async def begun(line: Line) -> Chronicle:
+    """Return the run that a line leads to.
+
+    Raises:
+        ConfigError: it ended before it began.
+    """
+    chronicle = await line.read()
+    if chronicle.started is None:
+        raise refusal(f"run {line.run_id!r} ended before it began", "start it again under another name")
+    return chronicle
+
+
+async def give(line: Line, chronicle: Chronicle, steering: Steering) -> Given:
+    """Give an order, unless it is known to be refused.
+
+    Raises:
+        ConfigError: it cannot be carried out.
+        messages.errors.BusError: the run cannot be reached.
+    """
+    rehearsed = Step(chronicle.outlook)
+    carry_out(rehearsed, steering)
+    _check(tuple(rehearsed.facts))
+    standing = standing_of(chronicle)
+    is_led = bool(await line.leader()) and standing != "finished"
+    patience_s = PATIENCE_S if is_led or line.is_local else 0.0
+    decided = await line.ask(SteeringRequested(order=steering), patience_s=patience_s)
+    facts = tuple(rehearsed.facts) if decided is None else decided
+    _check(facts)
+    return Given(
+        taken=decided is not None,
+        standing=standing,
+        facts=tuple(fact for fact in facts if steering_words(fact, rehearsed.state)),
+        words=tuple(_words(facts, chronicle.outlook)),
+        notes=_notes(line.run_id, chronicle) if decided is None else (),
+    )
+
+
+def _notes(run_id: str, chronicle: Chronicle) -> tuple[str, ...]:
+    rest = rest_words(chronicle)
+    return (
+        f"run {run_id} {rest}: this is recorded, and takes effect when it goes on",
+        f"hint: {resume_words(run_id, chronicle)}",
+    )
+
+
+def _words(facts: tuple[Fact, ...], state: SearchState) -> list[str]:
+    said = []
+    for fact in facts:
+        state = evolve(state, fact)
+        said.append(steering_words(fact, state))
+    return [words for words in said if words]
+
+
+def _check(facts: tuple[Fact, ...]) -> None:
+    for fact in facts:
+        if isinstance(fact, SteeringRefused):
+            is_unknown = fact.reason.endswith("does not exist")
+            raise refusal(fact.reason, "ksearch tree RUN shows the nodes") if is_unknown else refusal(fact.reason)
+
+
+def rest_words(chronicle: Chronicle) -> str:
+    """Say how a run stands that nobody works on."""
+    if chronicle.finished is None:
+        return "goes on nowhere"
+    return "is over" if is_over(chronicle) else "is stopped"
+
+
+def resume_words(run_id: str, chronicle: Chronicle) -> str:
+    """Say with what command a run that nobody works on goes on."""
+    larger = " --max-rounds N goes on, with a larger budget" if is_over(chronicle) else " goes on with it"
+    return f"ksearch resume {run_id}{larger}"
+
+
+def is_over(chronicle: Chronicle) -> bool:
+    """Say whether a run has come to its end, and not only to a stop."""
+    finished = chronicle.finished
+    return finished is not None and finished.stopped_by not in GOES_ON
