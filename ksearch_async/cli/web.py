@@ -115,12 +115,12 @@ async def _places(where: Where) -> AsyncIterator[list[Place]]:
     from ksearch_async.connection import open_bus  # noqa: PLC0415
     from ksearch_async.web.places import FolderPlace, ServerPlace  # noqa: PLC0415
 
-    folders = FolderPlace(where.runs_dir)
+    folders = FolderPlace(where.runs_dir, os.environ, credentials=where.credentials)
     if where.nats is None:
         yield [folders]
         return
     async with open_bus(where.nats, os.environ, role="watcher", credentials=where.credentials) as bus:
-        yield [ServerPlace(bus), folders]
+        yield [ServerPlace(bus, where.nats, os.environ, credentials=where.credentials), folders]
 
 
 async def _say(where: Where, listener: socket.socket, opens: bool, as_json: bool) -> None:

@@ -29,6 +29,7 @@ from ksearch_async.web.details import (
 )
 from ksearch_async.web.guard import Guard, Terms, has_token, problem
 from ksearch_async.web.opened import OpenedRun
+from ksearch_async.web.orders import MAX_BODY_BYTES, carry_out, read_asked
 from ksearch_async.web.shelf import Shelf, UnknownRunError
 from ksearch_async.web.watching import told_runs, told_updates
 from messages.errors import ConfigError, KsearchError
@@ -61,6 +62,7 @@ class Dashboard:
             Route("/api/runs/{run}/candidates/{candidate}", self._candidate),
             Route("/api/runs/{run}/costs", self._costs),
             Route("/api/runs/{run}/task", self._task),
+            Route("/api/runs/{run}/orders", self._orders, methods=["POST"]),
             Route("/api/nodes", self._nodes),
             Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
         ]
@@ -114,6 +116,20 @@ class Dashboard:
         async with self._shelf.run(request.path_params["run"]) as opened:
             return answer(task_details(opened))
 
+    async def _orders(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
+            return problem(415, "an order is a JSON object", f"send it as {_JSON}")
+        body = await _bounded(request)
+        if body is None:
+            return problem(413, f"an order has at most {MAX_BODY_BYTES} bytes")
+        asked = read_asked(body)
+        place = await self._shelf.place_of(run_id)
+        async with place.line(run_id) as line:
+            outcome = await carry_out(line, asked)
+        log.info("order from the page", run=run_id, order=asked.order, done=outcome.done)
+        return answer(outcome)
+
     async def _nodes(self, _request: Request) -> Response:
         return answer(roster_told(await self._shelf.roster()))
 
@@ -134,6 +150,16 @@ def _told(opened: OpenedRun, is_packed: bool) -> bytes:
     last_seq = opened.seq_at(len(updates) - 1) if updates else 0
     body = b'{"updates":[%s],"last_seq":%d}' % (b",".join(updates), last_seq)
     return zlib.compress(body, level=_GZIP_LEVEL, wbits=_GZIP_WBITS) if is_packed else body
+
+
+async def _bounded(request: Request) -> bytes | None:
+    """Return a request's body; None if it is too long."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            return None
+    return bytes(body)
 
 
 def _number(text: str) -> int | None:

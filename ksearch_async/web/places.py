@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 import anyio.to_thread
@@ -13,11 +15,13 @@ import msgspec
 
 from actors.bus.base import Bus
 from ksearch_async.feed.reading import Feed, JournalFeed, StreamFeed
+from ksearch_async.lines import Line, open_line
 from ksearch_async.roster import Roster, read_roster
 from ksearch_async.runs import RunFolder
 from ksearch_async.watching import has_stream, leader_of, read_cards
 
 PlaceKind: TypeAlias = Literal["folder", "server"]
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _LOCKS = Path("/proc/locks")
 
 
@@ -48,6 +52,14 @@ class Place(Protocol):
     async def feed(self, run_id: str) -> Feed | None:
         """Return a run's records; None if there is no such run. The id may come from anybody."""
 
+    def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
+        """Return the way to give a run orders, which `feed` has found; open while it is entered.
+
+        Raises (when entered):
+            ConfigError: it takes none.
+            messages.errors.BusError: its server cannot be reached.
+        """
+
     async def roster(self) -> Roster | None:
         """Return who takes part in the runs here; None if that is not known here.
 
@@ -61,8 +73,19 @@ class FolderPlace:
 
     kind: PlaceKind = "folder"
 
-    def __init__(self, runs_dir: Path) -> None:
+    def __init__(
+        self, runs_dir: Path, environment: Mapping[str, str] = NOTHING, *, credentials: Path | None = None
+    ) -> None:
+        """Say which directory.
+
+        Args:
+            runs_dir: holds the runs' folders.
+            environment: may say who signs in at a run's server.
+            credentials: file that says so.
+        """
         self.runs_dir = runs_dir
+        self._environment = environment
+        self._credentials = credentials
 
     async def runs(self) -> list[Found]:
         """See `Place.runs`."""
@@ -72,6 +95,11 @@ class FolderPlace:
         """See `Place.feed`."""
         folder = await anyio.to_thread.run_sync(self.folder, run_id)
         return JournalFeed(folder.journal) if folder is not None else None
+
+    def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
+        """See `Place.line`."""
+        path = self.runs_dir.absolute() / run_id
+        return open_line(str(path), None, self.runs_dir, self._environment, credentials=self._credentials)
 
     async def roster(self) -> Roster | None:
         """See `Place.roster`. Processes show themselves on servers only."""
@@ -106,8 +134,21 @@ class ServerPlace:
 
     kind: PlaceKind = "server"
 
-    def __init__(self, bus: Bus) -> None:
-        self.bus = bus
+    def __init__(
+        self, bus: Bus, address: str, environment: Mapping[str, str] = NOTHING, *, credentials: Path | None = None
+    ) -> None:
+        """Say which server.
+
+        Args:
+            bus: a connection that reads.
+            address: of the server: orders are given over connections of their own, which may be allowed more.
+            environment: may say who signs in there.
+            credentials: file that says so.
+        """
+        self._bus = bus
+        self._address = address
+        self._environment = environment
+        self._credentials = credentials
 
     async def runs(self) -> list[Found]:
         """See `Place.runs`."""
@@ -116,18 +157,23 @@ class ServerPlace:
                 run_id=card.run_id,
                 version=(card.state, card.rounds, card.updated_at),
                 changed_at=card.updated_at,
-                is_led=card.state != "finished" and bool(await leader_of(self.bus, card.run_id)),
+                is_led=card.state != "finished" and bool(await leader_of(self._bus, card.run_id)),
             )
-            for card in await read_cards(self.bus)
+            for card in await read_cards(self._bus)
         ]
 
     async def feed(self, run_id: str) -> Feed | None:
         """See `Place.feed`."""
-        return StreamFeed(self.bus, run_id) if await has_stream(self.bus, run_id) else None
+        return StreamFeed(self._bus, run_id) if await has_stream(self._bus, run_id) else None
+
+    def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
+        """See `Place.line`."""
+        nowhere = Path()
+        return open_line(run_id, self._address, nowhere, self._environment, credentials=self._credentials)
 
     async def roster(self) -> Roster | None:
         """See `Place.roster`."""
-        return await read_roster(self.bus)
+        return await read_roster(self._bus)
 
 
 def _names(folder: Path) -> list[str]:
