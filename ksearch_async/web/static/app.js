@@ -13,6 +13,7 @@
 
 import { ApiError, get, keepToken } from "./api.js";
 import { element, fill, setText } from "./dom.js";
+import { legibleLine } from "./format.js";
 import { address } from "./routes.js";
 import { RunStore } from "./store.js";
 import { followTheme } from "./theme.js";
@@ -30,6 +31,7 @@ const ROUTES = [
   ["compare/:runs", () => import("./compare.js")],
   ["nodes", () => import("./nodes.js")],
 ];
+const RUN_TABS = [["", "Overview"], ["lanes", "Timeline"], ["costs", "Costs"], ["diff", "Diff"]];
 const CONNECTION = { loading: "loading", live: "live", lost: "connection lost: trying again", refused: "refused" };
 
 const view = document.getElementById("view");
@@ -48,7 +50,7 @@ async function show() {
   useStore(found?.parameters.run ?? null);
   markNavigation(parts[0] ?? "");
   const root = element("div.view");
-  fill(view, root);
+  fill(view, found?.parameters.run && runTabs(found.parameters.run, parts[2] ?? ""), root);
   window.scrollTo(0, 0);
   if (!found) {
     fail(root, new ApiError(404, `there is no page ${location.hash}`, "the list of runs leads to all others"));
@@ -167,6 +169,14 @@ function markNavigation(first) {
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+}
+
+function runTabs(runId, current) {
+  const tabs = RUN_TABS.map(([path, said]) => {
+    const href = address("run", runId, ...(path ? [path] : []));
+    return element("a", { href, "aria-current": path === current ? "page" : null }, said);
+  });
+  return element("div.run-tabs", {}, element("h1", {}, legibleLine(runId)), element("nav", { "aria-label": "Of this run" }, tabs));
 }
 
 function serverless(error) {

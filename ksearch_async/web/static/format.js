@@ -99,8 +99,8 @@ export function words(tag) {
 const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
 
 /**
- * Hostile text as a person can judge it: what would turn, hide or move text is named instead, `‹U+202E›`; escapes show as
- * `␛`. Line ends and tabs stay.
+ * Hostile text as a person can judge it: what would turn, hide, move or colour text is named instead, `‹U+202E›`. Line ends
+ * and tabs stay.
  *
  * @param {string} text
  * @param {number} [limit] characters that are shown at most; the rest is counted.
@@ -117,7 +117,5 @@ export function legibleLine(text, limit = 200) {
 }
 
 function named(character) {
-  const code = character.codePointAt(0);
-  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-  return `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
+  return `‹U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`;
 }

@@ -1,10 +1,110 @@
-// The page of one run (being built).
+// The page of one run: its figures, its tree, its curve and its latest lines, now or as they were.
+
+import { Curve } from "./curve.js";
 import { element, fill } from "./dom.js";
+import { legend } from "./legend.js";
+import { noteList } from "./notes.js";
+import { Player } from "./player.js";
+import { runHeader } from "./run_header.js";
+import { runSteering } from "./steer.js";
+import { TreeView } from "./tree_view.js";
+import { treeList } from "./tree_list.js";
+
+/** See app.js: a view. */
 export async function open(root, context) {
+  const { run: runId } = context.parameters;
+  context.title(runId);
+  fill(root, element("p.quiet-text", {}, "Reading the run …"));
   const run = context.run();
   await run.ready;
-  context.title(context.parameters.run);
-  const show = () => fill(root, element("pre", {}, JSON.stringify(run.latest.totals, null, 1)));
-  show();
-  return run.subscribe(show);
+  const page = new RunPage(run, context);
+  fill(root, page.element);
+  page.draw();
+  return () => page.close();
+}
+
+class RunPage {
+  #frame = 0;
+  #legendOf = "";
+
+  constructor(run, context) {
+    this.run = run;
+    this.player = new Player(run, () => this.#later());
+    this.header = runHeader(run.runId);
+    this.tree = new TreeView({ onOpen: (nodeId) => context.go("run", run.runId, "node", nodeId), announce: context.announce });
+    this.list = treeList(run.runId);
+    this.list.element.hidden = true;
+    this.curve = new Curve(run);
+    this.notes = noteList(run);
+    this.steering = context.server?.can_steer ? runSteering(context) : null;
+    this.legend = element("div.legend-box");
+    this.element = element("div.run-page", {}, this.header.task, this.header.element, this.#treePanel(), this.#sidePanels());
+    this.stop = run.subscribe(() => this.#later());
+    // For tests and measurements: what is drawn, and where.
+    this.element.tree = this.tree;
+  }
+
+  close() {
+    cancelAnimationFrame(this.#frame);
+    this.stop();
+    this.player.close();
+    this.tree.close();
+    this.curve.close();
+    this.steering?.close();
+  }
+
+  draw() {
+    this.#frame = 0;
+    this.player.refresh();
+    const { moment } = this.player;
+    this.header.show(moment, { isNow: this.player.isNow });
+    this.tree.show(moment, this.run.latest.nodes());
+    if (!this.list.element.hidden) this.list.show(moment);
+    this.curve.show(moment);
+    this.notes.show(moment);
+    this.#showLegend();
+  }
+
+  #later() {
+    if (!this.#frame) this.#frame = requestAnimationFrame(() => this.draw());
+  }
+
+  #treePanel() {
+    const button = (said, act, terms = {}) => element("button", { type: "button", onclick: act, ...terms }, said);
+    this.listButton = button("List", () => this.#toggleList(), { "aria-pressed": "false" });
+    const tools = element("div.row.tools", {},
+      button("–", () => this.tree.zoom(1 / 1.3), { "aria-label": "Zoom out" }),
+      button("+", () => this.tree.zoom(1.3), { "aria-label": "Zoom in" }),
+      button("Fit", () => this.tree.fit()),
+      this.listButton,
+    );
+    const top = element("div.panel-top", {}, element("h2", {}, "Search tree"), tools);
+    return element("section.panel.tree-panel", { "aria-label": "Search tree" }, top, this.tree.element, this.list.element, this.legend, this.player.element);
+  }
+
+  #sidePanels() {
+    const panel = (title, ...parts) => element("section.panel", { "aria-label": title }, element("h2", {}, title), parts);
+    return element("div.side", {},
+      panel("Best so far", this.curve.element),
+      this.steering && panel("Steer", this.steering.element),
+      panel("What happened", this.notes.element),
+    );
+  }
+
+  #toggleList() {
+    const isList = this.list.element.hidden;
+    this.list.element.hidden = !isList;
+    this.tree.element.hidden = isList;
+    this.legend.hidden = isList;
+    this.listButton.setAttribute("aria-pressed", String(isList));
+    this.#later();
+  }
+
+  #showLegend() {
+    const fates = Object.keys(this.run.latest.totals.fates).sort();
+    const said = fates.join();
+    if (said === this.#legendOf && this.legend.firstChild) return;
+    this.#legendOf = said;
+    fill(this.legend, legend(fates));
+  }
 }

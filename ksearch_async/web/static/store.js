@@ -109,7 +109,7 @@ export class RunStore {
     if (update.head) this.#heads.add(position, update.head);
     for (const node of update.nodes ?? []) versionsOf(this.#nodes, node.node_id).add(position, node);
     for (const job of update.jobs ?? []) versionsOf(this.#jobs, job.job_id).add(position, job);
-    this.#attempts.add(position, update.attempts);
+    this.#attempts.add(position, update.attempts?.map((attempt) => ({ ...attempt, position })));
     this.#marks.add(position, update.marks);
     this.#notes.add(position, update.notes?.map((note) => ({ ...note, position })));
   }
@@ -172,7 +172,7 @@ class Moment {
     return this.jobs().filter((job) => (job.ended_s ?? null) === null);
   }
 
-  /** `AttemptView`s so far. */
+  /** `AttemptView`s so far, each with the `position` of its update. */
   attempts() {
     return this.#run.attempts.until(this.position);
   }
