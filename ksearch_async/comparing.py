@@ -148,7 +148,7 @@ def traits_of(started: RunStarted, models: Sequence[str], settings: Mapping[str,
         "model": ", ".join(models) or "not named",
         "begun with": ", ".join(begun_with) or "nothing",
     }
-    return named | {path: _plain(value) for path, value in flatten(settings)}
+    return named | {path: plain(value) for path, value in flatten(settings)}
 
 
 def trait_words(name: str, value: str) -> str:
@@ -195,16 +195,18 @@ def _differences(one: TaskSpec, other: TaskSpec) -> Iterator[str]:
     """Yield in which parts two tasks differ, with the values where these are short."""
     mine, theirs = (dict(flatten(msgspec.to_builtins(task))) for task in (one, other))
     for name in dict.fromkeys([*mine, *theirs]):
-        left, right = _plain(mine.get(name)), _plain(theirs.get(name))
+        left, right = plain(mine.get(name)), plain(theirs.get(name))
         if left != right:
             short = max(len(left), len(right)) <= _LONGEST and "\n" not in left + right
             yield f"{name} ({left} and {right})" if short else f"{name} (another one)"
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
     """Return a setting for people, as a configuration file has it."""
-    if value is None:
+    if value is None or value == () or value == []:
         return "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -6,7 +6,8 @@ The reference (the root, `n0`) is no version: where it is meant there is nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from difflib import unified_diff
 from typing import Final
 
 import msgspec
@@ -170,3 +171,19 @@ class Versions:
                 speedup=fact.speedup,
                 credit=fact.credit,
             )
+
+
+def diff_lines(older: Version | None, newer: Version | None) -> Iterator[str]:
+    """Yield a unified diff over all files of both versions; a missing last newline is no difference."""
+    before, after = _texts(older), _texts(newer)
+    for path in dict.fromkeys([*before, *after]):
+        left, right = (
+            f"{path}\t({version.said})" if version and path in texts else "/dev/null"
+            for version, texts in ((older, before), (newer, after))
+        )
+        yield from unified_diff(before.get(path, []), after.get(path, []), left, right, lineterm="")
+
+
+def _texts(version: Version | None) -> dict[str, list[str]]:
+    """Return path → lines; the reference is no candidate and has none."""
+    return {file.path: file.text.splitlines() for file in version.candidate.files} if version else {}

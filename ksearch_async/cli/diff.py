@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from difflib import unified_diff
 from pathlib import Path
 
 from actors.bus.journal import read_journal
@@ -11,7 +9,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import in_colour, note, put, put_json
 from ksearch_async.runs import find_run, runs_dir_or_default
-from ksearch_async.versions import Version, Versions
+from ksearch_async.versions import Version, Versions, diff_lines
 
 _COLOURS = {"---": "1", "+++": "1", "@@ ": "36", "-": "31", "+": "32"}
 """SGR codes by how a line begins, the longest first."""
@@ -48,22 +46,6 @@ def diff_command(
     else:
         note("no difference: both are the same program")
     return exits.FOUND
-
-
-def diff_lines(older: Version | None, newer: Version | None) -> Iterator[str]:
-    """Yield a unified diff over all files of both versions; a missing last newline is no difference."""
-    before, after = _texts(older), _texts(newer)
-    for path in dict.fromkeys([*before, *after]):
-        left, right = (
-            f"{path}\t({version.said})" if version and path in texts else "/dev/null"
-            for version, texts in ((older, before), (newer, after))
-        )
-        yield from unified_diff(before.get(path, []), after.get(path, []), left, right, lineterm="")
-
-
-def _texts(version: Version | None) -> dict[str, list[str]]:
-    """Return path → lines; the reference is no candidate and has none."""
-    return {file.path: file.text.splitlines() for file in version.candidate.files} if version else {}
 
 
 def _coloured(line: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from io import BytesIO
+from types import ModuleType
 from typing import Literal, TypeAlias
 
 from ksearch_async.refusals import refusal
@@ -18,6 +19,8 @@ from ksearch_async.report.figures.ink import INK, PAPER, SOFT, Picture
 
 Form: TypeAlias = Literal["svg", "png"]
 
+OF_ALL_RUNS = (best_so_far, workloads, fractions)
+OF_EACH_RUN = (search_trace, tree)
 FIGURES = (search_trace, best_so_far, workloads, fractions, tree)
 DOTS_PER_INCH = 200
 _STYLE = {
@@ -50,9 +53,9 @@ def require_plotting() -> None:
         raise refusal("figures are drawn by matplotlib, which is not installed", 'pip install "ksearch-async[plot]"')
 
 
-def pictures_of(series: Sequence[Series]) -> Iterator[Picture]:
+def pictures_of(series: Sequence[Series], figures: Sequence[ModuleType] = FIGURES) -> Iterator[Picture]:
     """Yield what can be drawn of runs of one task, the most telling first."""
-    for figure in FIGURES:
+    for figure in figures:
         yield from figure.pictures(series)
 
 

@@ -69,7 +69,8 @@ def pictures(series: Sequence[Series]) -> Iterator[Picture]:
             title="Search tree" if len(traces) == 1 else f"Search tree: {trace.head.run_id}",
             caption=(
                 "Every action below the one that it builds on, and what the best kernel found for it is worth. The "
-                "way to the best kernel is orange; red has no correct kernel, hollow was not tried, grey was given up."
+                "way to the best kernel is orange; red has no correct kernel, grey came to nothing, hollow was not "
+                "tried."
                 f"{left_out}"
             ),
             size=(WIDE, _FRAME + _ROW * len(lines)),
@@ -199,7 +200,7 @@ def _colour(node: NodeView, way: set[str]) -> tuple[str, bool]:
         return BLUE, True
     if any(count for fate, count in node.fates if fate not in NO_FAILURES):
         return RED, True
-    return SOFT, node.state == "pruned"
+    return SOFT, bool(node.fates) or node.state == "pruned"
 
 
 def _words(trace: Trace, line: Line) -> str:
