@@ -65,8 +65,17 @@ export function fold(title, make, part = "", isOpen = false) {
   return box;
 }
 
+/** Returns what came of an attempt, without the fate's own name in front of it. */
+function outcomeOf(told) {
+  const said = told.outcome || told.complaint || told.declined || "";
+  return [told.fate, words(told.fate)].reduce(
+    (rest, name) => (rest.startsWith(`${name}: `) ? rest.slice(name.length + 2) : rest),
+    said,
+  );
+}
+
 function summaryOf(told) {
-  const where = [words(told.mode), told.round ? `round ${told.round}` : "not evaluated"].join(" · ");
+  const where = [words(told.mode), told.round ? `round ${told.round}` : "no evaluation of its own"].join(" · ");
   return element(
     "summary",
     {},
@@ -76,11 +85,7 @@ function summaryOf(told) {
     " ",
     element("span.quiet-text", {}, where),
     " ",
-    element(
-      "span.attempt-outcome",
-      {},
-      isolated(legibleLine(told.outcome || told.complaint || told.declined || "", 300)),
-    ),
+    element("span.attempt-outcome", {}, isolated(legibleLine(outcomeOf(told), 300))),
   );
 }
 
@@ -123,7 +128,7 @@ function partsOf(candidate) {
       verdicts.length > 1 ? (at ? `Verdict ${at + 1}: measured again` : "Verdict 1") : "Verdict",
       () => verdictView(event),
       "verdict",
-      true,
+      at === verdicts.length - 1,
     ),
   );
   const sources = files.map((file) =>

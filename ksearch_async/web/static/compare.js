@@ -5,7 +5,7 @@ import { element, fill, isolated } from "./dom.js";
 import { count, counted, dollars, duration, legibleLine, shortCount, significant, speedup, words } from "./format.js";
 import { plot, toneOf } from "./plots.js";
 import { address } from "./routes.js";
-import { bandOf, curveOf, fractionCurve, gist, groupsOf, speedupsOf, worthOf } from "./standings.js";
+import { bandOf, bestOf, curveOf, fractionCurve, gist, groupsOf, namesOf, speedupsOf, worthOf } from "./standings.js";
 import { readHistory } from "./store.js";
 
 const AXES = [
@@ -100,7 +100,7 @@ class Comparison {
   constructor(root, runs, missing) {
     Object.assign(this, { root, runs, missing });
     this.groups = [...groupsOf(runs).values()];
-    this.names = namesOf(this.groups, runs);
+    this.names = namesOf(this.groups, runs).map((name) => legibleLine(name, 120));
     this.isScored = runs.some((run) => run.head.scored);
   }
 
@@ -290,6 +290,7 @@ class Comparison {
           xText: (value) => `${value}x`,
           yText: (value) => String(value),
           yTop: 1,
+          xTop: Math.max(...curves.map((line) => line.points.at(-1)[0])) * 1.05,
           height: 240,
           label: "Fraction of workloads above a speedup",
         }),
@@ -384,38 +385,4 @@ class Comparison {
       ),
     );
   }
-}
-
-function bestOf(runs) {
-  const known = runs.filter((run) => run.marks.length);
-  return known.reduce(
-    (best, run) => (!best || worthOf(run.marks.at(-1)) > worthOf(best.marks.at(-1)) ? run : best),
-    null,
-  );
-}
-
-/** Names groups by what tells them apart: the task, and then whatever settings differ. */
-function namesOf(groups, runs) {
-  const parts = [
-    (head) => head.task,
-    (head) => head.device,
-    (head) => head.language,
-    (head) => `${head.branches ?? 1} branches`,
-    (head) => `${head.world_model ?? "evolving"} tree`,
-    (head) => (head.models?.length ? head.models.join(", ") : ""),
-    (head) => (head.max_rounds ? `${head.max_rounds} rounds` : ""),
-  ];
-  const heads = groups.map((places) => runs[places[0]].head);
-  const telling = parts.filter((part, at) => at === 0 || new Set(heads.map(part)).size > 1);
-  return heads.map((head, at) => {
-    const name = telling
-      .map((part) => part(head))
-      .filter(Boolean)
-      .join(", ");
-    const isAlone = heads.every(
-      (other, place) =>
-        place === at || telling.map((part) => part(other)).join() !== telling.map((part) => part(head)).join(),
-    );
-    return legibleLine(isAlone ? name : `${name} (${runs[groups[at][0]].runId})`, 120);
-  });
 }

@@ -16,17 +16,7 @@ export async function open(root, context) {
   fill(root, element("p.quiet-text", {}, "Adding up …"));
   await store.ready;
   const panel = costsView(store, context);
-  fill(
-    root,
-    element(
-      "nav.crumbs",
-      { "aria-label": "Lineage" },
-      element("a", { href: address("run", runId) }, isolated(runId)),
-      " › costs",
-    ),
-    element("h1", {}, "Costs"),
-    panel.element,
-  );
+  fill(root, panel.element);
   panel.show();
   return () => panel.close();
 }
@@ -97,12 +87,13 @@ function drawn({ total, models, nodes }, store) {
       element("h2", {}, "By role and model"),
       table(["role", "model"], models, (one) => [one.role, isolated(legibleLine(one.model || "–", 80))], total),
     ),
-    element(
-      "section.panel",
-      { "aria-label": "By action" },
-      element("h2", {}, "By action: what its coders cost"),
-      byNode(nodes, store, total),
-    ),
+    nodes.length > 0 &&
+      element(
+        "section.panel",
+        { "aria-label": "By action" },
+        element("h2", {}, "By action: what its coders cost"),
+        byNode(nodes, store, total),
+      ),
   ];
 }
 

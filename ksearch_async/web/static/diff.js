@@ -22,7 +22,7 @@ export async function open(root, context) {
   const modes = modeButtons(show);
   let texts = null;
   let said = element("p.quiet-text", {}, "Asking for the candidates …");
-  fill(root, crumbs(store.runId), element("h1", {}, "What differs"), pickers(store, context, pair), modes, body);
+  fill(root, pickers(store, context, pair), modes, body);
   if (!pair.right) said = element("p.notice", {}, "This run has no candidate yet.");
   else if (!pair.left)
     said = element(
@@ -68,15 +68,6 @@ async function bothOf(runId, pair, signal) {
     path: file.path,
     rows: rowsBetween(legible(file.before), legible(file.after)),
   }));
-}
-
-function crumbs(runId) {
-  return element(
-    "nav.crumbs",
-    { "aria-label": "Lineage" },
-    element("a", { href: address("run", runId) }, isolated(runId)),
-    " › differences",
-  );
 }
 
 function pickers(store, context, pair) {

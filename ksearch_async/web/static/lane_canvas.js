@@ -81,7 +81,7 @@ function drawAxis(pen, places, view, paint, width, xOf, timeText) {
     pen.fillStyle = paint.grid;
     pen.fillRect(x, AXIS_HEIGHT - 6, 1, places.height);
     pen.fillStyle = paint.muted;
-    pen.fillText(timeText(tick), Math.min(x + 3, width - 40), 11);
+    if (x < width - 56) pen.fillText(timeText(tick), x + 3, 11);
   }
 }
 

@@ -18,17 +18,7 @@ export async function open(root, context) {
   await store.ready;
   context.title(`Timeline of ${store.runId}`);
   const timeline = lanesView(store, context);
-  fill(
-    root,
-    element(
-      "nav.crumbs",
-      { "aria-label": "Lineage" },
-      element("a", { href: address("run", store.runId) }, isolated(store.runId)),
-      " › timeline",
-    ),
-    element("h1", {}, "Timeline"),
-    timeline.element,
-  );
+  fill(root, timeline.element);
   timeline.show();
   return () => timeline.close();
 }

@@ -101,9 +101,8 @@ class NodePage {
       element(
         "nav.crumbs",
         { "aria-label": "Lineage" },
-        element("a", { href: address("run", this.runId) }, isolated(this.runId)),
-        this.#ancestors().map((node) => [
-          " › ",
+        this.#ancestors().map((node, at) => [
+          at > 0 && " › ",
           element(
             "a",
             { href: address("run", this.runId, "node", node.node_id), title: node.node_id },
@@ -115,15 +114,14 @@ class NodePage {
         "div.row.node-title",
         {},
         element(
-          "h1",
+          "h2.title",
           {},
           element("span.node-id", {}, this.nodeId),
           " ",
           isolated(this.nodeId === "n0" ? "The reference" : legibleLine(this.node.title, 400)),
         ),
         element("span.spacer"),
-        step(this.before, "previous", "←"),
-        step(this.after, "next", "→"),
+        element("span.steps", {}, step(this.before, "previous", "←"), step(this.after, "next", "→")),
       ),
       this.lost,
     );
@@ -147,7 +145,7 @@ class NodePage {
         { "aria-label": "Action" },
         element("h2", {}, "Action"),
         description && description !== node.title
-          ? listing(description, { label: "Description" })
+          ? element("div.prose", {}, listing(description, { label: "Description" }))
           : element(
               "p.quiet-text",
               {},
@@ -236,7 +234,7 @@ class NodePage {
         "fates",
         node.fates?.length
           ? element(
-              "span.fates",
+              "span.fate-counts",
               {},
               node.fates.map(([fate, times]) => [fateWord(fate, `${words(fate)} ${times}`), " "]),
             )
@@ -279,7 +277,7 @@ class NodePage {
       const terms = {
         runId: this.runId,
         baseId: this.#baseOf(attempts, at),
-        isOpen: known ? known.view.open : at === attempts.length - 1,
+        isOpen: known ? known.view.open : told.number === this.#worthALook(attempts),
         signal: this.context.signal,
       };
       const view = attemptView(told, terms);
@@ -287,6 +285,12 @@ class NodePage {
       return view;
     });
     fill(this.list, views);
+  }
+
+  /** The attempt that is open at first: the one that brought the best candidate, else the latest. */
+  #worthALook(attempts) {
+    const bestId = this.node.best?.candidate_id;
+    return ((bestId && attempts.find((told) => told.candidate_id === bestId)) || attempts.at(-1)).number;
   }
 
   /** The candidate that an attempt most likely began from: the one before it, else what its action builds on. */

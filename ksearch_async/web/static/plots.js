@@ -82,7 +82,7 @@ function scaleOf(spec, width, height) {
     ...(spec.bands ?? []).flatMap((band) => band.points.map((point) => point.high)),
     ...(spec.guides ?? []).map((guide) => guide.y),
   ];
-  const xMost = largest(xs) || 1;
+  const xMost = spec.xTop ?? (largest(xs) || 1);
   const yMost = spec.yTop ?? (largest(ys) || 1) * 1.06;
   const [inner, tall] = [width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom];
   return {

@@ -107,3 +107,38 @@ export function median(sorted) {
   const half = sorted.length >> 1;
   return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
+
+/** Return the best of some runs; null if none has a candidate that counts. */
+export function bestOf(runs) {
+  const known = runs.filter((run) => run.marks.length);
+  return known.reduce(
+    (best, run) => (!best || worthOf(run.marks.at(-1)) > worthOf(best.marks.at(-1)) ? run : best),
+    null,
+  );
+}
+
+/** Name groups by what tells them apart: the task, and then whatever settings differ. */
+export function namesOf(groups, runs) {
+  const parts = [
+    (head) => head.task,
+    (head) => head.device,
+    (head) => head.language,
+    (head) => `${head.branches ?? 1} branches`,
+    (head) => `${head.world_model ?? "evolving"} tree`,
+    (head) => (head.models?.length ? head.models.join(", ") : ""),
+    (head) => (head.max_rounds ? `${head.max_rounds} rounds` : ""),
+  ];
+  const heads = groups.map((places) => runs[places[0]].head);
+  const telling = parts.filter((part, at) => at === 0 || new Set(heads.map(part)).size > 1);
+  return heads.map((head, at) => {
+    const name = telling
+      .map((part) => part(head))
+      .filter(Boolean)
+      .join(", ");
+    const isAlone = heads.every(
+      (other, place) =>
+        place === at || telling.map((part) => part(other)).join() !== telling.map((part) => part(head)).join(),
+    );
+    return isAlone ? name : `${name} (${runs[groups[at][0]].runId})`;
+  });
+}

@@ -28,7 +28,7 @@ export function facts(pairs) {
 }
 
 /** Returns all that a verdict (`CandidateEvaluated`) says, as an element. */
-export function verdictView(event, { scored = false } = {}) {
+export function verdictView(event) {
   const { verdict } = event;
   const box = element(
     "div.verdict",
@@ -64,7 +64,6 @@ export function verdictView(event, { scored = false } = {}) {
           : null,
       ],
       ["patterns", verdict.patterns?.length ? legibleLine(verdict.patterns.join(", "), 400) : null],
-      ["notes", verdict.notes?.length ? legible(verdict.notes.join("\n"), 2000) : null],
       ["flags", verdict.flags?.length ? legibleLine(verdict.flags.join(", "), 400) : null],
       ["device", legibleLine([event.unit, event.device].filter(Boolean).join(", "), 120)],
       ["worker", event.worker && legibleLine(event.worker, 120)],
@@ -74,7 +73,7 @@ export function verdictView(event, { scored = false } = {}) {
   if (verdict.workloads?.length) box.append(workloadTable(verdict.workloads));
   if (verdict.checks?.length) box.append(checkTable(verdict.checks));
   if (verdict.metrics && !scoreOnly(verdict)) box.append(metricTable(verdict.metrics));
-  if (scored && !verdict.notes?.length) box.classList.add("scored");
+  if (verdict.notes?.length) box.append(noteList(verdict.notes));
   return box;
 }
 
@@ -160,6 +159,16 @@ function checkTable(checks) {
         element("tbody", {}, checks.map(line)),
       ),
     ),
+  );
+}
+
+function noteList(notes) {
+  const lines = notes.map((note) => element("li", {}, isolated(legible(note, 2000))));
+  return element(
+    "details.notes-of-verdict",
+    {},
+    element("summary", {}, "How it was measured"),
+    element("ul", {}, lines),
   );
 }
 
