@@ -36,7 +36,7 @@ class RunPage {
     this.list.element.hidden = true;
     this.curve = new Curve(run);
     this.notes = noteList(run);
-    this.steering = context.server?.can_steer ? runSteering(context) : null;
+    this.steering = runSteering(context);
     this.legend = element("div.legend-box");
     this.element = element("div.run-page", {}, this.header.task, this.header.element, this.#treePanel(), this.#sidePanels());
     this.stop = run.subscribe(() => this.#later());
@@ -50,7 +50,7 @@ class RunPage {
     this.player.close();
     this.tree.close();
     this.curve.close();
-    this.steering?.close();
+    this.steering.close();
   }
 
   draw() {
@@ -86,7 +86,7 @@ class RunPage {
     const panel = (title, ...parts) => element("section.panel", { "aria-label": title }, element("h2", {}, title), parts);
     return element("div.side", {},
       panel("Best so far", this.curve.element),
-      this.steering && panel("Steer", this.steering.element),
+      panel("Steer", this.steering.element),
       panel("What happened", this.notes.element),
     );
   }
