@@ -11,7 +11,7 @@ import msgspec
 
 from actors.planner.core.state import Node, SearchState
 from actors.planner.core.tree import ancestors
-from ksearch_async.phrases import shortened
+from ksearch_async.phrases import columns_of, shortened
 from messages.base import ROOT
 from messages.verdicts import NO_FAILURES, worth_text
 
@@ -81,7 +81,7 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
     for words in ([*said, *failed], said, said[:1]):
         tail = f"  [{', '.join(words)}]{below}"
         room = sheet.width - len(head) - len(tail)
-        if room >= min(_NARROWEST_TITLE, len(node.title)):
+        if room >= min(_NARROWEST_TITLE, columns_of(node.title)):
             return head + shortened(node.title, room) + tail
     return shortened(f"{head}{node.title}", sheet.width)
 

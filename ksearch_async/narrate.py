@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from actors.planner.core.state import Provisional
 from ksearch_async.chronicle import Chronicle, repeats_known
-from ksearch_async.phrases import fitted, shortened
+from ksearch_async.phrases import fitted, padded, shortened
 from ksearch_async.steering_words import steering_words
 from ksearch_async.summary import STOP_WORDS
 from messages.codec import Record
@@ -124,11 +124,11 @@ class Narrator:
         if columns is None or columns >= _WIDE:
             room = max(_TITLE_WIDTH, 0 if columns is None else columns - _WIDE + _TITLE_WIDTH)
             whole = title if columns is None else shortened(title, room)
-            return fitted(f"{number}  {whole:<{_TITLE_WIDTH}}  {outcome}  {standing}{by}", columns)
+            return fitted(f"{number}  {padded(whole, _TITLE_WIDTH)}  {outcome}  {standing}{by}", columns)
         room = max(8, min(_TITLE_WIDTH, columns - len(number) - _BRIEF_WIDTH - 18))
         left = columns - len(number) - room - len(standing) - 6
         told = shortened(self._brief(fact) or outcome, max(8, left))
-        return fitted(f"{number}  {shortened(title, room):<{room}}  {told}  {standing}", columns)
+        return fitted(f"{number}  {padded(shortened(title, room), room)}  {told}  {standing}", columns)
 
     def _by(self, fact: AttemptFinished) -> str:
         """Name who judged it, where several do."""

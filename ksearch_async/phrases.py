@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+import re
+
+from rich.cells import cell_len
+
+from evaluators.printed import printable
+
+_LONGEST = 4096
+"""Characters of a text of which one line is made: a title of a megabyte is not looked through for each picture."""
+_VARIATIONS = re.compile("[\ufe00-\ufe0f]")
+"""Selectors of a glyph's variant: terminals disagree on the width that one gives to the sign before it."""
+
+
+def plain(text: str) -> str:
+    """Return a text on one line as it may stand in a picture: nothing that a terminal acts upon, no widths in doubt.
+
+    Its beginning only, where it is very long. Whoever measures a text, measures this.
+    """
+    line = text if len(text) <= _LONGEST else text[:_LONGEST]
+    if line.isascii() and line.isprintable() and "  " not in line:
+        return line.strip()
+    return " ".join(printable(_VARIATIONS.sub("", line)).split())
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for East Asian signs, none for combining accents."""
+    return len(text) if text.isascii() else cell_len(printable(text))
+
 
 def fitted(line: str, columns: int | None) -> str:
-    """Return the line, its end left out where it is longer than the columns there are; leading blanks stay."""
-    return line if columns is None or len(line) <= columns else line[: columns - 1].rstrip() + "…"
+    """Return the line, its end left out where it is wider than the columns there are; leading blanks stay."""
+    return line if columns is None or columns_of(line) <= columns else _cut(line, columns)
 
 
 def shortened(text: str, width: int) -> str:
-    """Return the text on one line, at most `width` characters long."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+    """Return the text on one line, at most `width` columns wide."""
+    line = plain(text)
+    return line if columns_of(line) <= width else _cut(line, width)
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return the text with blanks behind it, or before it, so that it is `width` columns wide."""
+    blanks = " " * max(0, width - columns_of(text))
+    return blanks + text if right else text + blanks
+
+
+def _cut(line: str, columns: int) -> str:
+    if line.isascii():
+        return line[: max(0, columns - 1)].rstrip() + "…"
+    room, signs = columns - 1, 0
+    for sign in printable(line):
+        room -= cell_len(sign)
+        if room < 0:
+            break
+        signs += 1
+    return line[:signs].rstrip() + "…"
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -25,6 +70,13 @@ def rough_duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / length:.0f} {unit}"
     return f"{seconds / 86400:.0f} d"
+
+
+def tokens_words(count: int) -> str:
+    """Return a number of tokens with three digits or so: `940 tokens`, `136k tokens`, `4.21M tokens`."""
+    if count < 10_000:
+        return f"{count:,} tokens"
+    return f"{count / 1000:.0f}k tokens" if count < 1_000_000 else f"{count / 1e6:.2f}M tokens"
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,7 @@ Pure: records in; numbers, names and lines of note out. Knows no terminal, and n
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
 from heapq import nlargest, nsmallest
@@ -14,13 +14,14 @@ from itertools import zip_longest
 
 import msgspec
 
-from actors.planner.core.state import Node, Score, SearchState, is_confirmation, number_of
+from actors.planner.core.state import Node, NodeState, SearchState, is_confirmation, is_question, number_of
 from actors.planner.core.tree import ancestors, frontier
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.narrate import Narrator, fault_line
-from messages.base import ROOT
+from ksearch_async.utilisation import DeviceUse, Utilisation
+from messages.base import ROOT, Usage
 from messages.codec import Record
-from messages.events import CandidateWritten, EditsProposed, JobsUnserved
+from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobsUnserved
 from messages.facts import (
     AttemptFinished,
     BuildRequested,
@@ -29,6 +30,7 @@ from messages.facts import (
     EditsRefused,
     EvaluationRequested,
     Fact,
+    InitialRequested,
     InitialScored,
     LossNoted,
     PlanAbandoned,
@@ -42,6 +44,8 @@ from messages.facts import (
 _PACE_ROUNDS = 32
 """The pace is that of so many rounds, the latest ones."""
 _FEWEST_ROUNDS = 2
+_LATEST = 24
+"""Attempts that are remembered for whoever shows the latest."""
 _MANY = 10
 """Trees with so many times the nodes that can be shown are looked through less closely."""
 _OF_NOTE = (
@@ -54,7 +58,8 @@ _OF_NOTE = (
     | RunContinued
     | RunStopping
 )
-_ASKED = WriteRequested | BuildRequested | EvaluationRequested | ConfirmationRequested | PlanRequested
+_EVALUATION = EvaluationRequested | ConfirmationRequested | InitialRequested
+_ASKED = WriteRequested | BuildRequested | PlanRequested | _EVALUATION
 _VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationRequested: "evaluating"}
 
 
@@ -68,23 +73,47 @@ class Work(msgspec.Struct, frozen=True):
     """Seconds since it was asked for, queueing included; null while nothing is asked for."""
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """An attempt that has its outcome."""
+
+    node_id: str
+    attempt: AttemptFinished
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What models have cost so far."""
+
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+
+
 class Progress:
     """Follows one session of a run."""
 
-    def __init__(self, chronicle: Chronicle, narrator: Narrator, *, leads: bool = True) -> None:
+    def __init__(
+        self, chronicle: Chronicle, narrator: Narrator, *, leads: bool = True, slots: int | None = None
+    ) -> None:
         """Follow a run.
 
         Args:
             chronicle: holds what was before this session.
             narrator: tells of it.
             leads: whether the run is led by this process, and ends with it.
+            slots: evaluations that are worked on at once, where that is known.
         """
         self.chronicle = chronicle
         self.leads = leads
+        self.latest: deque[Tried] = deque(maxlen=_LATEST)
+        """Attempts of this session that brought something new, the latest last."""
         self._narrator = narrator
+        self._utilisation = Utilisation(slots=slots)
         self._asked_at: dict[str, datetime] = {}
         self._began_at: datetime | None = None
+        self._spent_before = Spent()
         self._rounds_at: deque[datetime] = deque(maxlen=_PACE_ROUNDS)
+        self._counts: Counter[NodeState] = Counter()
+        self._counted: object = None
+        """The nodes that they were counted of."""
 
     def tell(self, record: Record) -> Iterator[str]:
         """Fold a record and yield the lines of note in it: a new best, refused edits, losses, what ends the run.
@@ -92,7 +121,8 @@ class Progress:
         Failed tries of a call are of note when their kind is new.
         """
         at = datetime.fromisoformat(record.at)
-        self._began_at = self._began_at or at
+        if self._began_at is None:
+            self._began_at, self._spent_before = at, self._spent()
         known = set(self.chronicle.faults)
         for fact in self.chronicle.unfold(record):
             self._take(fact, at)
@@ -100,14 +130,19 @@ class Progress:
                 yield self._narrator.line(fact)
         if isinstance(record.body, CandidateWritten | EditsProposed) and self.chronicle.faults.keys() - known:
             yield self._narrator.fitted(fault_line(record.body))
+        elif isinstance(record.body, CandidateEvaluated):
+            self._utilisation.take(record.body, at)
         elif isinstance(record.body, JobsUnserved):
             yield from self._narrator.unserved_lines(record.body)
 
     def _take(self, fact: Fact, at: datetime) -> None:
         if isinstance(fact, _ASKED):
             self._asked_at[fact.job_id] = at
-        elif isinstance(fact, AttemptFinished) and fact.round:
-            self._rounds_at.append(at)
+        elif isinstance(fact, AttemptFinished):
+            if fact.round or fact.fate in ("unusable", "lost"):
+                self.latest.append(Tried(self.chronicle.state.branches[fact.branch_id].node_id, fact))
+            if fact.round:
+                self._rounds_at.append(at)
 
     def _is_of_note(self, fact: Fact) -> bool:
         if isinstance(fact, AttemptFinished):
@@ -135,17 +170,40 @@ class Progress:
                 found.setdefault(node_id, []).append(work)
         return found
 
+    @property
+    def questions(self) -> int:
+        """Models' answers that are waited for."""
+        return sum(is_question(job.request) and not job.withheld for job in self.chronicle.state.jobs.values())
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations that were asked for and have no verdict yet, begun or not."""
+        jobs = self.chronicle.state.jobs.values()
+        return sum(isinstance(job.request, _EVALUATION) and not job.withheld for job in jobs)
+
+    @property
+    def queue(self) -> int | None:
+        """Evaluations that were asked for and cannot have begun; null: who could begin them is not known yet."""
+        slots = self._utilisation.slots()
+        return None if slots is None else max(0, self.evaluations - slots)
+
+    def devices(self, now: datetime) -> list[DeviceUse]:
+        """Return the devices that gave verdicts in this session, and how busy each was lately."""
+        since, is_timed = self._began_at or now, not self.chronicle.state.scored
+        return self._utilisation.devices(now, since=since, is_waiting=self.evaluations > 0, is_timed=is_timed)
+
     def _since(self, job_id: str, now: datetime) -> float:
         """Return the seconds since a job was asked for; one of an earlier session was asked for again at the start."""
         asked_at = self._asked_at.get(job_id) or self._began_at or now
         return max(0.0, (now - asked_at).total_seconds())
 
-    def result(self, node: Node) -> Score | None:
-        """Return the best correct candidate of a node, of the branches at work on it too."""
-        branches = self.chronicle.state.branches.values()
-        scores = [node.best, *(branch.best for branch in branches if branch.node_id == node.node_id)]
-        found = [score for score in scores if score is not None]
-        return max(found, key=lambda score: score.credit or 0.0, default=None)
+    def node_counts(self) -> Counter[NodeState]:
+        """Count the nodes by state, the root left out."""
+        nodes = self.chronicle.state.nodes
+        if self._counted is not nodes:  # a new map for each change
+            self._counted = nodes
+            self._counts = Counter(node.state for node_id, node in nodes.items() if node_id != ROOT)
+        return self._counts
 
     def elapsed_s(self, now: datetime) -> float:
         """Return the run's wall-clock until now, over all sessions, without pauses."""
@@ -153,7 +211,7 @@ class Progress:
         return self.chronicle.elapsed_s + (max(0.0, (now - last_at).total_seconds()) if last_at else 0.0)
 
     def left_s(self, now: datetime) -> float | None:
-        """Estimate from the latest rounds' pace when the rounds, or the time, are used up; null: too early to say."""
+        """Estimate when the first of its budgets is used up, at the pace of late; null: too early to say."""
         state = self.chronicle.state
         budget = state.settings.budget
         limit = None if budget.wall_clock_s is None else max(0.0, budget.wall_clock_s - self.elapsed_s(now))
@@ -162,8 +220,24 @@ class Progress:
         full = len(self._rounds_at) == _PACE_ROUNDS
         since, rounds = (self._rounds_at[0], _PACE_ROUNDS - 1) if full else (self._began_at, len(self._rounds_at))
         pace_s = (now - since).total_seconds() / rounds
-        left = pace_s * max(0, budget.max_rounds - state.rounds)
-        return left if limit is None else min(left, limit)
+        left = [pace_s * max(0, budget.max_rounds - state.rounds), *self._until_spent_s(now)]
+        return min(left) if limit is None else min(limit, *left)
+
+    def _spent(self) -> Spent:
+        state = self.chronicle.state
+        return Spent(state.usage, state.cost_usd)
+
+    def _until_spent_s(self, now: datetime) -> Iterator[float]:
+        """Yield for each of the models' budgets when it is used up, at the pace of this session."""
+        budget, spent, before = self.chronicle.state.settings.budget, self._spent(), self._spent_before
+        session_s = (now - (self._began_at or now)).total_seconds()
+        for limit, used, used_before in (
+            (budget.max_calls, spent.usage.calls, before.usage.calls),
+            (budget.max_tokens, spent.usage.tokens, before.usage.tokens),
+            (budget.max_cost_usd, spent.cost_usd, before.cost_usd),
+        ):
+            if limit is not None and used > used_before:
+                yield session_s / (used - used_before) * max(0.0, limit - used)
 
 
 def chosen_nodes(state: SearchState, rows: int) -> list[Node]:

@@ -7,7 +7,6 @@ as they are: however the process ends, there is nothing to restore.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
-from rich.console import Console
+from rich.style import Style
 from rich.text import Text
 
 from evaluators.printed import printable
@@ -32,6 +31,9 @@ _LINES_ABOVE = 3
 """Rows that the frame leaves to the lines above it."""
 _FEWEST_COLUMNS = 20
 _FEWEST_ROWS = 4
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+"""SGR codes of the words that the frame's styles are made of."""
+_NO_COLOURS = ("1", "2")
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 """Terminals that know synchronised output show all that stands between these at once; others ignore them."""
 
@@ -44,18 +46,21 @@ def can_be_live(stream: TextIO) -> bool:
 class LiveView:
     """A frame for people at a terminal; what is worth keeping scrolls above it."""
 
-    def __init__(self, plain: PlainView, stream: TextIO, *, leads: bool = True) -> None:
+    def __init__(self, plain: PlainView, stream: TextIO, *, leads: bool = True, slots: int | None = None) -> None:
         """Make a view.
 
         Args:
             plain: says how the session begins and ends, in lines that stay.
             stream: the terminal.
             leads: whether the run is led by this process, and ends with it.
+            slots: evaluations that are worked on at once; null: others may come to work on them.
         """
         self._plain = plain
-        self._progress = Progress(plain.chronicle, plain.narrator, leads=leads)
+        self._progress = Progress(plain.chronicle, plain.narrator, leads=leads, slots=slots)
         self._canvas = Canvas(stream)
         self._above: list[str] = []
+        self._drawn_for: tuple[int, int, os.terminal_size] | None = None
+        """Record, second and size that the last frame was drawn for: another one would be the same."""
 
     def tell(self, record: Record) -> None:
         """Fold a record; it is shown with the next frame."""
@@ -88,10 +93,14 @@ class LiveView:
     def _drawn(self) -> str:
         if self._plain.chronicle.started is None:
             return ""  # the first record is about to come
-        size = self._canvas.size()
+        size, now = self._canvas.size(), datetime.now(UTC)
+        drawn_for = (self._plain.chronicle.last_seq, int(now.timestamp()), size)
+        if drawn_for == self._drawn_for and not self._above:
+            return ""
+        self._drawn_for = drawn_for
         rows = size.lines - 1
         rows -= min(_LINES_ABOVE, rows // 4)
-        frame = frame_lines(self._progress, now=datetime.now(UTC), width=size.columns - 1, rows=max(1, rows))
+        frame = frame_lines(self._progress, now=now, width=size.columns - 1, rows=max(1, rows))
         return self._canvas.draw(self._taken(), frame)
 
     def _taken(self) -> list[str]:
@@ -104,8 +113,7 @@ class Canvas:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._text = io.StringIO()
-        self._console = Console(file=self._text, force_terminal=True, highlight=False, markup=False, emoji=False)
+        self._in_colour = not os.environ.get("NO_COLOR")
         self._lengths: list[int] = []
         """Columns of each line on the screen."""
         self._shown = ""
@@ -147,11 +155,7 @@ class Canvas:
 
     def _rendered(self, frame: Sequence[Text]) -> str:
         """Return the lines with their colours; each clears what an older one has left on its right."""
-        self._text.seek(0)
-        self._text.truncate()
-        for line in frame:
-            self._console.print(line, end="\x1b[K\n", no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
-        return self._text.getvalue().removesuffix("\x1b[K\n")
+        return "\x1b[K\n".join(_painted(line, in_colour=self._in_colour) for line in frame)
 
     def _start(self) -> str:
         """Return what moves the cursor to the frame's first column and row.
@@ -165,10 +169,27 @@ class Canvas:
 
 def _harmless(line: Text) -> Text:
     """Return a line of the frame without what a terminal would act upon: its colours are added later."""
-    plain = printable(line.plain)
-    if plain == line.plain:
+    plain = line.plain
+    if plain.isprintable():
         return line
-    return Text(plain, style=line.style, spans=line.spans, end=line.end)
+    return Text(printable(plain), style=line.style, spans=line.spans, end=line.end)
+
+
+def _painted(line: Text, *, in_colour: bool) -> str:
+    """Return a line as a terminal takes it: as Rich's console would, in a tenth of the time."""
+    pieces, at = [], 0
+    for span in line.spans:  # in order, none over another: that is how the frame's lines are put together
+        pieces.append(_styled(line.plain[at : span.start], line.style, in_colour=in_colour))
+        pieces.append(_styled(line.plain[max(at, span.start) : span.end], span.style, in_colour=in_colour))
+        at = max(at, span.end)
+    pieces.append(_styled(line.plain[at:], line.style, in_colour=in_colour))
+    return "".join(pieces)
+
+
+def _styled(text: str, style: str | Style, *, in_colour: bool) -> str:
+    codes = [_CODES[word] for word in str(style).split()] if text else []
+    codes = codes if in_colour else [code for code in codes if code in _NO_COLOURS]
+    return f"\x1b[{';'.join(codes)}m{text}\x1b[m" if codes else text
 
 
 def _size(stream: TextIO) -> os.terminal_size:

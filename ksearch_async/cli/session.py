@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, TypeVar
 import anyio
 
 from actors.llm.replay import NOT_RECORDED
+from ksearch_async.accompanying import accompanied
 from ksearch_async.admission import marks_of
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
@@ -24,6 +25,7 @@ from ksearch_async.models import model_words, rules_answer_misses
 from ksearch_async.refusals import refusal
 from ksearch_async.session import Lead, Opening, Session, Start, StopSwitch
 from ksearch_async.tracing import tracing
+from ksearch_async.workers import slots_of
 
 T = TypeVar("T")
 ViewKind: TypeAlias = Literal["auto", "live", "plain"]
@@ -102,7 +104,7 @@ async def _lead(session: Session, lead: Lead, view: View) -> None:
             await beside.start(leave_at_signal, now)
         await beside.start(view.show)
         with now:
-            await lead(tell=view.tell, stop=stop)
+            await accompanied(session, lead, say=view.note)(tell=view.tell, stop=stop)
         beside.cancel_scope.cancel()
 
 
@@ -151,7 +153,10 @@ def _view(session: Session, kind: ShownKind) -> View:
         return JsonView(session.chronicle, session.folder)
     words = model_words(session.config.model, os.environ)
     plain = PlainView(session.chronicle, session.folder, session.config, words, address=session.address)
-    return LiveView(plain, sys.stdout, leads=session.leads) if kind == "live" else plain
+    if kind != "live":
+        return plain
+    slots = slots_of(session.config.workers) if session.config.nats is None else None
+    return LiveView(plain, sys.stdout, leads=session.leads, slots=slots)
 
 
 def exit_code(chronicle: Chronicle) -> int:

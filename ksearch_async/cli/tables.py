@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ksearch_async.phrases import shortened
+from ksearch_async.phrases import columns_of, padded, plain, shortened
 
 _GAP = "  "
 _NARROWEST = 8
@@ -32,8 +32,8 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wid
         rows: cells, as many as there are columns.
         width: columns of the terminal; null: nothing is left out.
     """
-    grid = [[column.title.upper() for column in columns], *rows]
-    widths = [max(len(row[at]) for row in grid) for at in range(len(columns))]
+    grid = [[column.title.upper() for column in columns], *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(columns_of(row[at]) for row in grid) for at in range(len(columns))]
     least = [min(wide, columns[at].least or wide) for at, wide in enumerate(widths)]
     shown = list(range(len(columns)))
     while width is not None and _total(least, shown) > width and any(columns[at].rank for at in shown):
@@ -51,5 +51,4 @@ def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
 
 
 def _cell(text: str, width: int, column: Column) -> str:
-    text = shortened(text, width)
-    return text.rjust(width) if column.number else text.ljust(width)
+    return padded(shortened(text, width), width, right=column.number)

@@ -16,8 +16,9 @@ from messages.base import ROOT, Usage
 from messages.codec import Record
 from messages.edits import Refusal
 from messages.events import CandidateWritten, ClockTicked
-from messages.facts import BranchStarted, EditsRefused, LossNoted
+from messages.facts import BranchStarted, EditsRefused, EvaluationRequested, LossNoted
 from messages.faults import EndpointFault
+from messages.settings import Budget
 from tests.ksearch_async.journals import BRANCHES, ROUNDS, real_journal
 from tests.ksearch_async.stories import RUN_ID, decided, inserted, story
 
@@ -134,3 +135,55 @@ def assert_nodes_fit(progress: Progress) -> None:
         best = state.incumbent
         if best is not None and state.node(best.node_id).depth <= rows:
             assert best.node_id in shown
+
+
+def test_answers_and_verdicts_that_are_waited_for_are_counted() -> None:
+    counts = [(seen.questions, seen.evaluations) for seen in (followed(story()[:end])[0] for end in (2, 4, 6, 9))]
+    assert counts == [(1, 0), (1, 0), (0, 1), (1, 0)]
+
+
+def test_evaluations_beyond_what_is_worked_on_at_once_wait_in_a_queue() -> None:
+    beside = BranchStarted(branch_id="b9", node_id="n1", base_id=None)
+    more = EvaluationRequested(job_id=f"{RUN_ID}-e99", branch_id="b9", candidate_id="c", artifact_id="a")
+    asked = msgspec.structs.replace(story()[6], body=decided(beside, more))
+    records = [*story()[:6], asked]
+    assert followed(records)[0].queue is None  # who works on them is not known yet
+    chronicle = Chronicle()
+    progress = Progress(chronicle, Narrator(chronicle), slots=1)
+    for record in records:
+        list(progress.tell(record))
+    assert (progress.evaluations, progress.queue) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "left_s"),
+    [
+        (Budget(max_rounds=1000), 13 / 2 * 998),
+        (Budget(max_rounds=1000, max_calls=6), 13 / 2 * 4),
+        (Budget(max_rounds=1000, max_tokens=50), 13 / 20 * 30),
+        (Budget(max_rounds=1000, max_calls=6, wall_clock_s=20.0), 7.0),
+    ],
+)
+def test_the_time_left_is_that_of_the_budget_that_is_used_up_first(limit: Budget, left_s: float) -> None:
+    records = story(None)
+    opened, plan = records[1].body.facts  # type: ignore[union-attr]
+    settings = msgspec.structs.replace(opened.settings, budget=limit)  # type: ignore[union-attr]
+    records[1] = msgspec.structs.replace(
+        records[1], body=decided(msgspec.structs.replace(opened, settings=settings), plan)
+    )
+    progress, _ = followed(records)
+    assert progress.left_s(after(14)) == pytest.approx(left_s)
+
+
+def test_attempts_that_brought_something_new_are_remembered() -> None:
+    assert [(one.node_id, one.attempt.fate) for one in followed(story())[0].latest] == [
+        ("n1", "wrong"),
+        ("n1", "measured"),
+    ]
+
+
+def test_nodes_are_counted_by_state_after_every_change() -> None:
+    progress, _ = followed(story()[:3])
+    assert progress.node_counts() == {"in_flight": 1}
+    list(progress.tell(msgspec.structs.replace(story()[3], body=decided(inserted("n2", "n0", "aside")))))
+    assert progress.node_counts() == {"in_flight": 1, "open": 1}

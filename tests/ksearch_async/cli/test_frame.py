@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from ksearch_async.chronicle import Chronicle
-from ksearch_async.cli.frame import frame_lines, sparkline
+from ksearch_async.cli.frame import frame_lines
 from ksearch_async.narrate import Narrator
+from ksearch_async.phrases import columns_of
 from ksearch_async.progress import Progress
+from messages.base import Usage
 from messages.codec import Record
-from messages.verdicts import Interval, Outpaced, Unstable
+from messages.events import CandidateEvaluated
+from messages.facts import SpendRecorded
+from messages.verdicts import Interval, Outpaced, Unstable, Wrong
 from tests.ksearch_async.journals import real_journal
-from tests.ksearch_async.stories import SLOPPY, attempt, records_of, story
+from tests.ksearch_async.stories import SLOPPY, attempt, decided, inserted, records_of, story
 
 SIZES = ((160, 50), (80, 24), (79, 17), (40, 12), (24, 6), (20, 4), (8, 2), (1, 1))
 
@@ -24,7 +28,7 @@ def frame(records: list[Record], width: int = 100, rows: int = 24) -> list[str]:
     progress = Progress(chronicle, Narrator(chronicle))
     for record in records:
         list(progress.tell(record))
-    now = datetime(2026, 11, 20, 14, 23, len(records) + 2, tzinfo=UTC)
+    now = datetime.fromisoformat(records[-1].at) + timedelta(seconds=2) if records else datetime.now(UTC)
     return [line.plain.rstrip() for line in frame_lines(progress, now=now, width=width, rows=rows)]
 
 
@@ -35,10 +39,11 @@ def test_a_frame_says_rounds_best_curve_fates_model_what_is_in_flight_and_the_tr
     assert lines[1:] == [
         "rounds  " + "█" * 40 + " 2 of 2",
         "best    2.00x the reference [1.90, 2.10], 50.0 us  round 2, n1",
-        "curve   2.00x  █ 2.00x",
-        "fates   1 measured, 1 wrong",
-        "model   2 calls, 20 tokens",
+        "curve   2.00x █ 2.00x",
         "flight  nothing",
+        "devices AMD EPYC 0% busy",
+        "model   0 in flight, 2 calls, 20 tokens",
+        "fates   1 measured, 1 wrong",
         "tree    1 node: 1 in flight",
         "└─ n1 ★ fuse the passes  2.00x, waiting, 1 failed",
         "Ctrl-C stops when what is in flight is done",
@@ -88,7 +93,70 @@ async def test_every_moment_of_a_real_run_fits_every_terminal(tmp_path: Path) ->
             assert all(line.cell_len <= width and "\n" not in line.plain for line in lines)
 
 
-def test_a_sparkline_keeps_the_last_value_of_each_stretch_and_scales_to_the_largest() -> None:
-    assert sparkline([0.0, 1.0, 2.0], 8) == " ▄█"
-    assert sparkline([float(value) for value in range(1, 101)], 4) == "▂▄▆█"
-    assert sparkline([], 4) == ""
+@pytest.mark.anyio
+async def test_a_wide_terminal_has_the_figures_beside_the_tree(tmp_path: Path) -> None:
+    lines = frame(await real_journal(tmp_path), 159, 46)
+    left, right = zip(*(line.split(" │", 1) for line in lines[1:-1]), strict=True)
+    labels = [line.split()[0] for line in left if line[:1].strip()]
+    assert labels == ["rounds", "best", "curve", "flight", "devices", "model", "fates", "latest"]
+    assert right[0].startswith(" tree    ")
+    assert sum("★" in line for line in right) == 1
+    assert len(lines) > 30  # the height is used
+    assert len({columns_of(line[: line.index(" │")]) for line in lines[1:-1]}) == 1
+
+
+def test_a_wide_terminal_of_few_rows_has_one_line_of_each_and_what_is_left_for_what_says_most() -> None:
+    lines = frame(story(None), 130, 14)
+    assert len(lines) <= 14
+    assert [line.split()[0] for line in lines[1:-1] if line[:1].strip()] == [
+        "rounds", "best", "curve", "flight", "devices", "model", "fates", "latest",
+    ]  # fmt: skip
+
+
+def test_money_is_said_beside_its_limit_with_the_answers_that_have_no_price() -> None:
+    records = story(None)
+    usage = Usage(calls=1, prompt_tokens=10)
+    spent = [SpendRecorded(role="coder", usage=usage, cost_usd=cost) for cost in (0.5, 0.33, None)]
+    lines = frame([*records, *records_of([decided(*spent)], after=len(records))])
+    assert "model   0 in flight, 5 calls, 50 tokens, $0.83 + 3 unpriced" in lines
+
+
+def test_where_columns_are_few_the_best_keeps_its_interval_and_the_model_its_money() -> None:
+    records = story(None)
+    spent = SpendRecorded(role="coder", usage=Usage(calls=1, prompt_tokens=10), cost_usd=0.5)
+    lines = frame([*records, *records_of([decided(spent)], after=len(records))], 38, 12)
+    assert "best    2.00x [1.90, 2.10]" in lines
+    assert "model   0 in flight, $0.50 + 2 unpric…" in lines
+
+
+def test_each_device_says_how_busy_it_is_and_those_without_room_are_counted() -> None:
+    records = story(None)
+    verdicts = [
+        CandidateEvaluated(
+            job_id=f"e{unit}",
+            candidate_id="c",
+            verdict=Wrong(reason="1 of 2"),
+            device="NVIDIA H200",
+            unit=f"cuda:{unit}",
+            lease_s=unit,
+        )
+        for unit in range(8)
+    ]
+    told = [*records, *records_of(verdicts, after=len(records))]
+    narrow = next(line for line in frame(told, 60) if line.startswith("devices"))
+    assert narrow == "devices cuda:7 32% busy, cuda:6 27% busy, cuda:5 23% busy +6"
+    wide = frame(told, 159, 46)
+    assert sum("% busy" in line for line in wide) == 9  # AMD EPYC too
+
+
+def test_titles_of_any_signs_keep_the_columns_in_line_and_do_nothing() -> None:
+    acting = ["\x1b]0;owned\x07\x1b[2J", "\u202eright to left"]
+    titles = ["行列の積を" * 20, "e\u0301" * 30, "\u2764\ufe0f" * 9, "x" * 10**6, *acting]
+    grown = decided(*(inserted(f"n{number}", "n0", title) for number, title in enumerate(titles, 2)))
+    records = [*story(None), *records_of([grown], after=len(story(None)))]
+    for width in (60, 159):
+        lines = frame(records, width, 40)
+        tree = [line.rpartition(" │ ")[2] if width > 120 else line for line in lines if "open, V" in line]
+        assert len(tree) == len(titles)
+        assert len({columns_of(line[: line.index("open, V")]) for line in tree}) == 1
+        assert all(line.isprintable() and columns_of(line) <= width for line in lines)

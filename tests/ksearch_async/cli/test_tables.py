@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ksearch_async.cli.tables import Column, table_lines
+from ksearch_async.phrases import columns_of
 
 COLUMNS = (Column("name"), Column("note", rank=2), Column("count", number=True, rank=1))
 ROWS = [["first-of-them", "short", "7"], ["b", "a longer note", "1,000"]]
@@ -40,3 +41,10 @@ def test_what_may_be_cut_is_cut_before_another_column_is_left_out() -> None:
     assert list(table_lines(columns, [row], width=30))[1] == "n1  +0.400  a title of thirty…"
     assert list(table_lines(columns, [row], width=20))[1] == "n1  +0.400  a title…"
     assert list(table_lines(columns, [row], width=18))[1] == "n1  a title of th…"
+
+
+def test_columns_stay_under_each_other_whatever_stands_in_them() -> None:
+    rows = [["n1", "行列の積 \x1b[31mtile", "7"], ["n2", "e\u0301te\u0301\u202e", "1,000"]]
+    lines = list(table_lines(COLUMNS, rows))
+    assert lines[1:] == ["n1    行列の積 �[31mtile      7", "n2    e\u0301te\u0301�                1,000"]
+    assert {columns_of(line) for line in lines} == {columns_of(lines[0])}
