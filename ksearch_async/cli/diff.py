@@ -7,7 +7,7 @@ from pathlib import Path
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import in_colour, note, put, put_json
+from ksearch_async.cli.output import coloured, harmless, in_colour, note, put, put_json, put_styled
 from ksearch_async.runs import find_run, runs_dir_or_default
 from ksearch_async.versions import Version, Versions, diff_lines
 
@@ -42,7 +42,10 @@ def diff_command(
         text = "".join(f"{line}\n" for line in lines)
         put_json({"run": folder.run_id, "a": _as_object(older), "b": _as_object(newer), "diff": text})
     elif lines:
-        put("\n".join(map(_coloured, lines) if in_colour() else lines))
+        if in_colour():
+            put_styled("\n".join(map(_coloured, lines)))
+        else:
+            put("\n".join(lines))
     else:
         note("no difference: both are the same program")
     return exits.FOUND
@@ -50,7 +53,7 @@ def diff_command(
 
 def _coloured(line: str) -> str:
     code = next((code for start, code in _COLOURS.items() if line.startswith(start)), None)
-    return f"\x1b[{code}m{line}\x1b[m" if code else line
+    return coloured(line, code) if code else harmless(line)
 
 
 def _as_object(version: Version | None) -> dict[str, object] | None:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import in_colour, note, put, put_json, terminal_width
+from ksearch_async.cli.output import coloured, harmless, in_colour, note, put, put_json, put_styled, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.connection import open_bus
 from ksearch_async.logs import configure_logs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _WATCH_S = 1.0
 _SHORT = 12
 """Length of devices and runs where the terminal is narrow."""
-_DIM, _PLAIN, _CLEAR = "\x1b[2m", "\x1b[0m", "\x1b[H\x1b[J"
+_DIM, _CLEAR = "2", "\x1b[H\x1b[J"
 
 _NODES = (
     Column("role"),
@@ -112,7 +112,10 @@ async def _print(bus: NatsBus, *, clear: bool, as_json: bool) -> None:
         put_json(report_of(roster, await metrics_beside(roster, bus)))
     else:
         lines = "\n".join(roster_lines(roster, width=terminal_width(), dim=in_colour()))
-        put(f"{_CLEAR}{lines}" if clear else lines)
+        if in_colour():
+            put_styled(f"{_CLEAR}{lines}" if clear else lines)
+        else:
+            put(lines)
     for key in roster.unreadable:
         note(f"warning: entry {key!r} is of another release and cannot be read")
 
@@ -147,10 +150,10 @@ def roster_lines(roster: Roster, *, width: int | None, dim: bool = False) -> Ite
         lines = table_lines(_NODES, rows, width=width)
         yield next(lines)
         for node, line in zip(roster.nodes, lines, strict=True):
-            yield f"{_DIM}{line}{_PLAIN}" if dim and node.has_ended else line
+            yield coloured(line, _DIM) if dim and node.has_ended else line
         for node in roster.nodes:
             if node.presence.detail:
-                yield f"{node.presence.name}: {node.presence.detail}"
+                yield harmless(f"{node.presence.name}: {node.presence.detail}")
     yield ""
     if not roster.runs:
         yield "no runs"
@@ -164,7 +167,7 @@ def _hints(roster: Roster) -> Iterator[str]:
         for role in run.missing:
             card = run.card
             wanted = f"tier {card.tier}" if role == "coder" else f"{card.language} on {card.target.device}"
-            yield f"run {card.run_id} waits for {'an' if role == 'evaluator' else 'a'} {role} ({wanted})"
+            yield harmless(f"run {card.run_id} waits for {'an' if role == 'evaluator' else 'a'} {role} ({wanted})")
 
 
 def _node_cells(node: Node, roster: Roster, *, narrow: bool) -> list[str]:

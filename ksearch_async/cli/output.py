@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TextIO
 import msgspec
 
 from evaluators.printed import printable
+from ksearch_async.phrases import columns_of
 
 
 def terminal_width() -> int | None:
@@ -30,34 +30,33 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if sys.stdout.isatty() and path.is_relative_to(here) else str(path)
 
 
-_OURS = re.compile(r"(\x1b\[(?:[0-79]|[349][0-9])?m|\A\x1b\[H\x1b\[J)")
-"""What we have terminals do: colours, and clearing the screen."""
-
-
 def harmless(text: str) -> str:
-    """Return a text with nothing that a terminal acts upon but what we print ourselves, as long as it was.
+    """Return a text with nothing that a terminal acts upon, as long as it was.
 
     Titles, reasons and sources are written by models and candidates: they could retitle a window, overwrite what stands
     above them, or hide.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(part if _OURS.fullmatch(part) else printable(part) for part in _OURS.split(text))
+    return text if text.isascii() and text.isprintable() else printable(text)
 
 
-_GLYPHS = "…★☆├└│─█░▁▂▃▄▅▆▇"
-_SPELLED = str.maketrans(_GLYPHS, "~*+|`|-#._.,-=+*")
-"""One character for each, so that what was fitted to a width still is."""
+def coloured(text: str, code: str) -> str:
+    """Return a text, made harmless, in a colour or style of the terminal, given by its SGR code."""
+    return f"\x1b[{code}m{harmless(text)}\x1b[m"
+
+
+_GLYPHS = "…★☆├└│─█░▁▂▃▄▅▆▇┄"
+_SPELLED = str.maketrans(_GLYPHS, "~*+|`|-#._.,-=+*.")
 
 
 def legible(text: str, stream: TextIO) -> str:
     """Return the text as the stream can show it: in ASCII where its encoding, or the terminal's locale, has no more.
 
-    Files are given what was written, to the letter.
+    What was fitted to a width still is. Files are given what was written, to the letter.
     """
     if text.isascii() or not _is_ascii_only(stream):
         return text
-    return text.translate(_SPELLED).encode("ascii", "replace").decode()
+    spelled = text.translate(_SPELLED)
+    return "".join(sign if sign.isascii() else "?" * columns_of(sign) for sign in spelled)
 
 
 def _is_ascii_only(stream: TextIO) -> bool:
@@ -77,6 +76,12 @@ def _shown_on(stream: TextIO, text: str) -> str:
 def put(text: str = "") -> None:
     """Write a line of results."""
     sys.stdout.write(_shown_on(sys.stdout, text) + "\n")
+    sys.stdout.flush()
+
+
+def put_styled(text: str) -> None:
+    """Write lines whose parts are harmless already, with what has the terminal show them in colours."""
+    sys.stdout.write(legible(text, sys.stdout) + "\n")
     sys.stdout.flush()
 
 
