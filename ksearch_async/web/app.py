@@ -69,6 +69,7 @@ class Dashboard:
         handlers: dict[type[Exception], Callable[..., Awaitable[Response]]] = {
             HTTPException: _not_found,
             KsearchError: _refused,
+            Exception: _broken,
         }
         self.app: ASGIApp = Guard(Starlette(routes=routes, exception_handlers=handlers), terms)
 
@@ -180,3 +181,8 @@ async def _refused(_request: Request, error: KsearchError) -> Response:
         404 if isinstance(error, UnknownRunError | UnknownPartError) else 400 if isinstance(error, ConfigError) else 502
     )
     return problem(status, str(error), hints)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.error("a request could not be answered", path=request.url.path, exc_info=error)
+    return problem(500, "the dashboard has a fault", "its log says which; the run goes on without it")

@@ -17,8 +17,10 @@ from ksearch_async.feed.reading import Batch, Feed
 from ksearch_async.feed.shapes import Head, Mark, Totals, Update
 from ksearch_async.web.index import Index
 from messages.codec import Record
-from messages.errors import KsearchError
+from messages.errors import KsearchError, ProtocolError
 
+_IMPOSSIBLE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError, RecursionError)
+"""What folding ends in where records are well-formed, and no planner can have decided them: somebody edited them."""
 _to_json = msgspec.json.Encoder()
 
 
@@ -111,7 +113,10 @@ class OpenedRun:
 
     def _fold(self, batch: Batch) -> None:
         for record, place in zip(batch.records, batch.places, strict=True):
-            update = self._folding.take(record)
+            try:
+                update = self._folding.take(record)
+            except _IMPOSSIBLE as error:
+                raise ProtocolError(f"record {record.seq} cannot follow on those before it: {error!r}") from error
             self.index.take(record, place)
             self._note(update)
             self._seqs.append(update.seq)

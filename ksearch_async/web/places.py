@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -107,10 +108,14 @@ class FolderPlace:
 
     def folder(self, run_id: str) -> RunFolder | None:
         """Return the folder of a run, which lies in the directory itself; None if there is none."""
-        if not run_id or run_id in (".", "..") or "/" in run_id or "\0" in run_id:
+        if not run_id or run_id in (".", "..") or "/" in run_id:
             return None
         folder = RunFolder(self.runs_dir / run_id)
-        return folder if folder.journal.is_file() and not folder.journal.is_symlink() else None
+        try:
+            status = folder.journal.lstat()
+        except (OSError, ValueError):  # it is not there, or that is no name for a file
+            return None
+        return folder if stat.S_ISREG(status.st_mode) else None
 
     def _runs(self) -> list[Found]:
         locked = _locked_files()

@@ -62,6 +62,11 @@ class Shelf:
         """Where runs are looked for."""
         return [place.kind for place in self._places]
 
+    @property
+    def open_runs(self) -> list[str]:
+        """The runs that are kept in memory."""
+        return list(self._opened)
+
     def rows(self) -> list[Row]:
         """Return the list of runs, the newest first."""
         rows = [row for _, row in self._rows.values()]
@@ -195,6 +200,8 @@ class Shelf:
         """Read a run that is not open; one that goes on stays open, one of the past does not."""
         try:
             async with self.run(found.run_id) as opened:
+                if opened.failure is not None:
+                    raise opened.failure
                 row = row_of(found, opened, place.kind)
         except KsearchError as error:
             return unread_row(found, place.kind, error=str(error))
