@@ -203,7 +203,7 @@ def _differences(one: TaskSpec, other: TaskSpec) -> Iterator[str]:
 
 def plain(value: object) -> str:
     """Return a setting for people, as a configuration file has it."""
-    if value is None or value == () or value == []:
+    if value is None or value in ((), []):
         return "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(plain, value))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from evaluators.printed import printable
 from ksearch_async.phrases import shortened
 
 if TYPE_CHECKING:
@@ -70,13 +71,13 @@ def style_of(place: int) -> tuple[str, str]:
 def shown(text: str, width: int) -> str:
     """Return a text of a stranger's (a title, a name) as it can be drawn: one line, of characters that the font has.
 
-    What is drawn otherwise, or is a direction or a control, is a box.
+    What is drawn otherwise, or is a direction or a control, is a question mark in a box.
     """
     from matplotlib.font_manager import findfont, get_font  # noqa: PLC0415 - only when drawing
 
-    known = get_font(findfont("DejaVu Sans")).get_charmap()
-    line = shortened(text, width)
-    return "".join(char if char.isprintable() and ord(char) in known else "\N{WHITE SQUARE}" for char in line)
+    font = get_font(findfont("DejaVu Sans"))
+    line = printable(shortened(text, width))
+    return "".join(char if font.get_char_index(ord(char)) else "\N{REPLACEMENT CHARACTER}" for char in line)
 
 
 def dress(axes: Axes) -> None:
