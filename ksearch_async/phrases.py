@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 
@@ -47,16 +48,54 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
     return blanks + text if right else text + blanks
 
 
-def _cut(line: str, columns: int) -> str:
+def wrapped(text: str, columns: int, *, lead: str = "", most: int | None = None) -> list[str]:
+    """Return the text in lines of at most so many columns, broken between words, or through those that are too long.
+
+    Args:
+        text: its line breaks and runs of blanks count for one blank each.
+        columns: of each line.
+        lead: stands before the first line; the others begin below its end.
+        most: lines; what does not fit ends in `…`. Null: as many as it takes.
+    """
+    indent = " " * columns_of(lead)
+    lines, line, is_bare = [], lead, True
+    words = (text if most is None else text[: 4 * columns * (most + 1)]).split()
+    for piece in (piece for word in words for piece in _pieces(printable(word), max(1, columns - len(indent)))):
+        joined = f"{line}{piece}" if is_bare else f"{line} {piece}"
+        if columns_of(joined) > columns and not is_bare:
+            lines.append(line)
+            joined = indent + piece
+        line, is_bare = joined, False
+    lines.append(line)
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], fitted(f"{lines[most - 1]} {lines[most].strip()}", columns)]
+
+
+def _pieces(word: str, columns: int) -> Iterator[str]:
+    """Yield a word, in parts if it is too wide."""
+    while columns_of(word) > columns:
+        head = _head(word, columns) or word[0]
+        yield head
+        word = word[len(head) :]
+    yield word
+
+
+def _head(line: str, columns: int) -> str:
+    """Return as much of a line's beginning as fits into so many columns."""
     if line.isascii():
-        return line[: max(0, columns - 1)].rstrip() + "…"
-    room, signs = columns - 1, 0
+        return line[:columns]
+    signs = 0
     for sign in printable(line):
-        room -= cell_len(sign)
-        if room < 0:
+        columns -= cell_len(sign)
+        if columns < 0:
             break
         signs += 1
-    return line[:signs].rstrip() + "…"
+    return line[:signs]
+
+
+def _cut(line: str, columns: int) -> str:
+    return f"{_head(line, max(0, columns - 1)).rstrip()}…"
 
 
 def counted(count: int, one: str, many: str) -> str:

@@ -12,7 +12,8 @@ from actors.planner.core.tree import path_titles
 from ksearch_async.attempts import Told, attempt_of, read_attempts
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import put, put_json
+from ksearch_async.cli.output import put, put_json, told_lines
+from ksearch_async.phrases import counted
 from ksearch_async.refusals import refusal, suggestion
 from ksearch_async.runs import RunFolder, open_chronicle
 from messages.verdicts import worth_text
@@ -48,16 +49,18 @@ def show_node(
 
 def _lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list[Told]) -> Iterator[str]:
     titles = path_titles(chronicle.state, node.node_id)
-    yield f"node       {node.node_id}: {node.title}"
+    yield from told_lines("node       ", f"{node.node_id}: {node.title}")
     if len(titles) > 1:
-        yield f"on top of  {' > '.join(titles[:-1])}"
-    yield f"state      {node.state}, V {node.priority:.2f}, difficulty {node.difficulty}"
+        yield from told_lines("on top of  ", " > ".join(titles[:-1]))
+    yield f"state      {_state_words(node)}"
+    if node.prune_reason:
+        yield from told_lines("pruned     ", node.prune_reason)
     if node.best is not None:
         worth = worth_text(node.best.credit, node.best.speedup, is_least=node.best.is_least)
         yield f"best       {worth} ({node.best.candidate_id[:8]})"
     if node.description and node.description != node.title:
         yield ""
-        yield node.description
+        yield from told_lines("", node.description)
     yield ""
     if not shown:
         yield "no coder has answered for it yet"
@@ -68,15 +71,27 @@ def _lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list[Told
         yield f"what was asked: ksearch show {folder.run_id} {node.node_id} --attempt {shown[-1].number} --prompt"
 
 
+def _state_words(node: Node) -> str:
+    said = [node.state.replace("_", " "), f"V {node.priority:.2f}", f"difficulty {node.difficulty}"]
+    if node.expected_gain is not None:
+        said.append(f"a gain of {node.expected_gain:.2f}x expected")
+    if node.rounds:
+        said.append(counted(node.rounds, "round", "rounds"))
+    said += ["spent"] if node.spent else []
+    said += ["forbidden"] if node.barred else ["pinned"] if node.pinned else []
+    return ", ".join(said)
+
+
 def _attempt_lines(told: Told) -> Iterator[str]:
     where = f", round {told.round}" if told.round else ""
     candidate = f", candidate {told.candidate_id[:8]}" if told.candidate_id else ""
-    said = " ".join((told.outcome or told.fate).split())
-    yield f"{told.number}. {told.mode}{where}{candidate}: {said}"
+    lead = f"{told.number}. "
+    yield from told_lines(lead, f"{told.mode}{where}{candidate}: {told.outcome or told.fate.replace('_', ' ')}")
     ended = "" if told.finish_reason == "stop" else f", ended: {told.finish_reason}"
-    yield f"   {told.model}, {told.usage.completion_tokens:,} tokens in {told.latency_s:.1f} s{ended}"
+    took = f"{told.usage.completion_tokens:,} tokens in {told.latency_s:.1f} s"
+    yield from told_lines(" " * len(lead), f"{told.model}, {took}{ended}")
     for note in told.notes:
-        yield f"   note: {note}"
+        yield from told_lines(" " * len(lead), f"note: {note}")
 
 
 def _object(told: Told) -> dict[str, object]:

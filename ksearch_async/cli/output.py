@@ -11,7 +11,10 @@ from typing import TextIO
 import msgspec
 
 from evaluators.printed import printable
-from ksearch_async.phrases import columns_of
+from ksearch_async.phrases import columns_of, wrapped
+
+_MOST_LINES = 8
+"""Of a terminal, that a text of a model's or a candidate's takes among others."""
 
 
 def terminal_width() -> int | None:
@@ -71,6 +74,14 @@ def _is_ascii_only(stream: TextIO) -> bool:
 
 def _shown_on(stream: TextIO, text: str) -> str:
     return legible(harmless(text) if stream.isatty() else text, stream)
+
+
+def told_lines(lead: str, text: str) -> list[str]:
+    """Return what models and candidates say, behind its lead: a few lines of the terminal, or whole, on one line."""
+    columns = terminal_width()
+    if columns is None:
+        return [lead + " ".join(text.split())]
+    return wrapped(text, columns, lead=lead, most=_MOST_LINES)
 
 
 def put(text: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ksearch_async.phrases import columns_of, fitted, padded, plain, shortened, tokens_words
+from ksearch_async.phrases import columns_of, fitted, padded, plain, shortened, tokens_words, wrapped
 
 WIDE = "行列の積 tile"
 
@@ -46,3 +46,19 @@ def test_of_a_text_of_a_megabyte_only_the_beginning_is_looked_at() -> None:
 )
 def test_tokens_are_said_with_three_digits(count: int, said: str) -> None:
     assert tokens_words(count) == said
+
+
+def test_a_text_is_broken_between_words_below_the_end_of_its_lead() -> None:
+    assert wrapped("one two\n three  four", 12, lead="node ") == ["node one two", "     three", "     four"]
+    assert wrapped("", 12, lead="node ") == ["node "]
+
+
+def test_what_is_too_wide_for_a_line_is_broken_by_columns() -> None:
+    assert wrapped("a 行列の積を bc", 8, lead="- ") == ["- a", "  行列の", "  積を", "  bc"]
+    assert wrapped("x" * 10, 4) == ["xxxx", "xxxx", "xx"]
+
+
+def test_a_text_of_more_lines_than_there_may_be_says_that_it_goes_on() -> None:
+    assert wrapped("one two three four", 7, most=2) == ["one two", "three…"]
+    assert wrapped("x" * 1_000_000, 10, lead="  ", most=2) == ["  xxxxxxxx", "  xxxxxxx…"]
+    assert wrapped("one two", 7, most=1) == ["one two"]
