@@ -168,7 +168,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     """Return a text that is no markup: names come from files and models."""
-    return "".join(f"\\{char}" if char in "\\`*_[]<>|#" else char for char in " ".join(text.split()))
+    return "".join(f"\\{char}" if char in "\\`*_[]<>|#&" else char for char in " ".join(text.split()))
 
 
 def _as_object(comparison: Comparison) -> dict[str, object]:
