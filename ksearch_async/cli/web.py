@@ -125,7 +125,8 @@ async def _places(where: Where) -> AsyncIterator[list[Place]]:
 
 async def _say(where: Where, listener: socket.socket, opens: bool, as_json: bool) -> None:
     address, port = listener.getsockname()[:2]
-    shown = f"[{address}]" if ":" in address else address
+    is_everywhere = ipaddress.ip_address(address).is_unspecified
+    shown = socket.gethostname() if is_everywhere else f"[{address}]" if ":" in address else address
     url = f"http://{shown}:{port}/#token={where.token}"
     if as_json:
         put_json({"url": url, "host": address, "port": port, "runs_dir": str(where.runs_dir), "nats": where.nats})
