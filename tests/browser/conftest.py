@@ -2,7 +2,8 @@
 
 `open_page(address)` opens a page; at the test's end nothing may have been complained of: no error on the console, no
 script that failed, nothing that the content security policy forbade. `web(folder)` serves a folder of runs. Wait for
-conditions (`expect(...)`, `page.wait_for_function`), never for time. Chromium is Debian's, or KSEARCH_CHROMIUM's.
+conditions with `expect(...)`, never for time (`wait_for_function` evaluates text, which the policy forbids). Its
+Chromium is Debian's, or the one that KSEARCH_CHROMIUM names.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ export function legible(text, limit = Infinity) {
 
 /** `legible`, on one line. */
 export function legibleLine(text, limit = 200) {
-  return legible(text.slice(0, limit * 4).replace(/\s+/g, " ").trim(), limit);
+  const line = text.slice(0, limit * 4).replace(/\s+/g, " ").trim();
+  const isWhole = text.length <= limit * 4 && line.length <= limit;
+  return isWhole ? legible(line) : `${legible(line.slice(0, limit))} … (${count(text.length)} characters)`;
 }
 
 function named(character) {

@@ -6,7 +6,7 @@ import { legend } from "./legend.js";
 import { noteList } from "./notes.js";
 import { Player } from "./player.js";
 import { runHeader } from "./run_header.js";
-import { runSteering } from "./steer.js";
+import { refusalOf, runSteering } from "./steer.js";
 import { TreeView } from "./tree_view.js";
 import { treeList } from "./tree_list.js";
 
@@ -38,10 +38,9 @@ class RunPage {
     this.notes = noteList(run);
     this.steering = runSteering(context);
     this.legend = element("div.legend-box");
-    this.element = element("div.run-page", {}, this.header.task, this.header.element, this.#treePanel(), this.#sidePanels());
+    this.element = element("div.run-page", {}, this.header.task, this.header.element, this.#treePanel(), this.#sidePanels(!refusalOf(context.server, run.latest.totals, run.length > 0)));
     this.stop = run.subscribe(() => this.#later());
-    // For tests and measurements: what is drawn, and where.
-    this.element.tree = this.tree;
+    this.element.page = this; // tests and measurements ask it what is known and drawn
   }
 
   close() {
@@ -82,13 +81,10 @@ class RunPage {
     return element("section.panel.tree-panel", { "aria-label": "Search tree" }, top, this.tree.element, this.list.element, this.legend, this.player.element);
   }
 
-  #sidePanels() {
+  #sidePanels(canSteer) {
     const panel = (title, ...parts) => element("section.panel", { "aria-label": title }, element("h2", {}, title), parts);
-    return element("div.side", {},
-      panel("Best so far", this.curve.element),
-      panel("Steer", this.steering.element),
-      panel("What happened", this.notes.element),
-    );
+    const steer = element("details.panel", { open: canSteer, "aria-label": "Steer" }, element("summary", {}, "Steer"), this.steering.element);
+    return element("div.side", {}, panel("Best so far", this.curve.element), steer, panel("What happened", this.notes.element));
   }
 
   #toggleList() {

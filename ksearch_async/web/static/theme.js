@@ -3,6 +3,7 @@
 const KEY = "ksearch-theme";
 const ORDER = ["auto", "light", "dark"];
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const still = window.matchMedia("(prefers-reduced-motion: reduce)");
 const listeners = new Set();
 
 /** Gives the button its work, and applies what was chosen before. */
@@ -29,7 +30,7 @@ export function color(name) {
 
 /** True: the reader asked for little motion. */
 export function isStill() {
-  return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  return still.matches;
 }
 
 function chosen() {

@@ -20,6 +20,7 @@ const LONGEST_TITLE = 90;
 export class TreeView {
   #ending = new AbortController();
   #spots = [];
+  #busy = [];
   #byId = new Map();
   #layout = { places: new Map(), depth: 0, breadth: 0 };
   #laidOut = 0;
@@ -142,6 +143,7 @@ export class TreeView {
       this.#byId.set(spot.id, spot);
       this.#spots.push(spot);
     }
+    this.#busy = this.#spots.filter((spot) => spot.node.in_flight);
   }
 
   #acts() {
@@ -296,15 +298,13 @@ export class TreeView {
     const canvas = this.overlay.getContext("2d");
     canvas.clearRect(0, 0, ...this.#size);
     const marked = [this.#selected, this.#pointed].map((id) => this.#byId.get(id)).filter(Boolean);
-    for (const spot of marked) ringed(canvas, spot, this.#camera, this.#palette.focus, 5, 1.5);
-    const busy = this.#spots.filter((spot) => spot.node.in_flight);
+    ringed(canvas, marked, this.#camera, this.#palette.focus, 5);
+    const busy = this.#busy;
     const phase = isStill() ? 0.4 : (performance.now() % PULSE_MS) / PULSE_MS;
-    for (const spot of busy) {
-      ringed(canvas, spot, this.#camera, this.#palette["in-flight"], 2, 1.5);
-      canvas.globalAlpha = 1 - phase;
-      ringed(canvas, spot, this.#camera, this.#palette["in-flight"], 2 + 7 * phase, 1.5);
-      canvas.globalAlpha = 1;
-    }
+    ringed(canvas, busy, this.#camera, this.#palette["in-flight"], 2);
+    canvas.globalAlpha = 1 - phase;
+    ringed(canvas, busy, this.#camera, this.#palette["in-flight"], 2 + 7 * phase);
+    canvas.globalAlpha = 1;
     if (busy.length && !isStill()) this.#pulseLater();
   }
 
@@ -322,11 +322,14 @@ function sized(canvas, width, height, ratio) {
   canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
 }
 
-function ringed(canvas, spot, camera, tone, gap, lineWidth) {
+function ringed(canvas, spots, camera, tone, gap) {
+  if (!spots.length) return;
   const path = new Path2D();
-  const [x, y] = spotAt(spot, camera);
-  outline(path, "ring", x, y, radiusOf(spot, camera) + gap);
-  canvas.lineWidth = lineWidth;
+  for (const spot of spots) {
+    const [x, y] = spotAt(spot, camera);
+    outline(path, "ring", x, y, radiusOf(spot, camera) + gap);
+  }
+  canvas.lineWidth = 1.5;
   canvas.strokeStyle = tone;
   canvas.stroke(path);
 }
