@@ -15,8 +15,10 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 
 from actors.llm.base import ReasoningEffort
+from ksearch_async.accompanying import accompanied
 from ksearch_async.causes import single_error
 from ksearch_async.chronicle import DUPLICATE, Best, BestScore, Chronicle
 from ksearch_async.config import SETTINGS, ModelKind, RunConfig, load_config
@@ -38,6 +40,8 @@ from messages.tasks import SourceFile
 PathLike: TypeAlias = str | os.PathLike[str]
 OnEvent: TypeAlias = Callable[[Mapping[str, Any]], object]
 """Called on the event loop with each event as `ksearch run --json` prints it: `kind`, `seq`, `at` and its fields."""
+
+log = structlog.get_logger(__name__)
 
 
 class SessionSettings(TypedDict, total=False):
@@ -113,6 +117,13 @@ class SessionSettings(TypedDict, total=False):
     metrics_port: int
     """Over NATS: where Prometheus may read."""
     metrics_host: str
+    track: str
+    """Experiment trackers that are told of the run: `wandb`, `mlflow`, or both with a comma."""
+    track_project: str
+    notify: str
+    """Address of a webhook that gets notices of the run."""
+    notify_on: str
+    """Of what, with commas: `best`, `finished`, `trouble`."""
 
 
 class RunSettings(SessionSettings, total=False):
@@ -337,7 +348,7 @@ async def _led(session: Session, lead: Lead, on_event: OnEvent | None, stop: Sto
 
     try:
         with single_error():
-            await lead(tell=tell, stop=stop)
+            await accompanied(session, lead, say=log.info)(tell=tell, stop=stop)
     except BoundaryError as error:
         raise _resumable(error, session) from error.__cause__
 

@@ -25,10 +25,12 @@ OTHER_VARIABLES = frozenset(
     {
         "KSEARCH_NATS_CREDENTIALS", "KSEARCH_NATS_USER", "KSEARCH_NATS_PASSWORD", "KSEARCH_NATS_PASSWORD_FILE",
         "KSEARCH_NATS_NKEY_FILE", "KSEARCH_NATS_CA", "KSEARCH_NATS_CERT", "KSEARCH_NATS_KEY", "KSEARCH_NATS_SERVER",
-        "KSEARCH_LOG_FORMAT", "KSEARCH_TRACING",
+        "KSEARCH_LOG_FORMAT", "KSEARCH_TRACING", "KSEARCH_NOTIFY", "KSEARCH_NOTIFY_SECRET",
+        "KSEARCH_KERNELBENCH", "KSEARCH_EXPORT_CACHE",
     }
 )  # fmt: skip
-"""Ours, and no settings of a run: who signs in at a server (`ksearch_async.access`), how a process is observed."""
+"""Ours, and no settings of a run: who signs in at a server (`ksearch_async.access`), how a process is observed, where
+its notices go (`ksearch_async.notices`), where problems lie, and where what was exported is built."""
 
 FOREIGN_VARIABLES = frozenset({"KSEARCH_ROOT"})
 """Begin like ours and are not: K-Search's launch scripts have them set to its checkout."""
@@ -167,6 +169,31 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Address to listen at; there is no authentication."""
 
 
+class TrackingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which experiment trackers are told of the run; who signs in there is the environment's (`WANDB_API_KEY`, …)."""
+
+    to: str | None = None
+    """`wandb`, `mlflow`, or both with a comma; null: none."""
+    project: str | None = None
+    """Project of W&B, experiment of MLflow; null: as `WANDB_PROJECT`, `MLFLOW_EXPERIMENT_NAME` say, else `ksearch`."""
+    group: str | None = None
+    """What runs that belong together have in common, such as the seeds of one experiment."""
+    tags: tuple[str, ...] = ()
+    patience_s: Seconds = 60.0
+    """How long a session that is over waits for them."""
+
+
+class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where notices of a run go: a webhook."""
+
+    url: str | None = None
+    """Saved with the run; null: as `KSEARCH_NOTIFY` says, which is not."""
+    on: str = "best,finished,trouble"
+    """Of what, with commas."""
+    timeout_s: Seconds = 10.0
+    """Of one try."""
+
+
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a run is started with."""
 
@@ -207,6 +234,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     program: ProgramSettings = ProgramSettings()
     continue_from: ContinueSettings = ContinueSettings()
     metrics: MetricsSettings = MetricsSettings()
+    tracking: TrackingSettings = TrackingSettings()
+    notify: NotifySettings = NotifySettings()
 
     @property
     def candidate_language(self) -> Language:
@@ -288,6 +317,10 @@ SETTINGS = (
     Setting("arch", "arch"),
     Setting("metrics-port", "metrics.port"),
     Setting("metrics-host", "metrics.host"),
+    Setting("track", "tracking.to"),
+    Setting("track-project", "tracking.project"),
+    Setting("notify", "notify.url"),
+    Setting("notify-on", "notify.on"),
     Setting("threads", "threads"),
     Setting("tolerance", "tolerance"),
     Setting("measure", "measure"),
@@ -302,7 +335,7 @@ SETTINGS = (
 )
 """Whatever else `RunConfig` holds can be set in a file."""
 
-MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir", "nats", "metrics.")
+MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir", "nats", "metrics.", "tracking.", "notify.")
 """What may differ when a run is resumed; a trailing dot means the whole table."""
 
 

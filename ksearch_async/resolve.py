@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,11 +21,19 @@ from ksearch_async.config import (
     RunConfig,
     flatten,
 )
+from ksearch_async.notices.asked import check_url, kinds_of
 from ksearch_async.refusals import refusal, suggestion
 from ksearch_async.role_settings import ROLE_KEY_VARIABLES
+from ksearch_async.tracking.names import tracker_names
 
 _LARGEST_INT = 2**63 - 1
 """What a message can hold."""
+_CHECKS: Mapping[str, Callable[[str], object]] = {
+    "tracking.to": tracker_names,
+    "notify.url": check_url,
+    "notify.on": kinds_of,
+}
+"""What their types do not say of settings that hold words."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -175,6 +183,8 @@ def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
     except msgspec.ValidationError as error:
         said = str(error).split(" - at ", 1)[0].split(", got ", 1)[0].replace("`", "")
         raise refusal(f"{where}: {said[:1].lower()}{said[1:]}, not {value!r}") from error
+    if path in _CHECKS and isinstance(converted, str):
+        _CHECKS[path](converted)
     if isinstance(converted, float) and not isfinite(converted):
         raise refusal(f"{where}: expected a finite number, not {value!r}")
     if isinstance(converted, int) and abs(converted) > _LARGEST_INT:

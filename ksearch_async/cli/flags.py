@@ -21,6 +21,7 @@ MODEL = Parameter(group=Group("Model", sort_key=3))
 HOST = Parameter(group=Group("This machine", sort_key=4))
 NATS = Parameter(group=Group("Other machines", sort_key=5))
 PROGRAMS = Parameter(group=Group("Tasks that are Python programs", sort_key=6))
+FOLLOWERS = Parameter(group=Group("Who is told of it", sort_key=7))
 """Under which heading `--help` lists an option; those without one come last."""
 
 JsonFlag: TypeAlias = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
@@ -113,6 +114,14 @@ class SessionFlags:
     sync: Annotated[Literal["always", "never"] | None, HOST] = None
     """`always` has every event on disk before it is acted on; `never` survives a kill, not a power cut.
     [default: always]"""
+    track: Annotated[str | None, FOLLOWERS] = None
+    """Tell experiment trackers of the run: `wandb`, `mlflow`, or both with a comma. Each is an extra."""
+    track_project: Annotated[str | None, FOLLOWERS] = None
+    """Their project, or experiment. [default: ksearch]"""
+    notify: Annotated[str | None, FOLLOWERS] = None
+    """Address of a webhook that gets notices as JSON. [env: KSEARCH_NOTIFY, which is not saved with the run]"""
+    notify_on: Annotated[str | None, FOLLOWERS] = None
+    """Of what: `best`, `finished`, `trouble`, with commas. [default: all]"""
     nats: Annotated[str | None, NATS] = None
     """Address of a NATS server (several with commas) whose workers do the run's jobs; or `embedded`: a server of the
     run's own, which workers may join."""
