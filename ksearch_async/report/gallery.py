@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from ksearch_async.refusals import refusal
 from ksearch_async.report.data import Series
 from ksearch_async.report.figures import best_so_far, fractions, search_trace, tree, workloads
-from ksearch_async.report.figures.ink import INK, PAPER, SOFT, Picture
+from ksearch_async.report.figures.ink import INK, PAPER, SERIES, SOFT, Picture
 
 Form: TypeAlias = Literal["svg", "png"]
 
@@ -26,6 +26,7 @@ DOTS_PER_INCH = 200
 _STYLE = {
     "axes.edgecolor": SOFT,
     "axes.labelcolor": INK,
+    "axes.prop_cycle": f"cycler('color', {list(SERIES)})",
     "axes.titlecolor": INK,
     "figure.facecolor": PAPER,
     "font.family": "DejaVu Sans",
