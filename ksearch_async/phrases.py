@@ -103,6 +103,11 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
+def dollars(amount: float) -> str:
+    """Return US dollars: cents, and smaller amounts to the hundredth of a cent."""
+    return f"${amount:,.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"
+
+
 def rough_duration(seconds: float) -> str:
     """Return seconds in one unit: `48 s`, `3 min`, `5 h`, `12 d`."""
     for unit, length, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172800)):

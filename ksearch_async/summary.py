@@ -7,7 +7,7 @@ from collections import Counter
 from actors.planner.core.beliefs import calibration
 from actors.planner.core.state import SearchState
 from ksearch_async.chronicle import DUPLICATE, Best, BestScore, Chronicle
-from ksearch_async.phrases import counted
+from ksearch_async.phrases import counted, dollars
 from ksearch_async.workload_table import workload_table
 from messages.verdicts import score_text
 
@@ -64,6 +64,22 @@ def fates_line(chronicle: Chronicle) -> str:
 def faults_line(chronicle: Chronicle) -> str:
     """Return the counts of failed tries, most frequent first; empty without any."""
     return ", ".join(f"{count} {words}" for words, count in chronicle.faults.most_common())
+
+
+def usage_line(chronicle: Chronicle) -> str:
+    """Return what models were asked and cost: `46 calls, 135,817 tokens, $0.83 of $5.00`."""
+    usage, spent = chronicle.state.usage, spend_words(chronicle)
+    return f"{counted(usage.calls, 'call', 'calls')}, {usage.tokens:,} tokens{f', {spent}' if spent else ''}"
+
+
+def spend_words(chronicle: Chronicle) -> str:
+    """Say what the answers cost, and how many have no price; nothing where money is not counted."""
+    state, unpriced = chronicle.state, chronicle.unpriced_calls
+    limit = state.settings.budget.max_cost_usd
+    if not state.cost_usd and limit is None:
+        return ""
+    of = f" of ${limit:,.2f}" if limit is not None else ""
+    return f"{dollars(state.cost_usd)}{of}{f' + {unpriced} unpriced' if unpriced else ''}"
 
 
 def workers_line(chronicle: Chronicle) -> str:

@@ -13,7 +13,7 @@ from ksearch_async.cli.chart import chart_rows, sparkline
 from ksearch_async.cli.moment import Moment, Part, fitting, labelled, work_words
 from ksearch_async.phrases import counted, duration, plain, rough_duration, shortened, tokens_words
 from ksearch_async.progress import Tried
-from ksearch_async.summary import STOP_WORDS, fates_line
+from ksearch_async.summary import STOP_WORDS, fates_line, spend_words
 from ksearch_async.utilisation import DeviceUse
 from ksearch_async.workload_table import workload_span
 from messages.base import ROOT
@@ -202,7 +202,7 @@ def model(moment: Moment, most: int) -> list[Text]:
     cached = f"{usage.cached_tokens / usage.prompt_tokens:.0%} of prompts cached" if usage.cached_tokens else ""
     faults = chronicle.faults.total()
     flight: Part = (f"{asked} in flight", "cyan" if asked else "dim", 0)
-    spend = _spend_words(moment)
+    spend = spend_words(chronicle)
     if most >= 3:
         kinds = ", ".join(f"{count} {words}" for words, count in chronicle.faults.most_common(3))
         lines: list[list[Part]] = [[flight, (f", {calls}", "", 0)]]
@@ -214,16 +214,6 @@ def model(moment: Moment, most: int) -> list[Text]:
     parts: list[Part] = [flight, (f", {calls}", "", 2), (f", {tokens}", "", 1), (f", {spend}" if spend else "", "", 0)]
     parts += [(f", {cached}" if cached else "", "", 4), (f", {faults} tries failed" if faults else "", "red", 3)]
     return [labelled("model", *fitting(parts, moment.room))]
-
-
-def _spend_words(moment: Moment) -> str:
-    """Say what the answers cost; nothing where that is not counted."""
-    state, unpriced = moment.state, moment.progress.chronicle.unpriced_calls
-    limit = state.settings.budget.max_cost_usd
-    if not state.cost_usd and limit is None:
-        return ""
-    of = f" of ${limit:,.2f}" if limit is not None else ""
-    return f"${state.cost_usd:,.2f}{of}{f' + {unpriced} unpriced' if unpriced else ''}"
 
 
 def flight(moment: Moment, _most: int) -> list[Text]:

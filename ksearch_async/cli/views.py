@@ -21,7 +21,7 @@ from ksearch_async.models import dialect_of
 from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import counted, duration
 from ksearch_async.runs import RunFolder
-from ksearch_async.summary import confirmations_line, fates_line, faults_line, result_lines, state_line
+from ksearch_async.summary import confirmations_line, fates_line, faults_line, result_lines, state_line, usage_line
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 from messages.settings import SearchSettings
@@ -120,8 +120,7 @@ class PlainView:
         yield f"fates      {fates_line(chronicle)}"
         if confirmed := confirmations_line(chronicle):
             yield f"confirmed  {confirmed}"
-        calls = counted(state.usage.calls, "call", "calls")
-        yield f"model      {calls}, {state.usage.tokens:,} tokens; {self._model_words}"
+        yield f"model      {usage_line(chronicle)}; {self._model_words}"
         if chronicle.faults:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"
         best = chronicle.best(shown_path(self._folder.best))

@@ -24,10 +24,10 @@ from ksearch_async.cli.views import JsonView, PlainView, View
 from ksearch_async.config import RunConfig
 from ksearch_async.connection import open_bus
 from ksearch_async.logs import configure_logs
-from ksearch_async.phrases import counted, duration
+from ksearch_async.phrases import duration
 from ksearch_async.runs import RunFolder, create_run, runs_dir_or_default
 from ksearch_async.session import follow
-from ksearch_async.summary import fates_line, faults_line, result_lines, state_line, workers_line
+from ksearch_async.summary import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
 from ksearch_async.watching import Place, find_place, find_run_id, tell_leader
 from messages.events import RunStarted
 
@@ -130,7 +130,7 @@ class WatchedView(PlainView):
         if workers := workers_line(chronicle):
             yield f"workers    {workers}"
         yield f"fates      {fates_line(chronicle)}"
-        yield f"model      {counted(state.usage.calls, 'call', 'calls')}, {state.usage.tokens:,} tokens"
+        yield f"model      {usage_line(chronicle)}"
         if chronicle.faults:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"
         if self._recorded is not None:

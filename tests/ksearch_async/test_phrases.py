@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ksearch_async.phrases import columns_of, fitted, padded, plain, shortened, tokens_words, wrapped
+from ksearch_async.phrases import columns_of, dollars, fitted, padded, plain, shortened, tokens_words, wrapped
 
 WIDE = "行列の積 tile"
 
@@ -62,3 +62,8 @@ def test_a_text_of_more_lines_than_there_may_be_says_that_it_goes_on() -> None:
     assert wrapped("one two three four", 7, most=2) == ["one two", "three…"]
     assert wrapped("x" * 1_000_000, 10, lead="  ", most=2) == ["  xxxxxxxx", "  xxxxxxx…"]
     assert wrapped("one two", 7, most=1) == ["one two"]
+
+
+@pytest.mark.parametrize(("amount", "said"), [(0.0, "$0.00"), (0.0031, "$0.0031"), (1234.5, "$1,234.50")])
+def test_small_amounts_of_money_are_not_said_to_be_none(amount: float, said: str) -> None:
+    assert dollars(amount) == said

@@ -15,10 +15,11 @@ from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import duration, shortened
 from ksearch_async.runs import RunFolder
+from messages.base import Usage
 from messages.codec import Record
 from messages.events import RunStarted
-from messages.facts import EditsApplied
-from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, story, untimed_story
+from messages.facts import EditsApplied, SpendRecorded
+from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, records_of, story, untimed_story
 
 
 def folded(records: list[Record]) -> Chronicle:
@@ -203,3 +204,14 @@ def test_the_header_says_after_how_many_attempts_a_branch_ends(tmp_path: Path, r
         line for line in view.header(msgspec.structs.replace(started, settings=settings)) if line.startswith("search ")
     ]
     assert f", {said}, seed" in line
+
+
+def test_what_models_cost_is_said_where_it_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = story()
+    spent = [SpendRecorded(role="coder", usage=Usage(calls=1), cost_usd=cost) for cost in (0.5, 0.33)]
+    on_disk(tmp_path, told, "free")
+    on_disk(tmp_path, [*told, *records_of([decided(*spent)], after=len(told))], "paid")
+    assert main(["show", "free", "--runs-dir", str(tmp_path)]) == 0
+    assert "model      2 calls, 20 tokens\n" in capsys.readouterr().out
+    assert main(["show", "paid", "--runs-dir", str(tmp_path)]) == 0
+    assert "model      4 calls, 20 tokens, $0.83 + 2 unpriced\n" in capsys.readouterr().out
