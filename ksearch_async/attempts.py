@@ -31,6 +31,8 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     """0: nothing was evaluated for it."""
     candidate_id: str | None = None
+    base_id: str | None = None
+    """Candidate that the coder was to change: the branch's latest, or else what the branch builds on; null: none."""
     complaint: str = ""
     declined: str = ""
     notes: tuple[str, ...] = ()
@@ -101,6 +103,7 @@ class _Reader:
                 branch_id=event.branch_id,
                 mode=asked.mode,
                 candidate_id=event.candidate.candidate_id if event.candidate else None,
+                base_id=asked.current_id or asked.base_id,
                 complaint=event.complaint,
                 declined=event.declined,
                 notes=event.notes,

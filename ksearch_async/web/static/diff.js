@@ -15,7 +15,7 @@ export async function open(root, context) {
   const store = context.run();
   fill(root, element("p.quiet-text", {}, "Asking for the candidates …"));
   await store.ready;
-  const pair = chosenPair(store, context.parameters);
+  const pair = await chosenPair(store, context.parameters, context.signal);
   context.title(`Differences in ${store.runId}`);
   const body = element("div.diff-body");
   const show = () => fill(body, texts ? drawn(texts, mode()) : said);
@@ -28,7 +28,7 @@ export async function open(root, context) {
     said = element(
       "p.notice",
       {},
-      "This candidate builds on the reference alone, which is not one of the candidates. Choose another to compare it with.",
+      "This candidate was written from the reference alone, which is not one of the candidates. Choose another to compare it with.",
     );
   else texts = await bothOf(store.runId, pair, context.signal);
   show();
@@ -37,27 +37,16 @@ export async function open(root, context) {
   return () => watcher.removeEventListener("change", show);
 }
 
-/** Returns the candidates that an address names; what it leaves open is the best one, and what that builds on. */
-export function chosenPair(store, { left = "", right = "" }) {
-  const { latest } = store;
+/** Returns the candidates that an address names; what it leaves open is the best one, and what that was made of. */
+async function chosenPair(store, { left = "", right = "" }, signal) {
   if (left && right) return { left, right };
+  const { latest } = store;
   const attempts = latest.attempts();
   const after = left || latest.best()?.candidate_id || attempts.findLast((one) => one.candidate_id)?.candidate_id || "";
-  return { left: after ? baseOf(latest, attempts, after) : "", right: after };
-}
-
-function baseOf(latest, attempts, candidateId) {
-  const at = attempts.findIndex((one) => one.candidate_id === candidateId);
-  if (at < 0) return "";
-  const { branch_id: branchId, node_id: nodeId } = attempts[at];
-  const earlier = attempts
-    .slice(0, at)
-    .findLast((one) => one.branch_id === branchId && one.candidate_id && one.candidate_id !== candidateId);
-  if (earlier) return earlier.candidate_id;
-  for (let node = latest.node(latest.node(nodeId)?.parent_id); node; node = latest.node(node.parent_id)) {
-    if (node.best) return node.best.candidate_id;
-  }
-  return "";
+  const nodeId = attempts.find((one) => one.candidate_id === after)?.node_id;
+  if (!nodeId) return { left: "", right: after };
+  const { attempts: answers } = await get(runPath(store.runId, "nodes", nodeId), { signal });
+  return { left: answers.find((told) => told.candidate_id === after)?.base_id ?? "", right: after };
 }
 
 async function bothOf(runId, pair, signal) {

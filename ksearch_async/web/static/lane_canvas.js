@@ -1,5 +1,6 @@
 // Draws lanes of jobs on a canvas, and says which job is where. Draws what is in view and nothing else.
 
+import { legibleLine } from "./format.js";
 import { firstVisible, ticksOf } from "./lane_layout.js";
 
 const LABEL_HEIGHT = 17; // px above each lane
@@ -69,7 +70,7 @@ export function spanAt(places, view, width, x, y) {
 
 /** Say whose lane it is. */
 export function labelOf(lane) {
-  const said = [lane.role, lane.unit, lane.worker].filter(Boolean).join(" · ");
+  const said = [lane.role, legibleLine(lane.unit, 60), legibleLine(lane.worker, 80)].filter(Boolean).join(" · ");
   return lane.underWay ? `${lane.role} · asked for, not answered yet` : said;
 }
 

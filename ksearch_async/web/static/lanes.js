@@ -154,7 +154,7 @@ class Timeline {
     return element(
       "tr",
       {},
-      element("td", {}, isolated(legibleLine(labelOf(lane), 100))),
+      element("td", {}, isolated(labelOf(lane))),
       element("td.number", {}, count(lane.jobs.length)),
       element("td.number", {}, duration(lane.busy_s)),
       element("td.number", {}, duration(lane.waited_s)),

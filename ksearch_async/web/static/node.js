@@ -270,13 +270,13 @@ class NodePage {
       this.#attempts.clear();
       return;
     }
-    const views = attempts.map((told, at) => {
+    const views = attempts.map((told) => {
       const said = JSON.stringify([told.fate, told.outcome, told.round, told.candidate_id]);
       const known = this.#attempts.get(told.number);
       if (known?.said === said) return known.view;
       const terms = {
         runId: this.runId,
-        baseId: this.#baseOf(attempts, at),
+        baseId: told.base_id ?? "",
         isOpen: known ? known.view.open : told.number === this.#worthALook(attempts),
         signal: this.context.signal,
       };
@@ -291,16 +291,6 @@ class NodePage {
   #worthALook(attempts) {
     const bestId = this.node.best?.candidate_id;
     return ((bestId && attempts.find((told) => told.candidate_id === bestId)) || attempts.at(-1)).number;
-  }
-
-  /** The candidate that an attempt most likely began from: the one before it, else what its action builds on. */
-  #baseOf(attempts, at) {
-    const earlier = attempts
-      .slice(0, at)
-      .findLast((told) => told.candidate_id && told.branch_id === attempts[at].branch_id);
-    if (earlier) return earlier.candidate_id;
-    if (this.node.base) return this.node.base.candidate_id;
-    return this.#ancestors().findLast((node) => node.best)?.best.candidate_id ?? "";
   }
 
   #key(event) {
