@@ -32,13 +32,15 @@ _COMMANDS = {
     2 for bad input, 3 if the infrastructure failed, 130 if interrupted. The first Ctrl-C lets evaluations in flight
     finish, the second stops now; `ksearch resume` goes on after either.
 
+    With --detach it goes on when the terminal closes: `ksearch watch` shows it, `ksearch stop` stops it.
+
     The flags of the original K-Search are understood as well: docs/guides/coming-from-k-search.md lists them.""",
     "resume": """Go on with a run that was stopped or killed.
 
     Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
     given stay as they were; budget, model and workers may change, anything else is refused by name. Ends as
     `ksearch run` does. A run that is over only has its summary printed, unless its budget is raised.""",
-    "watch": """Follow a run on a NATS server, from anywhere: what was is told first, then what comes.
+    "watch": """Follow a run, in a folder here or on a NATS server: what was is told first, then what comes.
 
     Changes nothing. Ends as `ksearch run` does when the run is over. Ctrl-C ends the view (130), not the run.""",
     "web": """Serve the dashboard: runs in a folder, or on a NATS server, in a browser.

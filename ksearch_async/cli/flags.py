@@ -31,6 +31,9 @@ ViewFlag: TypeAlias = Annotated[Literal["auto", "live", "plain"], Parameter(name
 """`--view`, of the commands that lead a search."""
 
 
+DetachFlag: TypeAlias = Annotated[bool, Parameter(negative="", show_default=False)]
+"""`--detach`, likewise."""
+
 CredentialsFlag: TypeAlias = Annotated[Path | None, NATS]
 """`--credentials`, of the commands that lead a search."""
 

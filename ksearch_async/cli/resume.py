@@ -7,7 +7,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ksearch_async.cli.flags import CredentialsFlag, JsonFlag, SessionFlags, ViewFlag, named_flags, sign_in_with
+from ksearch_async.cli.flags import (
+    CredentialsFlag,
+    DetachFlag,
+    JsonFlag,
+    SessionFlags,
+    ViewFlag,
+    named_flags,
+    sign_in_with,
+)
 from ksearch_async.cli.session import conduct
 from ksearch_async.config import load_config
 from ksearch_async.opening import reopen_session
@@ -25,6 +33,7 @@ def resume_command(
     flags: SessionFlags = NO_FLAGS,
     credentials: CredentialsFlag = None,
     runs_dir: Path | None = None,
+    detach: DetachFlag = False,
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
@@ -36,6 +45,7 @@ def resume_command(
         flags: One for each setting that may change and has one.
         credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        detach: Go on in the background, even when the terminal closes; output goes to the run's folder.
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
@@ -44,4 +54,6 @@ def resume_command(
     folder = find_run(run, runs_dir_or_default(runs_dir))
     saved = load_config(folder.config)
     resolved = resolve_config(config_file=config, environment={}, flags=named_flags(flags), saved=saved)
-    return conduct(lambda start: reopen_session(folder, resolved, start=start), view=view, as_json=as_json)
+    return conduct(
+        lambda start: reopen_session(folder, resolved, start=start), view=view, as_json=as_json, detach=detach
+    )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ksearch_async.cli.flags import CredentialsFlag, JsonFlag, RunFlags, ViewFlag, named_flags, sign_in_with
+from ksearch_async.cli.flags import CredentialsFlag, DetachFlag, JsonFlag, RunFlags, ViewFlag, named_flags, sign_in_with
 from ksearch_async.refusals import refusal
 from ksearch_async.resolve import trace_config
 
@@ -25,6 +25,7 @@ def run_command(
     run_name: str | None = None,
     target_gpu: Annotated[str | None, Parameter(show=False)] = None,
     dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    detach: DetachFlag = False,
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
@@ -39,6 +40,8 @@ def run_command(
         run_name: Name of the run's folder. Without it the name is made of task and time.
         target_gpu: What the run must be timed on, or it is refused; K-Search's flag.
         dry_run: Say what would be done, with which settings and where they come from, and start nothing.
+        detach: Go on in the background, even when the terminal closes; output goes to the run's folder. `ksearch watch`
+            shows it, `ksearch stop` stops it.
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
@@ -49,4 +52,12 @@ def run_command(
         raise refusal("--language is for kernels, and programs are Python", "leave it out")
     from ksearch_async.cli.start import start_run  # noqa: PLC0415 - `ksearch run --help` needs no search
 
-    return start_run(resolved, run_name=run_name, target_gpu=target_gpu, dry_run=dry_run, view=view, as_json=as_json)
+    return start_run(
+        resolved,
+        run_name=run_name,
+        target_gpu=target_gpu,
+        dry_run=dry_run,
+        detach=detach,
+        view=view,
+        as_json=as_json,
+    )

@@ -7,9 +7,11 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
+import msgspec
 
 from actors.llm.replay import NOT_RECORDED
 from ksearch_async.accompanying import accompanied
@@ -17,15 +19,18 @@ from ksearch_async.admission import marks_of
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.live import LiveView, can_be_live
-from ksearch_async.cli.output import note, shown_path
+from ksearch_async.cli.output import note, put, put_json, shown_path
 from ksearch_async.cli.signals import heed_signals, leave_at_signal
 from ksearch_async.cli.views import JsonView, PlainView, View
+from ksearch_async.detaching import Departure, Detached, depart
 from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words, rules_answer_misses
 from ksearch_async.refusals import refusal
+from ksearch_async.runs import runs_dir_or_default
 from ksearch_async.session import Lead, Opening, Session, Start, StopSwitch
 from ksearch_async.tracing import tracing
 from ksearch_async.workers import slots_of
+from messages.codec import Record
 
 T = TypeVar("T")
 ViewKind: TypeAlias = Literal["auto", "live", "plain"]
@@ -36,23 +41,44 @@ _PATIENCE_S = 2.0
 _AGAIN_S = 10.0
 
 
-def conduct(opens: Callable[[Start], Opening], *, view: ViewKind, as_json: bool) -> int:
+def conduct(opens: Callable[[Start], Opening], *, view: ViewKind, as_json: bool, detach: bool = False) -> int:
     """Open and lead a session, and return the exit code that it earned.
 
     Args:
         opens: makes the opening; told by it what it is busy with.
         view: how it is shown.
         as_json: print events as JSON instead.
+        detach: lead it in a process that needs no terminal, and return 0 once the run has begun.
 
     Raises:
         ConfigError: it cannot be shown as asked.
     """
+    if detach and view == "live":
+        raise refusal("--view live and --detach cannot be given together", "ksearch watch RUN shows it live")
+    departed = depart() if detach else None
+    if isinstance(departed, Detached):
+        _tell_detached(departed, as_json=as_json)
+        return exits.FOUND
+    if isinstance(departed, int):
+        return departed
     kind = view_kind(view, as_json=as_json)
     with tracing(os.environ, role="planner"):
-        return anyio.run(_conduct, opens, kind)
+        return anyio.run(_conduct, opens, kind, departed)
 
 
-async def _conduct(opens: Callable[[Start], Opening], kind: ShownKind) -> int:
+def _tell_detached(detached: Detached, *, as_json: bool) -> None:
+    if as_json:
+        put_json({"kind": "detached", **msgspec.structs.asdict(detached)})
+        return
+    folder = Path(detached.path)
+    run = detached.run if folder.parent == runs_dir_or_default(None).absolute() else shown_path(folder)
+    put(f"run        {detached.run}, process {detached.pid}")
+    put(f"output     {shown_path(Path(detached.output))}")
+    put(f"watch it   ksearch watch {run}")
+    put(f"stop it    ksearch stop {run}")
+
+
+async def _conduct(opens: Callable[[Start], Opening], kind: ShownKind, departure: Departure | None) -> int:
     configure_logs()
     start = Start(note)
     async with explained(opens(start), start) as (session, lead):
@@ -62,7 +88,7 @@ async def _conduct(opens: Callable[[Start], Opening], kind: ShownKind) -> int:
             _note_beginning(session, kind, view)
             gc.freeze()
             gc.enable()  # `main` disabled it for the start; a search may go on for days
-            await _lead(session, lead, view)
+            await _lead(session, lead, view, departure)
         else:
             note(f"run {session.folder.run_id} is over: nothing was started")
             larger = f"ksearch resume {shown_path(session.folder.path)} --max-rounds N"
@@ -95,8 +121,16 @@ async def _explain(waiting: anyio.CancelScope, start: Start) -> None:
             note(f"still {start.doing}: {anyio.current_time() - begun:.0f} s; Ctrl-C gives up")
 
 
-async def _lead(session: Session, lead: Lead, view: View) -> None:
+async def _lead(session: Session, lead: Lead, view: View, departure: Departure | None) -> None:
     stop, now = StopSwitch(), anyio.CancelScope()
+
+    def tell(record: Record) -> None:
+        if departure is not None:  # the run has begun: this is its first event
+            departure.leave(session.folder)
+        view.tell(record)
+
+    if departure is not None and session.opening is None:
+        departure.leave(session.folder)
     async with anyio.create_task_group() as beside:
         if session.leads:
             await beside.start(heed_signals, stop, now, view.note)
@@ -104,7 +138,7 @@ async def _lead(session: Session, lead: Lead, view: View) -> None:
             await beside.start(leave_at_signal, now)
         await beside.start(view.show)
         with now:
-            await accompanied(session, lead, say=view.note)(tell=view.tell, stop=stop)
+            await accompanied(session, lead, say=view.note)(tell=tell, stop=stop)
         beside.cancel_scope.cancel()
 
 

@@ -23,6 +23,7 @@ def start_run(
     run_name: str | None,
     target_gpu: str | None,
     dry_run: bool,
+    detach: bool,
     view: ViewKind,
     as_json: bool,
 ) -> int:
@@ -37,7 +38,7 @@ def start_run(
         _check_device(config, target_gpu)
     if dry_run:
         return rehearse(resolved, run_id=run_id, as_json=as_json)
-    return conduct(partial(_opening, config, run_id), view=view, as_json=as_json)
+    return conduct(partial(_opening, config, run_id), view=view, as_json=as_json, detach=detach)
 
 
 def _opening(config: RunConfig, run_id: str | None, start: Start) -> Opening:

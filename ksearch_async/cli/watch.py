@@ -1,4 +1,4 @@
-"""`ksearch watch`: follows a run on a NATS server from anywhere, and changes nothing."""
+"""`ksearch watch`: follows a run, in a folder here or on a NATS server, and changes nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
+import msgspec
 
 from actors.bus.base import Bus
 from actors.recorder import record_run
@@ -21,15 +23,19 @@ from ksearch_async.cli.output import note, shown_path
 from ksearch_async.cli.session import ShownKind, exit_code, view_kind
 from ksearch_async.cli.signals import leave_at_signal
 from ksearch_async.cli.views import JsonView, PlainView, View
-from ksearch_async.config import RunConfig
-from ksearch_async.connection import open_bus
+from ksearch_async.config import RunConfig, load_config
+from ksearch_async.connection import EMBEDDED, open_bus
+from ksearch_async.feed.reading import LOOK_S, JournalReader
 from ksearch_async.logs import configure_logs
 from ksearch_async.phrases import duration
-from ksearch_async.runs import RunFolder, create_run, runs_dir_or_default
+from ksearch_async.refusals import refusal
+from ksearch_async.runs import RunFolder, create_run, not_begun, open_chronicle, runs_dir_or_default
 from ksearch_async.session import follow
 from ksearch_async.summary import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
-from ksearch_async.watching import Place, find_place, find_run_id, tell_leader
+from ksearch_async.watching import Place, find_place, find_run_id, named_folder, tell_leader
 from messages.events import RunStarted
+
+_LOOK_FOR_LEADER_S = 2.0
 
 
 def watch_command(
@@ -43,21 +49,80 @@ def watch_command(
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
-    """Follow a run on a NATS server: what was is told first, then what comes.
+    """Follow a run, in a folder here or on a NATS server: what was is told first, then what comes.
 
     Args:
         run: A run's id, its folder, or `latest`; may be left out if only one is there.
         nats: Address of the NATS server. Without it: as the run's folder says, else KSEARCH_NATS.
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
-        record: Keep a copy of the run, as a folder in this one.
+        record: Keep a copy of a run on a server, as a folder in this one.
         runs_dir: Where run folders are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     kind = view_kind(view, as_json=as_json)
+    folder = None if nats else _told_here(run, runs_dir_or_default(runs_dir))
+    if folder is not None:
+        if record is not None:
+            raise refusal(f"run {folder.run_id!r} lies in a folder here: {str(folder.path)!r}", "leave --record out")
+        return anyio.run(_watch_folder, folder, kind)
     place = find_place(run, nats, runs_dir_or_default(runs_dir), os.environ)
     return anyio.run(_watch, place, credentials, record, kind)
+
+
+def _told_here(run: str, runs_dir: Path) -> RunFolder | None:
+    """Return the folder of a run whose journal here is all that there is to be told of it.
+
+    Raises:
+        ConfigError: there is such a run, and it has not begun.
+    """
+    folder = named_folder(run, runs_dir, has_server=bool(os.environ.get("KSEARCH_NATS")))
+    if folder is None:
+        return None
+    nats, has_begun = load_config(folder.config).nats, folder.journal.exists()
+    if nats is None and not has_begun:
+        raise not_begun(folder.run_id)
+    if nats is None or not has_begun or folder.in_use():
+        return folder if nats is None else None
+    return folder if nats == EMBEDDED or open_chronicle(folder).finished is not None else None
+
+
+async def _watch_folder(folder: RunFolder, kind: ShownKind) -> int:
+    configure_logs()
+    chronicle = Chronicle()
+    view = _view(chronicle, folder.run_id, kind, WatchedPlace(folder))
+    configure_logs(say=view.note)
+    now = anyio.CancelScope()
+    is_led = True
+    async with anyio.create_task_group() as beside:
+        await beside.start(leave_at_signal, now)
+        await beside.start(view.show)
+        with now:
+            is_led = await _follow_folder(folder, chronicle, view)
+        beside.cancel_scope.cancel()
+    if chronicle.finished is not None or kind != "json":
+        view.finish()
+    if chronicle.finished is not None:
+        return exit_code(chronicle)
+    hint = "goes on without this view" if is_led else f"has nobody who works on it: ksearch resume {folder.run_id}"
+    note(f"run {folder.run_id} {hint}")
+    return exits.INTERRUPTED
+
+
+async def _follow_folder(folder: RunFolder, chronicle: Chronicle, view: View) -> bool:
+    """Tell a run until its journal ends for good; False: though nobody works on it, it is not over."""
+    reader, was_led, looked_at = JournalReader(folder.journal), True, anyio.current_time()
+    while True:
+        batch = await anyio.to_thread.run_sync(reader.read)
+        for record in batch.records:
+            view.tell(record)
+        if batch.is_current:
+            if chronicle.finished is not None or not was_led:
+                return was_led
+            await anyio.sleep(LOOK_S)
+            if anyio.current_time() - looked_at >= _LOOK_FOR_LEADER_S:  # looking takes the lock for a moment
+                was_led, looked_at = await anyio.to_thread.run_sync(folder.in_use), anyio.current_time()
 
 
 async def _watch(place: Place, credentials: Path | None, record: Path | None, kind: ShownKind) -> int:
@@ -67,7 +132,7 @@ async def _watch(place: Place, credentials: Path | None, record: Path | None, ki
         run_id = await find_run_id(bus, place.run_id)
         folder = create_run(record, run_id) if record is not None else None
         chronicle = Chronicle()
-        view = _view(chronicle, run_id, kind, folder)
+        view = _view(chronicle, run_id, kind, WatchedPlace(folder, is_copy=True) if folder else None)
         configure_logs(folder.log if folder else None, say=view.note)
         await _show(bus, run_id, view, folder)
     if chronicle.finished is not None or kind != "json":
@@ -93,19 +158,29 @@ async def _show(bus: Bus, run_id: str, view: View, folder: RunFolder | None) -> 
         beside.cancel_scope.cancel()
 
 
-def _view(chronicle: Chronicle, run_id: str, kind: ShownKind, folder: RunFolder | None) -> View:
+def _view(chronicle: Chronicle, run_id: str, kind: ShownKind, place: WatchedPlace | None) -> View:
     if kind == "json":
-        return JsonView(chronicle, folder or RunFolder(Path(run_id)))
-    plain = WatchedView(chronicle, run_id, folder)
+        return JsonView(chronicle, place.folder if place else RunFolder(Path(run_id)))
+    plain = WatchedView(chronicle, run_id, place)
     return LiveView(plain, sys.stdout, leads=False) if kind == "live" else plain
+
+
+class WatchedPlace(msgspec.Struct, frozen=True):
+    """A folder here that has what is watched."""
+
+    folder: RunFolder
+    is_copy: bool = False
+    """It is made while watching."""
 
 
 class WatchedView(PlainView):
     """Lines of a run that somebody else leads: without what only its folder and its configuration know."""
 
-    def __init__(self, chronicle: Chronicle, run_id: str, folder: RunFolder | None) -> None:
+    def __init__(self, chronicle: Chronicle, run_id: str, place: WatchedPlace | None) -> None:
+        folder = place.folder if place else None
         super().__init__(chronicle, folder or RunFolder(Path(run_id)), RunConfig(task=run_id), "")
         self._recorded = folder
+        self._label = "copy" if place and place.is_copy else "folder"
 
     def header(self, started: RunStarted) -> Iterator[str]:
         """Say what the run is."""
@@ -115,7 +190,7 @@ class WatchedView(PlainView):
         yield f"search     {settings.branches} at once, {settings.budget.max_rounds} rounds, seed {started.seed}"
         yield f"run        {started.run_id}"
         if self._recorded is not None:
-            yield f"copy       {shown_path(self._recorded.path)}"
+            yield f"{self._label:<10} {shown_path(self._recorded.path)}"
 
     def resumption(self) -> Iterator[str]:
         """Say what goes on."""

@@ -19,6 +19,8 @@ from ksearch_async.runs import RunFolder
 from ksearch_async.secrets import keep_secret
 from messages.errors import KsearchError
 
+_LONGEST_PLAIN_PATH = 16
+"""Characters of an address's path that may well stand elsewhere in a log; longer ones hold a token."""
 _PARTING_S = 20.0
 """How long a session that is over waits for the last notices."""
 _HURRY_S = 3.0
@@ -48,7 +50,7 @@ async def noticed(
         return
     check_url(url)
     secret, parts = environment.get(SECRET_VARIABLE, ""), urlsplit(url)
-    keep_secret(secret, url, parts.path, parts.query)
+    keep_secret(secret, url, parts.query, parts.path if len(parts.path) > _LONGEST_PLAIN_PATH else None)
     post = Post(url, secret, settings.timeout_s)
     watch = _Watch(folder, Herald(kinds_of(settings.on)), post, after)
     async with anyio.create_task_group() as beside:
