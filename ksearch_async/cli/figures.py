@@ -152,11 +152,14 @@ def _chart(moment: Moment, values: Sequence[float], high: str, height: int) -> l
     top = max(values)
     at_reference = height - 1 - int(1.0 / top * height) if reference and top > 1.0 else None
     lines = []
+    above = width  # the first column of the line above in which something is drawn: it only ever rises
     for number, row in enumerate(rows):
+        blanks = len(row) - len(row.lstrip(" ┄"))
         scale = high if number == 0 else "1.00x" if number == at_reference else ""
-        blanks = len(row) - len(row.lstrip(" ┄"))  # it only ever rises
         lead = (f"{scale:>{_SCALE_WIDTH - 1}} {row[:blanks]}", "dim")
-        lines.append(labelled("" if number else "curve", lead, (row[blanks:], "green")))
+        body = (row[blanks:above], "green"), (row[above:], "dim green")
+        lines.append(labelled("" if number else "curve", lead, *body))
+        above = min(above, blanks)
     ends = ("round 1", str(len(values)))
     between = width - len(ends[0]) - len(ends[1])
     axis = f"{ends[0]}{' ' * between}{ends[1]}" if between > 0 else ""
@@ -242,7 +245,7 @@ def devices(moment: Moment, most: int) -> list[Text]:
         return [labelled("devices", *parts, (more, "dim"))]
     listed = uses if len(uses) <= most else uses[: most - 1]
     wide = min(_LONGEST_NAME, max(Text(plain(use.name)).cell_len for use in listed))
-    lines = [_device_line(use, wide, label="" if at else "devices") for at, use in enumerate(listed)]
+    lines = [_device_line(moment, use, wide, label="" if at else "devices") for at, use in enumerate(listed)]
     if len(listed) < len(uses):
         rest = uses[len(listed) :]
         mean = sum(use.share for use in rest) / len(rest)
@@ -250,13 +253,18 @@ def devices(moment: Moment, most: int) -> list[Text]:
     return lines
 
 
-def _device_line(use: DeviceUse, wide: int, *, label: str) -> Text:
+def _device_line(moment: Moment, use: DeviceUse, wide: int, *, label: str) -> Text:
     name = Text(shortened(use.name, wide))
     name.truncate(wide, pad=True)
     done = round(_SHARE_WIDTH * use.share)
     bar = Text.assemble(("█" * done, "cyan"), ("░" * (_SHARE_WIDTH - done), "dim"))
-    verdicts = (f", {counted(use.verdicts, 'verdict', 'verdicts')}, {use.mean_s:.1f} s each", "dim")
-    return Text.assemble(labelled(label), name, " ", bar, f" {use.share:>4.0%} busy", verdicts)
+    said: list[Part] = [
+        (f" {use.share:>4.0%} busy", "", 0),
+        (f", {counted(use.verdicts, 'verdict', 'verdicts')}", "dim", 1),
+        (f" of {use.mean_s:.1f} s", "dim", 2),
+    ]
+    line = Text.assemble(labelled(label), name, " ", bar)
+    return line.append_text(Text.assemble(*fitting(said, moment.width - line.cell_len)))
 
 
 def latest(moment: Moment, most: int) -> list[Text]:
