@@ -137,7 +137,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     """Of one run its 95 % interval, of several their range."""
     baseline: float | None = None
-    """The second program's speedup, as the last run has it."""
+    """The second program's speedup, as the last run that timed it has it."""
 
 
 def trace_of(updates: Iterable[Update]) -> Trace | None:
@@ -246,14 +246,16 @@ def _timed(trace: Trace) -> tuple[TimedWorkload, ...]:
 
 def _together(name: str, timed: Sequence[TimedWorkload]) -> Workload:
     speedups = [one.speedup_vs_reference for one in timed]
-    one = timed[-1]
-    alone = len(timed) == 1
+    one, alone = timed[-1], len(timed) == 1
+    beside = next((one for one in reversed(timed) if one.baseline_latency_us), None)
     return Workload(
         name=name,
         speedup=median(speedups),
         low=one.speedup_interval.low if alone else min(speedups),
         high=one.speedup_interval.high if alone else max(speedups),
-        baseline=one.reference_latency_us / one.baseline_latency_us if one.baseline_latency_us else None,
+        baseline=beside.reference_latency_us / beside.baseline_latency_us
+        if beside and beside.baseline_latency_us
+        else None,
     )
 
 

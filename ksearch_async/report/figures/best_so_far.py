@@ -12,6 +12,7 @@ from ksearch_async.report.figures.ink import (
     WIDE,
     Level,
     Picture,
+    count_rounds,
     draw_levels,
     dress,
     scale_speedups,
@@ -71,6 +72,8 @@ def _draw(series: Sequence[Series], against: Against, figure: Figure) -> None:
     scale_speedups(axes, seen, scored=scored)
     draw_levels(axes, list(_levels(series, scored=scored)))
     axes.set_xlim(0, longest / unit * 1.02 or 1)
+    if against == "rounds":
+        count_rounds(axes)
     axes.set_xlabel(f"wall-clock ({words})" if against == "seconds" else words)
     axes.set_ylabel("best score so far" if scored else "best speedup so far")
     if len(series) > 1 or len(traces) > 1:

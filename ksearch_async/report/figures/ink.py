@@ -89,6 +89,11 @@ def dress(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
+def count_rounds(axes: Axes) -> None:
+    """Have the horizontal axis count whole rounds."""
+    axes.locator_params(axis="x", integer=True)
+
+
 def scale_speedups(axes: Axes, values: Iterable[float], *, scored: bool, along: str = "y") -> None:
     """Choose the axis of speedups: logarithmic where they lie far apart, with ticks as people say them.
 

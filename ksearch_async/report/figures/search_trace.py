@@ -15,6 +15,7 @@ from ksearch_async.report.figures.ink import (
     WIDE,
     Level,
     Picture,
+    count_rounds,
     draw_levels,
     dress,
     scale_speedups,
@@ -84,6 +85,7 @@ def _draw(trace: Trace, figure: Figure) -> None:
     last = max([trace.totals.rounds, *(tried.attempt.round for tried in trace.tried)])
     above.set_xlim(0, last + 1)
     above.set_ylabel("score" if trace.head.scored else "speedup over the reference")
+    count_rounds(below)
     below.set_xlabel("round (evaluations)")
     figure.legend(*above.get_legend_handles_labels(), loc="outside upper left", ncols=4)
 
@@ -109,6 +111,7 @@ def _draw_best(axes: Axes, trace: Trace) -> None:
     x = [step.at.rounds for step in steps] + [trace.totals.rounds]
     y = [step.value for step in steps] + [steps[-1].value]
     axes.plot(x, y, drawstyle="steps-post", color=INK, linewidth=1.2, label="best so far", zorder=4)
+    axes.plot(x[:-1], y[:-1], linestyle="none", marker="o", markersize=2.5, color=INK, zorder=4)
     if not trace.head.scored:
         low = [step.value - step.interval[0] for step in steps]
         high = [step.interval[1] - step.value for step in steps]

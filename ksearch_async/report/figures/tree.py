@@ -35,7 +35,7 @@ _ROW, _FRAME = 0.19, 0.75
 """Inches."""
 _MOST = 80
 """Rows that can be read in one picture."""
-_INDENT, _CHARACTER = 0.14, 0.068
+_INDENT, _CHARACTER, _BOLD = 0.14, 0.068, 0.077
 """Inches: of a level, and about of a letter."""
 _SHARE = 0.72
 """Of the width, for the tree; bars have the rest."""
@@ -134,8 +134,8 @@ def _draw(trace: Trace, lines: Sequence[Line], figure: Figure) -> None:
             linewidths=0.9,
             zorder=3,
         )
-        room = int((wide - x[row] - 0.15) / _CHARACTER)
         is_best = row > 0 and line.node.node_id == _best_node(trace)
+        room = int((wide - x[row] - 0.15) / (_BOLD if is_best else _CHARACTER))
         left.text(
             x[row] + 0.12,
             row,
@@ -169,12 +169,18 @@ def _draw_bars(axes: Axes, trace: Trace, lines: Sequence[Line], way: set[str]) -
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.spines["bottom"].set_visible(False)
-    found = [(row, value, _colour(line.node, way)[0]) for row, line in enumerate(lines) if (value := _value(line.node))]
+    known = [(row, line.node, _value(trace, line.node)) for row, line in enumerate(lines)]
+    found = [(row, value, _colour(node, way)[0]) for row, node, value in known if value is not None]
+    if not found:
+        axes.set_axis_off()
+        return
     values = [value for _, value, _ in found]
     scale_speedups(axes, [*values, trace.start or 1.0], scored=trace.head.scored, along="x")
     axes.scatter(
         values, [row for row, _, _ in found], s=18, c=[colour for _, _, colour in found], linewidths=0, zorder=3
     )
+    if axes.get_xscale() == "linear":
+        axes.locator_params(axis="x", nbins=4)
     if trace.start is not None:
         axes.axvline(trace.start, color=SOFT, linewidth=0.8, linestyle="--")
         axes.hlines([row for row, _, _ in found], trace.start, values, colors=[c for _, _, c in found], linewidth=1.2)
@@ -182,7 +188,10 @@ def _draw_bars(axes: Axes, trace: Trace, lines: Sequence[Line], way: set[str]) -
     axes.set_xlabel("score" if trace.head.scored else "speedup over the reference")
 
 
-def _value(node: NodeView) -> float | None:
+def _value(trace: Trace, node: NodeView) -> float | None:
+    """Return what an action is worth; the best's counts at once, all others' when their branch ends."""
+    if trace.best is not None and node.node_id == trace.best.mark.node_id:
+        return trace.best.value
     if node.best is None:
         return None
     return node.best.credit if node.best.speedup is None else node.best.speedup
@@ -207,7 +216,9 @@ def _words(trace: Trace, line: Line) -> str:
     node = line.node
     if node.node_id == ROOT:
         return "initial program" if trace.head.scored else "reference"
-    best = node.best
+    best, incumbent = node.best, trace.best.mark if trace.best else None
     worth = [worth_text(best.credit, best.speedup, is_least=best.is_least)] if best else []
+    if incumbent is not None and node.node_id == incumbent.node_id:
+        worth = [worth_text(incumbent.credit, incumbent.speedup)]
     hidden = [f"+{line.hidden} below"] if line.hidden else []
     return " · ".join([node.node_id, *worth, *hidden, node.title])
