@@ -7,7 +7,7 @@ const LABEL_HEIGHT = 17; // px above each lane
 const AXIS_HEIGHT = 22;
 const GAP = 7;
 const TALLEST = 14; // px of a row
-const SHORTEST = 3;
+const SHORTEST = 5;
 const ROOM = 620; // px in which all rows should find room
 const THINNEST = 1.2; // px: a shorter job is drawn so wide
 

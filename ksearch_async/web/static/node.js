@@ -6,7 +6,7 @@ import { listing } from "./code.js";
 import { element, fill, isolated, setText } from "./dom.js";
 import { count, counted, legibleLine, significant, speedup, words, worth } from "./format.js";
 import { address } from "./routes.js";
-import { nodeSteering } from "./steer.js";
+import { nodeSteering, refusalOf } from "./steer.js";
 import { facts, fateWord } from "./verdicts.js";
 
 const READ_AGAIN_MS = 400; // after the run brought something new for the node
@@ -34,7 +34,9 @@ class NodePage {
     this.about = element("div.node-about");
     this.list = element("div.attempts");
     this.steering = nodeSteering(context, nodeId, () => store.latest.node(nodeId));
-    this.parts = [this.top, this.about, this.steering.element, element("h2", {}, "Attempts"), this.list];
+    const canSteer = !refusalOf(context.server, store.latest.totals, store.length > 0);
+    const steer = element("details.panel", { open: canSteer }, element("summary", {}, "Steer"), this.steering.element);
+    this.parts = [this.top, this.about, steer, element("h2", {}, "Attempts"), this.list];
     this.root = root;
   }
 
@@ -106,7 +108,7 @@ class NodePage {
           element(
             "a",
             { href: address("run", this.runId, "node", node.node_id), title: node.node_id },
-            isolated(node.node_id === "n0" ? "the reference" : legibleLine(node.title, 60)),
+            isolated(node.node_id === "n0" ? "the reference" : legibleLine(node.title, 120)),
           ),
         ]),
       ),

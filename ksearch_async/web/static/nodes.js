@@ -12,7 +12,7 @@ const ROLES = ["planner", "coder", "builder", "evaluator"];
 export async function open(root, context) {
   context.title("Nodes");
   const said = element("p", { role: "status" }, "Asking who is there …");
-  const body = element("div");
+  const body = element("div.stack");
   fill(root, element("h1", {}, "Nodes"), said, body);
   let timer = 0;
   const look = async () => {
@@ -75,7 +75,7 @@ function roleTable(nodes) {
     ["", false],
     ["done", true],
     ["failed", true],
-    ["again", true],
+    ["taken again", true],
     ["up for", true],
     ["seen", true],
   ];
