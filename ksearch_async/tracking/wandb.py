@@ -35,6 +35,7 @@ class Tracked:
     def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
         """See `Tracker.begin`."""
         settings = self._settings
+        os.environ.setdefault("WANDB_DATA_DIR", str(self._folder))  # what waits to be uploaded; else in the home folder
         with _as_tracker_errors():
             self._run = wandb.init(
                 project=settings.project or os.environ.get("WANDB_PROJECT") or _PROJECT,
