@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
+import anyio.to_thread
+
 from ksearch_async.config import RunConfig, load_config
+from ksearch_async.drafting import check_accepted
 from ksearch_async.launch import lead_session, open_run, reopen_run
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder
@@ -31,6 +34,7 @@ async def open_session(
         messages.errors.BusError: the server cannot be reached.
         messages.errors.EvaluatorError: the judge failed on the reference.
     """
+    await anyio.to_thread.run_sync(check_accepted, config.task)
     if config.nats is None:
         check_local(config)
         async with open_run(config, run_id=run_id) as (session, tools):

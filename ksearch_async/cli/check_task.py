@@ -6,11 +6,15 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
 import anyio
 import msgspec
+from cyclopts import Parameter
 
 from evaluators.local import LocalEvaluator
+from evaluators.tasks.own.document import Draft
+from evaluators.tasks.own.drafts import accept_draft, draft_of
 from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
@@ -22,6 +26,7 @@ from ksearch_async.config import RunConfig
 from ksearch_async.evaluation import Evaluation
 from ksearch_async.judging import evaluate
 from ksearch_async.logs import configure_logs
+from ksearch_async.refusals import refusal
 from ksearch_async.workers import find_target, read_task, with_library_calls
 from messages.base import Language
 from messages.intake import Influence, Intake, TrivialAnswer
@@ -35,7 +40,13 @@ _ANSWERS = (Column("answer that computes nothing"), Column("check"), Column("wro
 
 
 def check_task_command(
-    task: str, /, *, device: str = "cpu", tolerance: str = "strict", as_json: JsonFlag = False
+    task: str,
+    /,
+    *,
+    device: str = "cpu",
+    tolerance: str = "strict",
+    accept: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    as_json: JsonFlag = False,
 ) -> int:
     """Say whether a task can tell a kernel from an answer that computes nothing, and evaluate its own reference.
 
@@ -45,9 +56,60 @@ def check_task_command(
         device: Where the reference runs: `cpu`, or `cuda:0`.
         tolerance: How far outputs may lie from the reference: `strict`, or what another harness lets through:
             `kernelbench`, `flashinfer`, `gpumode:RTOL,ATOL`.
+        accept: Say yes to a task that a model drafted (ksearch new-task --from), so that it can be searched on; not
+            where it is refused, or its reference is not right.
         as_json: Print one JSON object.
     """
     configure_logs()
+    draft = draft_of(task)
+    if accept and draft is None:
+        raise refusal(f"--accept is for tasks that a model drafted, and {task!r} waits for nobody", "leave it out")
+    found = examine_task(task, device=device, tolerance=tolerance)
+    if accept and found.may_be_accepted:
+        accept_draft(task)
+    if as_json:
+        put_json(found.as_object() | ({} if draft is None else {"accepted": accept and found.may_be_accepted}))
+    else:
+        put("\n".join(found.lines()))
+    if draft is not None:
+        note(_about_draft(task, draft, found, is_accepted=accept and found.may_be_accepted))
+    return found.exit_code
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of a task."""
+
+    description: TaskDescription
+    intake: Intake
+    itself: Evaluation | None
+    """Its reference as a candidate; null: the task is refused, and it was not tried."""
+
+    @property
+    def may_be_accepted(self) -> bool:
+        """Whether a person may say yes to it: it is not refused, and its reference is right."""
+        return self.itself is not None and isinstance(self.itself.verdict, _RIGHT)
+
+    @property
+    def exit_code(self) -> int:
+        """Of commands that show it."""
+        return exits.FOUND if self.intake.fitness == "fit" and self.may_be_accepted else exits.NOT_FOUND
+
+    def lines(self) -> Iterator[str]:
+        """Yield it as people read it."""
+        return _lines(self.description, self.intake, self.itself)
+
+    def as_object(self) -> dict[str, object]:
+        """Return it as scripts read it."""
+        return _as_object(self.description, self.intake, self.itself)
+
+
+def examine_task(task: str, *, device: str, tolerance: str) -> Examined:
+    """Look at a task, and evaluate its reference as a candidate unless it is refused.
+
+    Raises:
+        ConfigError: the task cannot be used, or there is no such device.
+        messages.errors.EvaluatorError: the judge is at fault.
+    """
     spec = read_task(RunConfig(task=task, tolerance=tolerance))
     description = anyio.run(_described, spec, device)
     intake = description.intake or Intake(fitness="fit")
@@ -55,12 +117,15 @@ def check_task_command(
     if intake.fitness != "refused":
         note("the reference, as a candidate: building, checking and timing ...")
         itself = anyio.run(_against_itself, spec, device)
-    if as_json:
-        put_json(_as_object(description, intake, itself))
-    else:
-        put("\n".join(_lines(description, intake, itself)))
-    is_right = itself is not None and isinstance(itself.verdict, _RIGHT)
-    return exits.FOUND if intake.fitness == "fit" and is_right else exits.NOT_FOUND
+    return Examined(description=description, intake=intake, itself=itself)
+
+
+def _about_draft(task: str, draft: Draft, found: Examined, *, is_accepted: bool) -> str:
+    if is_accepted:
+        return f"accepted: ksearch run {task} searches on it"
+    if not found.may_be_accepted:
+        return f"drafted by {draft.model}, and not to be accepted like this: edit it, or draft another"
+    return f"drafted by {draft.model}; read its reference, then: ksearch check-task {task} --accept"
 
 
 async def _against_itself(task: TaskSpec, device: str) -> Evaluation:

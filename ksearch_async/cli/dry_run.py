@@ -19,6 +19,7 @@ from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.cli.views import wrapped_lines
 from ksearch_async.config import flatten
 from ksearch_async.connection import EMBEDDED
+from ksearch_async.drafting import check_accepted
 from ksearch_async.estimate import Estimate, estimate
 from ksearch_async.forecast import Earlier, Forecast, earlier_run, forecast
 from ksearch_async.heritage import read_heritage, read_solution
@@ -71,6 +72,7 @@ async def _rehearsed(resolved: Resolved) -> RunStarted:
 async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
     """Run the reference once, as a run does, and yield the event that the run would begin with."""
     config = resolved.config
+    check_accepted(config.task)
     task, language = read_task(config), config.candidate_language
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
     lineup = lineup_of(config, os.environ, writes_here="coder" in roles_here(config))

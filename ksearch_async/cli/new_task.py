@@ -1,31 +1,149 @@
-"""`ksearch new-task`: a task of one's own, to begin with."""
+"""`ksearch new-task`: a task of one's own, to begin with: written as an example, or drafted by a model."""
 
 from __future__ import annotations
 
+import os
+import sys
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import anyio
 from cyclopts import Parameter
 
+from actors.llm.base import ReasoningEffort
 from evaluators.tasks.own.document import DOCUMENT
 from evaluators.tasks.own.template import REFERENCE, write_task
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import note, put
+from ksearch_async.cli.flags import MODEL, JsonFlag
+from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.config import ModelKind
+from ksearch_async.refusals import refusal
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DraftFlags:
+    """Who drafts; as `ksearch run` has them."""
+
+    model: Annotated[str | None, MODEL] = None
+    """The endpoint's name of the model that drafts. [env: KSEARCH_MODEL]"""
+    base_url: Annotated[str | None, MODEL] = None
+    """Address of an OpenAI-compatible endpoint. [env: KSEARCH_BASE_URL]"""
+    model_kind: Annotated[ModelKind | None, MODEL] = None
+    """How the endpoint is asked: `chat` or `responses`. [default: auto]"""
+    timeout: Annotated[float | None, MODEL] = None
+    """Seconds that one model call may take. [default: 600]"""
+    temperature: Annotated[float | None, MODEL] = None
+    """Of the model's answers; without it and the next two the endpoint decides."""
+    max_answer_tokens: Annotated[int | None, MODEL] = None
+    """Tokens that one answer may have, hidden reasoning included."""
+    reasoning_effort: Annotated[ReasoningEffort | None, MODEL] = None
+    """How much the model may think before it answers."""
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"]), MODEL] = None
+    """A TOML file, as `ksearch run` takes it; its model is asked."""
 
 
 def new_task_command(
-    name: str,
+    name: str | None = None,
     /,
     *,
+    text: Annotated[str | None, Parameter(name="--from")] = None,
     folder: Annotated[Path, Parameter(name="--in")] = Path(),
+    flags: DraftFlags = DraftFlags(),
+    device: str = "cpu",
+    as_json: JsonFlag = False,
 ) -> int:
     """Write a task of your own: a folder with a commented task.toml and a reference that works.
 
     Args:
-        name: Of the task, of its folder, and of the function in its reference: letters, digits and _.
+        name: Of the task, of its folder, and of the function in its reference: letters, digits and _. With `--from` it
+            may be left out: the model names the task.
+        text: What is to be computed, in a sentence: "batched matmul A x B, batch 32, bf16, bias and GELU". The model
+            drafts reference and workloads, ksearch check-task looks at them, and you say yes before anything is
+            searched.
         folder: Where the task's folder is made.
+        flags: Who drafts.
+        device: Where a draft is looked at: `cpu`, or `cuda:0`.
+        as_json: Print one JSON object.
     """
+    if text is not None:
+        return _drafted(text, name or "", folder, flags, device=device, as_json=as_json)
+    if name is None:
+        raise refusal("no name is given", 'ksearch new-task NAME, or have a model draft one: --from "TEXT"')
+    if idle := next((field.name for field in fields(flags) if getattr(flags, field.name) is not None), None):
+        raise refusal(f"--{idle.replace('_', '-')} is for --from, and nothing is drafted here", "leave it out")
     made = write_task(folder, name)
-    put(str(made))
+    if as_json:
+        put_json({"folder": str(made)})
+    else:
+        put(str(made))
     note(f"edit {made / DOCUMENT} and {made / REFERENCE}, then: ksearch check-task {made}")
     return exits.FOUND
+
+
+def _drafted(text: str, name: str, parent: Path, flags: DraftFlags, *, device: str, as_json: bool) -> int:
+    """Have a task drafted, show it with what check-task finds, and ask for a yes where there is a terminal."""
+    from evaluators.tasks.own.drafts import write_draft  # noqa: PLC0415 - writing an example needs none of these
+    from ksearch_async.cli.check_task import examine_task  # noqa: PLC0415
+    from ksearch_async.drafting import draft_task, require_endpoint  # noqa: PLC0415
+    from ksearch_async.logs import configure_logs  # noqa: PLC0415
+    from ksearch_async.models import model_words  # noqa: PLC0415
+    from ksearch_async.resolve import resolve_config  # noqa: PLC0415
+
+    configure_logs()
+    if name and (parent / name).exists():
+        raise refusal(f"{str(parent / name)!r} is there already", "name another task, or remove it")
+    given = {field.name.replace("_", "-"): getattr(flags, field.name) for field in fields(flags)}
+    config_file = given.pop("config")
+    config = resolve_config(name or "draft", config_file=config_file, environment=os.environ, flags=given)
+    require_endpoint(config.model)
+    note(f"asking for a draft: {model_words(config.model, os.environ)}")
+    ask = partial(draft_task, config.model, text, name=name, tell=_tell_complaint)
+    drafted = anyio.run(ask)
+    made = write_draft(parent, drafted.document, drafted.reference)
+    tokens = f"{drafted.prompt_tokens} tokens of prompts, {drafted.completion_tokens} of answers"
+    note(f"drafted in {drafted.questions} question{'s' if drafted.questions > 1 else ''}: {tokens}")
+    if not as_json:
+        put(str(made))
+        for file in (REFERENCE, DOCUMENT):
+            put(f"\n--- {made / file}\n{(made / file).read_text(encoding='utf-8')}".rstrip())
+        put()
+    found = examine_task(str(made), device=device, tolerance="strict")
+    if not as_json:
+        put("\n".join(found.lines()))
+    is_accepted = not as_json and found.may_be_accepted and ask_for_yes(made)
+    if as_json:
+        told = {"folder": str(made), "draft": drafted.document.draft, "questions": drafted.questions}
+        put_json(told | {"accepted": False, "check": found.as_object()})
+    _say_next(made, may_be_accepted=found.may_be_accepted, is_accepted=is_accepted)
+    return found.exit_code
+
+
+def _tell_complaint(complaint: str) -> None:
+    note(f"the answer cannot be used, and is asked for again: {'; '.join(complaint.splitlines())}")
+
+
+def ask_for_yes(made: Path) -> bool:
+    """Ask whether a draft is what was wanted; no without a terminal. A yes is written down."""
+    from evaluators.tasks.own.drafts import accept_draft  # noqa: PLC0415
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write("\nIs this what is to be computed, on these sizes? Then it can be searched on. [y/N] ")
+    sys.stderr.flush()
+    is_yes = sys.stdin.readline().strip().lower() in ("y", "yes")
+    if is_yes:
+        accept_draft(str(made))
+    return is_yes
+
+
+def _say_next(made: Path, *, may_be_accepted: bool, is_accepted: bool) -> None:
+    look = f"ksearch check-task {made}"
+    if is_accepted:
+        note(f"accepted; then: ksearch run {made}")
+    elif may_be_accepted:
+        note(f"nothing is searched before a person says yes: read it, edit it, then: {look} --accept")
+    else:
+        note(f"not to be accepted like this: edit {made / REFERENCE} and {made / DOCUMENT}, then: {look}")

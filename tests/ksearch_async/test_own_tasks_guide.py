@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from evaluators.tasks import load_task
-from evaluators.tasks.own.document import Document, Input, Rules
+from evaluators.tasks.own.document import Document, Draft, Input, Rules
 from evaluators.tasks.own.template import write_task
 from ksearch_async.cli import app
 from tests.ksearch_async.test_guides import commands
@@ -33,6 +33,6 @@ def test_the_document_of_the_guide_is_a_task(tmp_path: Path) -> None:
 
 
 def test_every_key_is_in_the_guide() -> None:
-    for kind in (Document, Input, Rules):
+    for kind in (Document, Input, Rules, Draft):
         for field in msgspec.structs.fields(kind):
             assert re.search(rf"[`\[. ]{field.name}[`\]= ]", GUIDE), field.name

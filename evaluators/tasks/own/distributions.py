@@ -42,7 +42,7 @@ def _is_integer(dtype: str) -> bool:
     return "int" in dtype
 
 
-_KINDS: Mapping[str, _Kind] = {
+KINDS: Mapping[str, _Kind] = {
     "normal": _Kind((0, 2), _is_floating, "torch.randn({shape}, dtype={dtype}) * ({1}) + ({0})", ("0.0", "1.0")),
     "uniform": _Kind((0, 2), _is_floating, "torch.empty({shape}, dtype={dtype}).uniform_({0}, {1})", ("0.0", "1.0")),
     "zeros": _Kind((0,), lambda _: True, "torch.zeros({shape}, dtype={dtype})"),
@@ -73,9 +73,9 @@ def drawn(distribution: str | None, dtype: str, shape: Sequence[str], where: str
             )
         distribution = "normal"
     found = _CALL.fullmatch(distribution.strip())
-    kind = _KINDS.get(found["name"]) if found else None
+    kind = KINDS.get(found["name"]) if found else None
     if found is None or kind is None:
-        raise ConfigError(f"{where}: unknown distribution {distribution!r}; there are: {', '.join(_KINDS)}")
+        raise ConfigError(f"{where}: unknown distribution {distribution!r}; there are: {', '.join(KINDS)}")
     given = _arguments(found["arguments"] or "", where)
     if len(given) not in kind.counts:
         counts = " or ".join(map(str, kind.counts))

@@ -74,6 +74,17 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     atol: float | None = None
 
 
+class Draft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """That a model drafted the task, and whether a person took it on. Without it, a person wrote the task."""
+
+    model: str
+    """Who drafted it."""
+    text: str
+    """The sentence that it was drafted from."""
+    accepted: bool = False
+    """Whether a person said yes; nothing is searched before."""
+
+
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A `task.toml`."""
 
@@ -91,6 +102,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     baseline: Literal["eager"] = "eager"
     """What speedups are against: the reference as it stands. `--baseline torch.compile` times another one besides."""
     rules: Rules = Rules()
+    draft: Draft | None = None
 
 
 def read_document(path: Path) -> Document:
@@ -111,10 +123,25 @@ def read_document(path: Path) -> Document:
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{shown!r} is not UTF-8 text (byte {error.start})") from error
+    return parse_document(text, shown)
+
+
+def parse_document(text: str, shown: str) -> Document:
+    """Return what the text of a `task.toml` says.
+
+    Args:
+        text: of the file.
+        shown: how to call it in messages.
+
+    Raises:
+        ConfigError: it is no TOML, or has a key or value that is none.
+    """
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{shown!r} is no TOML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{shown!r} is nested too deeply") from error
     return _converted(table, Document, shown)
 
 
@@ -145,7 +172,7 @@ def _explained(said: str) -> str:
 
 
 def _known(key: str) -> tuple[str, ...]:
-    kinds: dict[str, type[msgspec.Struct]] = {"inputs": Input, "rules": Rules, "tolerance": Bounds}
+    kinds: dict[str, type[msgspec.Struct]] = {"inputs": Input, "rules": Rules, "tolerance": Bounds, "draft": Draft}
     kind = kinds.get(re.split(r"[\[.]", key)[0], Document)
     return tuple(field.name for field in msgspec.structs.fields(kind))
 

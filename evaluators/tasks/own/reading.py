@@ -26,9 +26,7 @@ def read_task(selector: str) -> TaskSpec:
         ConfigError: file, key and what to do.
     """
     asked = parse_selector(selector)
-    folder = asked.path if asked.path is not None else Path(selector).expanduser()
-    if folder.name == DOCUMENT:
-        folder = folder.parent
+    folder = _folder(asked.path if asked.path is not None else Path(selector).expanduser())
     document = read_document(folder / DOCUMENT)
     where = f"{str(folder / DOCUMENT)!r}"
     try:
@@ -42,6 +40,18 @@ def read_task(selector: str) -> TaskSpec:
 def recognizes(path: Path) -> bool:
     """Say whether a path is a folder with a `task.toml`, or that file."""
     return path.is_file() if path.name == DOCUMENT else (path / DOCUMENT).is_file()
+
+
+def find_folder(name: str) -> Path | None:
+    """Return the folder of a task of one's own by what people call it, `own:` and workloads included; None if none."""
+    asked = parse_selector(name)
+    if asked.source not in ("", "own") or asked.path is None or not recognizes(asked.path):
+        return None
+    return _folder(asked.path)
+
+
+def _folder(path: Path) -> Path:
+    return path.parent if path.name == DOCUMENT else path
 
 
 def _task(folder: Path, document: Document, selection: str) -> TaskSpec:

@@ -10,7 +10,7 @@ from evaluators.tasks.own.document import DOCUMENT
 from messages.errors import ConfigError
 
 REFERENCE = "reference.py"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 
 _DOCUMENT = Template("""\
 # A task of your own. Look at it with `ksearch check-task $name`, search with `ksearch run $name`.
@@ -87,7 +87,7 @@ def write_task(parent: Path, name: str) -> Path:
     Raises:
         ConfigError: it is no name, there is something already, or it cannot be written.
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for a task: letters, digits and _, as a Python function's")
     folder = parent / name
     try:

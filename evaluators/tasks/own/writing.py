@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import msgspec
 
 from evaluators.tasks.own.document import DOCUMENT, Document
 from messages.errors import ConfigError
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write_folder(folder: Path, document: Document, files: Mapping[str, str]) -> None:
@@ -33,7 +36,7 @@ def write_folder(folder: Path, document: Document, files: Mapping[str, str]) -> 
 
 def _lines(document: Document) -> Iterator[str]:
     told: dict[str, object] = msgspec.to_builtins(document)
-    tables = {key: told.pop(key) for key in ("inputs", "workloads", "hidden_workloads", "rules")}
+    tables = {key: told.pop(key) for key in ("inputs", "workloads", "hidden_workloads", "rules", "draft")}
     yield from (f"{key} = {_value(value)}" for key, value in told.items() if value is not None)
     inputs = tables.pop("inputs")
     for one in inputs if isinstance(inputs, list | tuple) else ():
@@ -46,7 +49,11 @@ def _lines(document: Document) -> Iterator[str]:
 def _entries(table: Mapping[str, object]) -> Iterator[str]:
     for key, value in table.items():
         if value is not None:
-            yield f"{json.dumps(key)} = {_value(value)}"
+            yield f"{_key(key)} = {_value(value)}"
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
 def _value(value: object) -> str:
@@ -57,9 +64,9 @@ def _value(value: object) -> str:
         case int() | float():
             return repr(value)
         case Mapping():
-            inner = ", ".join(f"{json.dumps(key)} = {_value(one)}" for key, one in value.items() if one is not None)
+            inner = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items() if one is not None)
             return f"{{{inner}}}"
         case list() | tuple():
             return f"[{', '.join(map(_value, value))}]"
         case _:
-            return json.dumps(str(value), ensure_ascii=False)
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
