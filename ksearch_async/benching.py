@@ -149,3 +149,20 @@ async def _judged(row: Row, judge: Judge, source: Path | Candidate) -> Row:
         fitness=intake.fitness if intake else None,
         marks=intake.findings if intake else (),
     )
+
+
+def row_object(row: Row) -> dict[str, object]:
+    """Return what `--json` says of a row."""
+    told: dict[str, object] = {"task": row.task, "task_id": row.task_id, "fate": row.fate, "reason": row.reason}
+    verdict = row.verdict
+    if isinstance(verdict, Measured) and verdict.speedup_interval is not None:
+        told |= {
+            "speedup_vs_reference": verdict.speedup_vs_reference,
+            "speedup_interval": [verdict.speedup_interval.low, verdict.speedup_interval.high],
+            "latency_us": verdict.latency_us,
+            "reference_latency_us": verdict.reference_latency_us,
+        }
+        if verdict.baseline:
+            told |= {"baseline": verdict.baseline, "speedup_vs_baseline": verdict.speedup_vs_baseline}
+    told |= {"pairs": row.pairs, "checked_calls": row.checked_calls, "device": row.device}
+    return told | {"fitness": row.fitness, "findings": row.marks, "seconds": round(row.elapsed_s, 1)}

@@ -18,8 +18,9 @@ from evaluators.tasks.kernelbench.packing import find_candidate
 from evaluators.tasks.kernelbench.scoring import Score, outcome_of, score
 from ksearch_async.api import RunSettings
 from ksearch_async.api import search as run_search
-from ksearch_async.benching import Case, Row, bench
+from ksearch_async.benching import Case, Row, bench, row_object
 from ksearch_async.cli import exits
+from ksearch_async.cli.bench_gpumode import bench_gpumode
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json, terminal_width
@@ -66,10 +67,10 @@ class SearchFlags:
 
 
 def bench_command(
-    benchmark: Literal["kernelbench"],
+    benchmark: Literal["kernelbench", "gpumode"],
     /,
     *,
-    level: int,
+    level: int | None = None,
     ids: str | None = None,
     root: Path | None = None,
     size: Literal["published", "cpu"] | None = None,
@@ -86,12 +87,12 @@ def bench_command(
 
     Args:
         benchmark: Which one.
-        level: Of the problems: 1, 2 or 3.
-        ids: Their numbers: 1-20, or 3,7,23-30. [default: all of the level]
-        root: A checkout of the benchmark. [env: KSEARCH_KERNELBENCH]
+        level: Of KernelBench's problems: 1, 2 or 3.
+        ids: Their numbers: 1-20, or 3,7,23-30; of GPUMode's problems their folders' names. [default: all]
+        root: A checkout of the benchmark [env: KSEARCH_KERNELBENCH]; of GPUMode a problem's folder, or one with some.
         size: `published`, or `cpu`: with sizes that a CPU judges in seconds. [default: on a CPU `cpu`]
-        candidates: A folder of candidates: level_1_problem_23_sample_0_kernel.py, or 23.py. [default: each problem's
-            own reference takes the candidate's place, and is about as fast as itself]
+        candidates: A folder of candidates: level_1_problem_23_sample_0_kernel.py, or 23.py; of GPUMode's problems
+            NAME.py. [default: each problem's own reference takes the candidate's place, and is about as fast as itself]
         sample: Which of several generations in that folder.
         searching: How they are searched for instead.
         flags: How they are evaluated.
@@ -107,6 +108,15 @@ def bench_command(
         raise refusal("--search finds candidates, and --candidates names them", "leave one out")
     settings = flags.settings()
     for_cpu = (size or ("cpu" if settings.get("device", CPU) == CPU else "published")) == "cpu"
+    if benchmark == "gpumode":
+        _refuse_others(level, searching, num_correct_trials, num_perf_trials)
+        if root is None:
+            raise refusal("no problems are named", "--root FOLDER, such as problems/pmpp_v2 of reference-kernels")
+        return bench_gpumode(
+            root, settings, names=ids, candidates=candidates, for_cpu=for_cpu, at_once=at_once, as_json=as_json
+        )
+    if level is None:
+        raise refusal("--level is missing", "--level 1, 2 or 3")
     problems = _chosen(root or reading.checkout(), level, numbers_of(ids) if ids is not None else None)
     cases = [_case(problem, candidates, sample, for_cpu=for_cpu) for problem in problems]
     names = {case.task.task_id: _name(one, for_cpu=for_cpu) for one, case in zip(problems, cases, strict=True)}
@@ -120,6 +130,22 @@ def bench_command(
     else:
         _print(rows, scores, _trial_lines(few, num_correct_trials, num_perf_trials))
     return exits.FOUND if all(row.fate == "measured" for row in rows) else exits.NOT_FOUND
+
+
+def _refuse_others(level: int | None, searching: SearchFlags, correct: int | None, perf: int | None) -> None:
+    """Refuse what only KernelBench's problems have.
+
+    Raises:
+        ConfigError: some of it was said.
+    """
+    said = {
+        "--level": level is not None,
+        "--search": searching.search,
+        "--num-correct-trials": correct is not None,
+        "--num-perf-trials": perf is not None,
+    }
+    if given := next((flag for flag, is_given in said.items() if is_given), None):
+        raise refusal(f"{given} is for kernelbench", "leave it out")
 
 
 def _print(rows: Sequence[Row], scores: Sequence[Score], trials: Sequence[str]) -> None:
@@ -142,23 +168,6 @@ def numbers_of(text: str) -> tuple[int, ...]:
             raise refusal(f"--ids: expected numbers and ranges, not {text!r}", "--ids 1-20, --ids 3,7,23-30")
         found |= set(range(int(first), int(numbers[-1]) + 1))
     return tuple(sorted(found))
-
-
-def row_object(row: Row) -> dict[str, object]:
-    """Return what `--json` says of a row."""
-    told: dict[str, object] = {"task": row.task, "task_id": row.task_id, "fate": row.fate, "reason": row.reason}
-    verdict = row.verdict
-    if isinstance(verdict, Measured) and verdict.speedup_interval is not None:
-        told |= {
-            "speedup_vs_reference": verdict.speedup_vs_reference,
-            "speedup_interval": [verdict.speedup_interval.low, verdict.speedup_interval.high],
-            "latency_us": verdict.latency_us,
-            "reference_latency_us": verdict.reference_latency_us,
-        }
-        if verdict.baseline:
-            told |= {"baseline": verdict.baseline, "speedup_vs_baseline": verdict.speedup_vs_baseline}
-    told |= {"pairs": row.pairs, "checked_calls": row.checked_calls, "device": row.device}
-    return told | {"fitness": row.fitness, "findings": row.marks, "seconds": round(row.elapsed_s, 1)}
 
 
 def _chosen(root: Path, level: int, ids: Sequence[int] | None) -> list[reading.ProblemFile]:

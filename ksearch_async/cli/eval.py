@@ -12,6 +12,7 @@ import msgspec
 from cyclopts import Parameter, validators
 
 from evaluators.languages.triton.ahead import AheadReport, check_architecture, compile_ahead
+from evaluators.tasks.gpumode.standing import Competition, find_competition
 from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
@@ -85,11 +86,23 @@ def eval_command(
         given, asked = best.task, [best.candidate]
     if compile_for is not None:
         return _compile(task_of(given, settings), asked, flags.language, compile_for, as_json=as_json)
-    found = anyio.run(_evaluated, given, asked, settings, repeat, as_json)
+    is_named = score_with is None and (role == "baseline" or bool(sources))
+    competition = find_competition(task) if is_named else None
+    shown = Shown(quiet=as_json, competition=competition)
+    found = anyio.run(_evaluated, given, asked, settings, repeat, shown)
     if as_json:
-        objects = [_as_object(source, repeats) for source, repeats in zip(asked, found, strict=True)]
+        objects = [_as_object(source, repeats, competition) for source, repeats in zip(asked, found, strict=True)]
         put_json(objects if len(objects) > 1 else objects[0])
     return exits.FOUND if all(one.good for repeats in found for one in repeats) else exits.NOT_FOUND
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What is printed while sources are evaluated."""
+
+    quiet: bool
+    """Nothing: it is told as JSON at the end."""
+    competition: Competition | None
+    """By which submissions are ranked; null: the task is of none."""
 
 
 def _best_of(run: str, runs_dir: Path) -> Provenance:
@@ -104,7 +117,7 @@ def _best_of(run: str, runs_dir: Path) -> Provenance:
 
 
 async def _evaluated(
-    task: TaskLike, sources: Sequence[Path | Candidate], settings: EvaluationSettings, repeat: int, quiet: bool
+    task: TaskLike, sources: Sequence[Path | Candidate], settings: EvaluationSettings, repeat: int, shown: Shown
 ) -> list[list[Evaluation]]:
     """Evaluate each source as often as asked, print each as it is done, and return the evaluations of each.
 
@@ -123,8 +136,8 @@ async def _evaluated(
             for source, repeats in zip(sources, found, strict=True):
                 which = f"{_name_of(source)}{f', {number + 1} of {repeat}' if repeat > 1 else ''}"
                 repeats.append(await _one(judge, source, which))
-                if not quiet and number == repeat - 1:
-                    _print(source, repeats, several=len(sources) > 1)
+                if not shown.quiet and number == repeat - 1:
+                    _print(source, repeats, shown.competition, several=len(sources) > 1)
     return found
 
 
@@ -132,9 +145,13 @@ async def _one(judge: Judge, source: Path | Candidate, which: str) -> Evaluation
     return await judge.evaluate(source, on_stage=lambda stage: note(f"{which}: {stage} ..."))
 
 
-def _print(source: Path | Candidate, repeats: Sequence[Evaluation], *, several: bool) -> None:
+def _print(
+    source: Path | Candidate, repeats: Sequence[Evaluation], competition: Competition | None, *, several: bool
+) -> None:
     told = [f"source     {_name_of(source)}"] if several else []
     told += lines_of(repeats[-1])
+    if competition is not None:
+        told += competition.lines(repeats[-1].verdict)
     if len(repeats) > 1:
         told += repeats_lines(repeats)
     put("\n".join(told))
@@ -144,8 +161,12 @@ def _print(source: Path | Candidate, repeats: Sequence[Evaluation], *, several: 
         put()
 
 
-def _as_object(source: Path | Candidate, repeats: Sequence[Evaluation]) -> dict[str, object]:
+def _as_object(
+    source: Path | Candidate, repeats: Sequence[Evaluation], competition: Competition | None
+) -> dict[str, object]:
     told = as_object(repeats[0]) if len(repeats) == 1 else repeats_object(repeats)
+    if competition is not None:
+        told["competition"] = competition.score(repeats[-1].verdict)
     return told | {"source": _name_of(source)}
 
 
