@@ -33,6 +33,8 @@ from messages.verdicts import GOOD_FATES, worth_text
 _TITLE_WIDTH = 44
 _WIDE = 128
 """Columns from which on a line of an attempt has room for all of what it says."""
+_NARROW = 56
+"""Columns below which it has none for its title."""
 _BRIEF_WIDTH = 31
 """Of `12.85x [12.80, 12.96], 543.9 us`."""
 
@@ -125,9 +127,14 @@ class Narrator:
             room = max(_TITLE_WIDTH, 0 if columns is None else columns - _WIDE + _TITLE_WIDTH)
             whole = title if columns is None else shortened(title, room)
             return fitted(f"{number}  {padded(whole, _TITLE_WIDTH)}  {outcome}  {standing}{by}", columns)
+        brief = self._brief(fact)
+        short = brief.rpartition(",")[0]  # without its latency
+        if columns < _NARROW:
+            return fitted(f"{number}  {short or outcome}  {standing}", columns)
         room = max(8, min(_TITLE_WIDTH, columns - len(number) - _BRIEF_WIDTH - 18))
         left = columns - len(number) - room - len(standing) - 6
-        told = shortened(self._brief(fact) or outcome, max(8, left))
+        told = (brief if len(brief) <= left else short) or shortened(outcome, max(8, left))
+        room = min(room, max(8, room + left - len(short)))
         return fitted(f"{number}  {padded(shortened(title, room), room)}  {told}  {standing}", columns)
 
     def _by(self, fact: AttemptFinished) -> str:
@@ -173,7 +180,9 @@ class Narrator:
         said = [f"{count} {word}" for count, word in counts if count]
         if fact.refusals:
             said.append(f"{len(fact.refusals)} refused")
-        waiting = sum(node.state == "open" for node in self._chronicle.state.nodes.values())
+        waiting = [node.state for node in self._chronicle.state.nodes.values()].count(
+            "open"
+        )  # a sum takes thrice as long
         is_at_a_loss = fact.summary and not said and not waiting
         why = f" ({' '.join(fact.summary.split())})" if is_at_a_loss else ""
         return f"world model: {', '.join(said) or 'no changes'}; {waiting} open{why}"

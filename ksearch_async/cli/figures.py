@@ -29,6 +29,7 @@ _LONGEST_NAME = 24
 _CHART_ROWS = (4, 8)
 """The fewest that are worth it, and the most."""
 _SCALE_WIDTH = 7
+_NARROWEST_TASK = 8
 _VERBS = ("writing", "building", "evaluating", "confirming")
 _STATES: tuple[NodeState, ...] = ("in_flight", "open", "closed", "pruned")
 
@@ -43,10 +44,14 @@ def header(moment: Moment) -> Text:
     limit_s = moment.state.settings.budget.wall_clock_s
     ending = f", about {rough_duration(left_s)} left" if left_s is not None else ""
     of = f" of {rough_duration(limit_s)}" if limit_s is not None else ""
-    clock = f"{duration(round(moment.progress.elapsed_s(moment.now)))}{of}{ending}".replace(".0 s", " s")
+    elapsed = duration(round(moment.progress.elapsed_s(moment.now))).replace(".0 s", " s")
+    fits = (
+        said for said in (f"{elapsed}{of}{ending}", f"{elapsed}{ending}", elapsed) if len(said) <= moment.width // 2
+    )
+    clock = next(fits, elapsed)
     room = moment.width - len(clock) - 2
     head = Text.assemble((task, "bold"), (device, "dim"))
-    if room < Text(task).cell_len:
+    if room < _NARROWEST_TASK:
         return Text.assemble((task, "bold"), "  ", clock)
     head.truncate(room, overflow="ellipsis")
     return Text.assemble(head, " " * (moment.width - head.cell_len - len(clock)), clock)

@@ -31,7 +31,8 @@ from ksearch_async.cli.moment import Moment
 from ksearch_async.progress import Progress
 
 _FEWEST_TREE_ROWS = 3
-_TWO_COLUMNS = 120
+_TWO_COLUMNS = 119
+"""A terminal of 120: its last column stays free."""
 _FEWEST_ROWS_BESIDE = 14
 _ROOMY_ROWS = 32
 """From so many on there are empty lines between figures."""

@@ -76,7 +76,7 @@ class LiveView:
         task_status.started()
         try:
             while True:
-                drawn = self._drawn()
+                drawn = self.drawn()
                 if drawn:
                     with anyio.CancelScope(shield=True):  # it holds lines that stay
                         await anyio.to_thread.run_sync(self._canvas.write, drawn)
@@ -90,10 +90,11 @@ class LiveView:
         """Print the summary."""
         self._plain.finish()
 
-    def _drawn(self) -> str:
+    def drawn(self) -> str:
+        """Return what puts the frame of now on the terminal; empty while it would be the last one again."""
         if self._plain.chronicle.started is None:
             return ""  # the first record is about to come
-        size, now = self._canvas.size(), datetime.now(UTC)
+        size, now = self._canvas.size(), _now()
         drawn_for = (self._plain.chronicle.last_seq, int(now.timestamp()), size)
         if drawn_for == self._drawn_for and not self._above:
             return ""
@@ -190,6 +191,10 @@ def _styled(text: str, style: str | Style, *, in_colour: bool) -> str:
     codes = [_CODES[word] for word in str(style).split()] if text else []
     codes = codes if in_colour else [code for code in codes if code in _NO_COLOURS]
     return f"\x1b[{';'.join(codes)}m{text}\x1b[m" if codes else text
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _size(stream: TextIO) -> os.terminal_size:

@@ -52,6 +52,13 @@ def test_at_80_columns_the_title_gives_way_and_the_numbers_stay() -> None:
     assert any("…  2.00x [1.90, 2.10], 50.0 us  (new best)" in line for line in lines)
 
 
+def test_where_columns_are_few_the_interval_stays_before_latency_and_title() -> None:
+    assert "2/2  2.00x [1.90, 2.10]  (new best)" in told(40)
+    assert "2/2  fuse th…  2.00x [1.90, 2.10], 50.0 us  (new best)" in told(56)
+    for columns in range(40, 128):
+        assert any("  2.00x [1.90, 2.10]" in line and line.endswith("  (new best)") for line in told(columns))
+
+
 @pytest.mark.parametrize("columns", [8, 20, 40, 60, 100, 127, 128, 140, 300])
 def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     assert all(len(line) <= columns for line in told(columns))

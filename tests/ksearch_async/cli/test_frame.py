@@ -160,3 +160,8 @@ def test_titles_of_any_signs_keep_the_columns_in_line_and_do_nothing() -> None:
         assert len(tree) == len(titles)
         assert len({columns_of(line[: line.index("open, V")]) for line in tree}) == 1
         assert all(line.isprintable() and columns_of(line) <= width for line in lines)
+
+
+def test_where_columns_are_few_the_clock_is_told_without_what_is_left() -> None:
+    assert frame(story(None), 39, 12)[0] == "relu (cpp)  AMD EPYC               14 s"
+    assert frame(story(None), 24, 12)[0] == "relu (cpp)  AMD E…  14 s"

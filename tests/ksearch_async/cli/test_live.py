@@ -10,10 +10,11 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from fcntl import ioctl
 from pathlib import Path
 from select import select
-from typing import TextIO
+from typing import Any, TextIO
 
 import anyio
 import anyio.to_thread
@@ -22,6 +23,7 @@ import pytest
 from rich.text import Text
 
 from ksearch_async.chronicle import Chronicle
+from ksearch_async.cli.frame import frame_lines
 from ksearch_async.cli.live import Canvas, LiveView, can_be_live
 from ksearch_async.cli.output import legible
 from ksearch_async.cli.views import PlainView
@@ -95,6 +97,12 @@ def test_a_frame_that_did_not_change_is_not_written(screen: Screen) -> None:
     assert canvas.draw([], frame("same")) == ""
 
 
+def test_colours_are_written_for_the_parts_that_have_them(screen: Screen) -> None:
+    line = Text.assemble(("dim", "dim"), " plain ", ("both", "dim green"), Text(" nested", "red"))
+    drawn = Canvas(screen.stream).draw([], [line, Text("whole", "bold")])
+    assert "\x1b[2mdim\x1b[m plain \x1b[2;32mboth\x1b[m\x1b[31m nested\x1b[m\x1b[K\n\x1b[1mwhole\x1b[m" in drawn
+
+
 def test_lines_scroll_above_the_frame_and_stay_when_it_goes(screen: Screen) -> None:
     canvas = Canvas(screen.stream)
     canvas.write(canvas.draw([], frame("a frame that is rather wide", "of two")))
@@ -144,6 +152,35 @@ async def test_a_line_that_was_told_just_before_the_end_is_shown(screen: Screen,
         await beside.start(view.show)
         beside.cancel_scope.cancel()
     assert "told at the last moment" in screen.lines()
+
+
+def test_a_frame_is_laid_out_when_something_happened_a_second_has_passed_or_the_terminal_has_another_size(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out: list[int] = []
+
+    def counted(*arguments: Any, **settings: Any) -> list[Text]:
+        laid_out.append(settings["width"])
+        return frame_lines(*arguments, **settings)
+
+    monkeypatch.setattr("ksearch_async.cli.live.frame_lines", counted)
+    clock = iter([100.1, 100.4, 100.6, 101.2, 101.3, 101.4, 101.5])
+    monkeypatch.setattr("ksearch_async.cli.live._now", lambda: datetime.fromtimestamp(next(clock), UTC))
+    view = LiveView(
+        PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline"), screen.stream
+    )
+    first, second, *_ = story()
+    view.tell(first)
+    seen = []
+    for happened in (None, None, second, None, None):
+        if happened is not None:
+            view.tell(happened)
+        view.drawn()
+        seen.append(len(laid_out))
+    screen.resize(40, 12)
+    view.drawn()
+    assert seen == [1, 1, 2, 3, 3]
+    assert laid_out[-1] == 39
 
 
 @pytest.mark.anyio
