@@ -23,6 +23,8 @@ export class Curve {
   #lines = [];
   #points = [];
   #isScored = false;
+  #known = null;
+  #rangesOf = "";
   #watcher;
   #forgetTheme;
 
@@ -90,7 +92,17 @@ export class Curve {
     return [points.map(({ x }) => x), points.map(({ best }) => best ?? null), points.map(({ dot }) => dot ?? null)];
   }
 
+  /** How far the axes reach: for all of the run that is known, so that they stand still while time runs. */
   #ranges() {
+    const key = `${this.#run.length} ${this.#axis[0]}`;
+    if (this.#rangesOf !== key) {
+      this.#known = this.#findRanges();
+      this.#rangesOf = key;
+    }
+    return this.#known;
+  }
+
+  #findRanges() {
     const { latest } = this.#run;
     const axis = this.#axis[0];
     const end = latest.totals[axis === "round" ? "rounds" : axis] || 1;
@@ -161,6 +173,8 @@ export class Curve {
     canvas.textAlign = "right";
     canvas.fillStyle = color("text-quiet");
     canvas.lineJoin = "round";
+    const last = this.#moment.marks().at(-1);
+    const best = last ? plot.valToPos(last.speedup ?? last.credit, "y", true) : Infinity;
     for (const { y, said } of this.#lines) {
       const at = plot.valToPos(y, "y", true);
       if (at < bbox.top || at > bbox.top + bbox.height) continue;
@@ -174,7 +188,8 @@ export class Curve {
       canvas.setLineDash([]); // a rim of the panel's colour keeps the words apart from dots
       canvas.strokeStyle = color("panel");
       canvas.lineWidth = 4 * ratio;
-      const place = [`${said} ${speedup(y)}`, bbox.left + bbox.width - 4 * ratio, at - 4 * ratio];
+      const isBelow = best <= at && at - best < 18 * ratio; // the curve runs just above it
+      const place = [`${said} ${speedup(y)}`, bbox.left + bbox.width - 4 * ratio, isBelow ? at + 12 * ratio : at - 4 * ratio];
       canvas.strokeText(...place);
       canvas.fillText(...place);
     }

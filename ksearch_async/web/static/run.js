@@ -10,6 +10,8 @@ import { refusalOf, runSteering } from "./steer.js";
 import { TreeView } from "./tree_view.js";
 import { treeList } from "./tree_list.js";
 
+const LIVE_MS = 200;
+
 /** See app.js: a view. */
 export async function open(root, context) {
   const { run: runId } = context.parameters;
@@ -25,6 +27,8 @@ export async function open(root, context) {
 
 class RunPage {
   #frame = 0;
+  #timer = 0;
+  #notedAt = 0;
   #legendOf = "";
 
   constructor(run, context) {
@@ -39,12 +43,13 @@ class RunPage {
     this.steering = runSteering(context);
     this.legend = element("div.legend-box");
     this.element = element("div.run-page", {}, this.header.task, this.header.element, this.#treePanel(), this.#sidePanels(!refusalOf(context.server, run.latest.totals, run.length > 0)));
-    this.stop = run.subscribe(() => this.#later());
+    this.stop = run.subscribe(() => this.#soon());
     this.element.page = this; // tests and measurements ask it what is known and drawn
   }
 
   close() {
     cancelAnimationFrame(this.#frame);
+    clearTimeout(this.#timer);
     this.stop();
     this.player.close();
     this.tree.close();
@@ -60,8 +65,16 @@ class RunPage {
     this.tree.show(moment, this.run.latest.nodes());
     if (!this.list.element.hidden) this.list.show(moment);
     this.curve.show(moment);
-    this.notes.show(moment);
+    this.#showNotes(moment);
     this.#showLegend();
+  }
+
+  /** Draws after updates came, a few times a second: a run may write many more. */
+  #soon() {
+    this.#timer ||= setTimeout(() => {
+      this.#timer = 0;
+      this.#later();
+    }, LIVE_MS);
   }
 
   #later() {
@@ -94,6 +107,14 @@ class RunPage {
     this.legend.hidden = isList;
     this.listButton.setAttribute("aria-pressed", String(isList));
     this.#later();
+  }
+
+  /** Lines are for reading: while the run is played they change no faster than can be seen. */
+  #showNotes(moment) {
+    const now = performance.now();
+    if (this.player.isPlaying && now - this.#notedAt < LIVE_MS) return;
+    this.#notedAt = now;
+    this.notes.show(moment);
   }
 
   #showLegend() {

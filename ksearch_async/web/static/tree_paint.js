@@ -5,7 +5,7 @@ import { color } from "./theme.js";
 const LABEL_ROW = 15; // px between rows, from which on titles are drawn
 const SECOND_ROW = 30; // and a second line below them
 const LABEL_COLUMN = 90; // px between levels, likewise
-const LAST_LABEL = 190; // px for titles that nothing stands behind
+const LAST_LABEL = 178; // px for titles that nothing stands behind
 const CURVED_ROW = 5;
 const DOTS_BELOW = 2.1; // px of radius: smaller shapes are drawn as squares
 const TONES = [
@@ -29,7 +29,8 @@ export function radiusOf(spot, camera) {
  * Draws a scene.
  *
  * @param {CanvasRenderingContext2D} canvas
- * @param {{spots: Array}} scene spots: `{x, y, parent: spot|null, tone, shape, size, title, told}` and the claims
+ * @param {{spots: Array}} scene spots: `{node, x, y, parent: spot|null, tone, shape, size, title, told}` and the
+ *   claims
  *   `isOnPath`, `isBest`, `isFaint`, `isLeaf`, `isLast` (of the deepest level)
  * @param {{scaleX, scaleY, left, top}} camera layout units to px.
  * @param {Object} palette from `readPalette`.
@@ -161,7 +162,8 @@ function paintLabels(canvas, seen, camera, palette) {
     const room = spot.isLast ? LAST_LABEL : camera.scaleX - (spot.isLeaf ? 24 : 48);
     canvas.globalAlpha = spot.isFaint ? 0.6 : 1;
     canvas.fillStyle = palette.text;
-    canvas.fillText(fitted(canvas, spot.title, room), left, spot.isLeaf && !hasSecond ? y + 4 : y - 4);
+    const said = hasSecond || !spot.node.best ? spot.title : `${spot.told} ${spot.title}`;
+    canvas.fillText(fitted(canvas, said, room), left, spot.isLeaf && !hasSecond ? y + 4 : y - 4);
     if (hasSecond) {
       canvas.fillStyle = palette["text-quiet"];
       canvas.fillText(fitted(canvas, spot.told, room), left, y + 13);

@@ -14,7 +14,8 @@ const SHARP_AFTER_MS = 120; // a stretched picture is drawn anew once zooming re
 const PULSE_MS = 1600;
 const PULSE_FRAME_MS = 80;
 const REACH = 14; // px around an action in which it is pointed at
-const LONGEST_TITLE = 90;
+const LONGEST_TITLE = 300;
+const appearances = new WeakMap();
 
 /** Draws a run's tree. `element` goes into the page; `close` stops everything. */
 export class TreeView {
@@ -122,23 +123,21 @@ export class TreeView {
       const place = this.#layout.places.get(node.node_id);
       if (!place) continue;
       const parent = this.#byId.get(node.parent_id) ?? null;
-      const isFaint = node.state === "pruned" || Boolean(node.forbidden);
+      const isBest = node.node_id === this.#bestId;
       const spot = {
         id: node.node_id,
         ...place,
-        ...lookOf(node),
+        ...appearance(node, scored),
         node,
         parent,
         scored,
-        size: shareOfBest(node.best, range),
+        size: shareOfBest(isBest ? mark : node.best, range),
         isLeaf: true,
         isLast: place.x === this.#layout.depth,
         isOnPath: path.has(node.node_id),
-        isBest: node.node_id === this.#bestId,
-        isFaint,
-        title: legibleLine(node.title, LONGEST_TITLE),
-        told: toldOf(node, scored),
+        isBest,
       };
+      if (isBest) spot.told = worth(mark, scored); // its branch may be under way still, and its own best not be told
       if (parent) parent.isLeaf = false;
       this.#byId.set(spot.id, spot);
       this.#spots.push(spot);
@@ -332,6 +331,17 @@ function ringed(canvas, spots, camera, tone, gap) {
   canvas.lineWidth = 1.5;
   canvas.strokeStyle = tone;
   canvas.stroke(path);
+}
+
+/** How an action looks and what is written beside it; kept, because time lapses draw the same ones again and again. */
+function appearance(node, scored) {
+  let known = appearances.get(node);
+  if (!known) {
+    const isFaint = node.state === "pruned" || Boolean(node.forbidden);
+    known = { ...lookOf(node), isFaint, title: legibleLine(node.title, LONGEST_TITLE), told: toldOf(node, scored) };
+    appearances.set(node, known);
+  }
+  return known;
 }
 
 /** What an action is worth, or what it came to. */
