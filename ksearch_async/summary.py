@@ -52,6 +52,23 @@ def standing(chronicle: Chronicle, *, in_use: bool) -> str:
     return {"interrupted": "interrupted", "infrastructure": "failed"}.get(finished.stopped_by, "ended")
 
 
+def way_on(chronicle: Chronicle, *, in_use: bool, run: str) -> str:
+    """Return the command with which a run goes on that rests or was cut off; empty for any other.
+
+    Args:
+        chronicle: the run's.
+        in_use: whether a process leads it now.
+        run: how it is named.
+    """
+    match standing(chronicle, in_use=in_use):
+        case "paused":
+            return f"ksearch continue {run}"
+        case "stopped" | "interrupted" | "failed":
+            return f"ksearch resume {run}"
+        case _:
+            return ""
+
+
 def fates_line(chronicle: Chronicle) -> str:
     """Return the counts by fate, most frequent first: `31 measured, 2 wrong, …`."""
     counted = [(count, fate) for fate, count in chronicle.fates.items() if fate != DUPLICATE]

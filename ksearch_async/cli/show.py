@@ -29,6 +29,7 @@ from ksearch_async.summary import (
     standing,
     state_line,
     usage_line,
+    way_on,
     workers_line,
 )
 
@@ -85,7 +86,8 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     yield f"run        {folder.run_id}"
     if started is not None:
         yield f"task       {started.task.name}, {started.description.language}, {started.target.device}"
-    yield f"state      {state_line(chronicle, in_use=folder.in_use())}"
+    in_use = folder.in_use()
+    yield f"state      {state_line(chronicle, in_use=in_use)}"
     yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
     if workers := workers_line(chronicle):
         yield f"workers    {workers}"
@@ -98,6 +100,8 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     if chronicle.faults:
         yield f"endpoint   failed tries: {faults_line(chronicle)}"
     yield from result_lines(chronicle, str(folder.best), str(folder.candidates))
+    if further := way_on(chronicle, in_use=in_use, run=folder.run_id):
+        yield f"go on      {further}"
     if state.nodes:
         yield ""
         yield from tree_lines(state, width=terminal_width())

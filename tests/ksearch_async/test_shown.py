@@ -15,10 +15,11 @@ from ksearch_async.config import RunConfig
 from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import duration, shortened
 from ksearch_async.runs import RunFolder
+from ksearch_async.summary import way_on
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import RunStarted
-from messages.facts import EditsApplied, SpendRecorded
+from messages.facts import EditsApplied, RunPaused, SpendRecorded
 from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, records_of, story, untimed_story
 
 
@@ -215,3 +216,24 @@ def test_what_models_cost_is_said_where_it_is_counted(tmp_path: Path, capsys: py
     assert "model      2 calls, 20 tokens\n" in capsys.readouterr().out
     assert main(["show", "paid", "--runs-dir", str(tmp_path)]) == 0
     assert "model      4 calls, 20 tokens, $0.83 + 2 unpriced\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [(story(None), f"go on      ksearch resume {RUN_ID}"), (story("interrupted"), "ksearch resume"), (story(), "")],
+)
+def test_a_run_that_was_cut_off_says_how_it_goes_on(
+    records: list[Record], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_disk(tmp_path, records)
+    assert main(["show", RUN_ID, "--runs-dir", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert said in printed
+    assert ("go on" in printed) == bool(said)
+
+
+def test_a_run_that_rests_says_how_it_goes_on() -> None:
+    paused = folded([*story(None), *records_of([decided(RunPaused(reason="lunch"))], after=len(story(None)))])
+    assert way_on(paused, in_use=True, run="x") == "ksearch continue x"
+    assert way_on(paused, in_use=False, run="x") == "ksearch resume x"
+    assert way_on(folded(story(None)), in_use=True, run="x") == ""
