@@ -19,8 +19,9 @@
 #   RUN_NAME                 of the run's folder (default: made of task and time)
 #   CONTINUE_FROM_SOLUTION   a source file, a run or its best folder
 #   WORLD_MODEL_JSON         a run, or a world model's file
+#   WANDB, WANDB_PROJECT     1: Weights & Biases is told of the run (extra wandb; key in WANDB_API_KEY)
 # Not taken over: TARGET_GPU (kernels are for the device that they are timed on), GPUMODE_KEEP_TMP (every candidate is
-# kept), WANDB, KSEARCH_ROOT.
+# kept), KSEARCH_ROOT.
 set -euo pipefail
 
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 2; }
@@ -39,10 +40,6 @@ esac
 case ${LANGUAGE:-triton} in
   triton | python) language=python ;;
   *) language=$LANGUAGE ;;
-esac
-case ${WANDB:-0} in
-  0 | "") ;;
-  *) printf 'note: WANDB: Weights & Biases comes later; ksearch ls and cost tell the figures\n' >&2 ;;
 esac
 [ -z "${API_KEY:-}" ] || export KSEARCH_API_KEY=$API_KEY
 

@@ -19,9 +19,10 @@
 #   RUN_NAME                 of the run's folder (default: made of task and time)
 #   CONTINUE_FROM_SOLUTION   a source file, a run or its best folder
 #   WORLD_MODEL_JSON         a run, or a world model's file
+#   WANDB, WANDB_PROJECT     1: Weights & Biases is told of the run (extra wandb; key in WANDB_API_KEY)
 # Not taken over: NUM_CORRECT_TRIALS and NUM_PERF_TRIALS (every timed call is checked, and calls are timed until the
 # speedup's interval is narrow), TARGET_GPU (kernels are for the device that they are timed on), LLM_PROVIDER (endpoints
-# are OpenAI-compatible), WANDB, KSEARCH_ROOT.
+# are OpenAI-compatible), KSEARCH_ROOT.
 set -euo pipefail
 
 fail() { printf 'error: %s\nhint: %s\n' "$1" "$2" >&2; exit 2; }
@@ -44,10 +45,6 @@ case ${LLM_PROVIDER:-openai} in
 esac
 [ -z "${NUM_CORRECT_TRIALS:-}" ] || note "NUM_CORRECT_TRIALS: every timed call is on fresh inputs and checked, 8 or more"
 [ -z "${NUM_PERF_TRIALS:-}" ] || note "NUM_PERF_TRIALS: calls are timed until the speedup's interval is narrow"
-case ${WANDB:-0} in
-  0 | "") ;;
-  *) note "WANDB: Weights & Biases comes later; ksearch ls and cost tell the figures" ;;
-esac
 [ -z "${API_KEY:-}" ] || export KSEARCH_API_KEY=$API_KEY
 
 task=kernelbench:${LEVEL:-1}/${PROBLEM_ID:-1}

@@ -18,7 +18,8 @@
 #   RUN_NAME                 of the run's folder (default: made of task and time)
 #   CONTINUE_FROM_SOLUTION   a source file, a run or its best folder (the original's seed solution is not public)
 #   WORLD_MODEL_JSON         a run, or a world model's file
-# Not taken over: TARGET_GPU (kernels are for the device that they are timed on), WANDB, KSEARCH_ROOT, and
+#   WANDB, WANDB_PROJECT     1: Weights & Biases is told of the run (extra wandb; key in WANDB_API_KEY)
+# Not taken over: TARGET_GPU (kernels are for the device that they are timed on), KSEARCH_ROOT, and
 # BASELINE_SOLUTION, which counts in the final evaluation: scripts/bench_flashinfer --baseline-solution.
 set -euo pipefail
 
@@ -31,10 +32,6 @@ ksearch=$root/.venv/bin/ksearch
 dataset=${DATASET_ROOT:-${FIB_DATASET_PATH:-}}
 [ -n "$dataset" ] || fail "DATASET_ROOT is not set" \
   "name a FlashInfer-Bench dataset, a folder with definitions/ and workloads/"
-case ${WANDB:-0} in
-  0 | "") ;;
-  *) printf 'note: WANDB: Weights & Biases comes later; ksearch ls and cost tell the figures\n' >&2 ;;
-esac
 [ -z "${BASELINE_SOLUTION:-}" ] || printf 'note: BASELINE_SOLUTION: for the final evaluation, scripts/bench_flashinfer\n' >&2
 [ -z "${API_KEY:-}" ] || export KSEARCH_API_KEY=$API_KEY
 

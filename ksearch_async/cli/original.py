@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from evaluators.tasks import is_bundled
-from ksearch_async.cli.original_flags import FLAGS, AtMost, OriginalFlag, Refused, Renamed, TaskPart
+from ksearch_async.cli.original_flags import FLAGS, AtMost, OriginalFlag, Refused, Renamed, Spelled, TaskPart
 from ksearch_async.cli.original_tasks import number_of, task_words
 from ksearch_async.refusals import refusal
 
@@ -80,7 +80,9 @@ def _could_be_a_mode(word: str) -> bool:
     return not (word.startswith("-") or word.endswith(".py") or "/" in word or is_bundled(word))
 
 
-def _in_ours(flag: OriginalFlag, given: str) -> tuple[str, str]:
+def _in_ours(flag: OriginalFlag, given: str) -> tuple[str, ...]:
+    if isinstance(flag.meaning, Spelled):
+        return flag.meaning.words
     name = flag.meaning.ours if isinstance(flag.meaning, Renamed) else flag.name
     return f"--{name}", given
 

@@ -38,13 +38,19 @@ class AtMost(msgspec.Struct, frozen=True):
     limit: int
 
 
+class Spelled(msgspec.Struct, frozen=True):
+    """A switch; ours has a value."""
+
+    words: tuple[str, ...]
+
+
 class Refused(msgspec.Struct, frozen=True):
     """There is nothing like it."""
 
     instead: str
 
 
-Meaning: TypeAlias = Same | Renamed | Met | TaskPart | AtMost | Refused
+Meaning: TypeAlias = Same | Renamed | Spelled | Met | TaskPart | AtMost | Refused
 
 
 class OriginalFlag(msgspec.Struct, frozen=True):
@@ -72,6 +78,8 @@ class OriginalFlag(msgspec.Struct, frozen=True):
                 return f"`--{self.name}`"
             case Renamed(ours=ours):
                 return f"`--{ours}`"
+            case Spelled(words=words):
+                return f"`{' '.join(words)}`"
             case TaskPart():
                 return "TASK"
             case Met() | AtMost():
@@ -82,7 +90,6 @@ class OriginalFlag(msgspec.Struct, frozen=True):
 
 _STOPWATCH = Refused("leave it out: pairs are timed until the speedup's interval is narrow (docs/how-we-measure.md)")
 _TOLERANCE = Refused("leave it out, or name a profile: --tolerance gpumode:0.01,0.01 (docs/how-we-measure.md)")
-_WANDB = Refused("leave it out: ksearch run --json gives every event as it happens, ksearch ls and cost the figures")
 
 FLAGS = (
     OriginalFlag(
@@ -173,8 +180,16 @@ FLAGS = (
     OriginalFlag(
         "run-name", "`RUN_NAME`", Same(), "names the run's folder; without it the name is made of task and time"
     ),
-    OriginalFlag("wandb", "off", _WANDB, "Weights & Biases comes later", is_switch=True),
-    OriginalFlag("wandb-project", "`WANDB_PROJECT`", _WANDB, "Weights & Biases comes later"),
+    OriginalFlag(
+        "wandb",
+        "off",
+        Spelled(("--track", "wandb")),
+        "needs the extra `wandb`; the original's keys and artifacts, and ours: [tracking](tracking.md)",
+        is_switch=True,
+    ),
+    OriginalFlag(
+        "wandb-project", "`WANDB_PROJECT`", Renamed("track-project"), "default `WANDB_PROJECT`, else `ksearch`"
+    ),
     OriginalFlag(
         "baseline-solution",
         "none",

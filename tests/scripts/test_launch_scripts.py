@@ -82,7 +82,7 @@ def test_the_variables_of_kernelbench_choose_problem_language_and_budget(checkou
 
 
 def test_what_is_not_taken_over_is_said(checkout: Path) -> None:
-    given = {"NUM_CORRECT_TRIALS": "5", "NUM_PERF_TRIALS": "100", "WANDB": "1"}
+    given = {"NUM_CORRECT_TRIALS": "5", "NUM_PERF_TRIALS": "100"}
     said = launched(checkout, "kernelbench_wm.sh", **NEEDED["kernelbench_wm.sh"], **given)
     assert said.returncode == 0
     for name in given:
@@ -110,6 +110,12 @@ def test_another_mode_of_evaluation_is_ksearchs_to_take_or_refuse(
     assert said[-3:-1] == ["--kernelbench-eval-mode", "nowhere"]
     assert main(said[:-1]) == 2
     assert "--kernelbench-eval-mode nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_and_biases_is_told_of_the_run_if_a_variable_says_so(checkout: Path, name: str) -> None:
+    assert "--track wandb" in " ".join(told(checkout, name, WANDB="1"))
+    assert "--track" not in told(checkout, name, WANDB="0")
 
 
 @pytest.mark.parametrize("name", NAMES)

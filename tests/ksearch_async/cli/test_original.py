@@ -11,7 +11,17 @@ from evaluators.judge.stopwatch import POLICIES
 from evaluators.tasks.kernelbench import find_problem
 from ksearch_async.cli import main
 from ksearch_async.cli.original import translated
-from ksearch_async.cli.original_flags import CHECKED_CALLS, FLAGS, AtMost, Met, OriginalFlag, Refused, Renamed, Same
+from ksearch_async.cli.original_flags import (
+    CHECKED_CALLS,
+    FLAGS,
+    AtMost,
+    Met,
+    OriginalFlag,
+    Refused,
+    Renamed,
+    Same,
+    Spelled,
+)
 from ksearch_async.config import SETTINGS
 from messages.errors import ConfigError
 
@@ -72,6 +82,9 @@ def test_no_flag_is_passed_over_in_silence(flag: OriginalFlag, dataset: Path) ->
             assert translated(given, {}).tokens == (f"--{ours}", "7")
             assert translated([f"--{flag.name}=7"], {}).tokens == (f"--{ours}", "7")
             assert ours in {setting.flag for setting in SETTINGS}
+        case Spelled(words=words):
+            assert translated(given, {}).tokens == words
+            assert words[0].removeprefix("--") in {setting.flag for setting in SETTINGS}
         case Same():
             if flag.name != "world-model":
                 assert translated(given, {}).tokens == (f"--{flag.name}", "7")
