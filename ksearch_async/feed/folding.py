@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from actors.planner.core.branch import Score
 from actors.planner.core.state import Node, SearchState, is_confirmation
 from ksearch_async.chronicle import Best, Chronicle, repeats_known, standing_of
+from ksearch_async.feed.heads import head_of
 from ksearch_async.feed.shapes import (
     AttemptView,
     Head,
@@ -32,7 +34,6 @@ from messages.events import (
     EditsProposed,
     JobLost,
     JobsUnserved,
-    RunStarted,
 )
 from messages.facts import (
     AttemptFinished,
@@ -57,7 +58,6 @@ from messages.facts import (
     SearchReopened,
     WriteRequested,
 )
-from messages.models import Lineup
 from messages.steering import NodeForbidden, NodeReleased
 from messages.verdicts import DidNotBuild
 
@@ -89,17 +89,23 @@ class Folding:
 
     def __init__(self) -> None:
         self.chronicle = Chronicle()
-        self._narrator = Narrator(self.chronicle)
+        self._narrator = Narrator(self.chronicle, open_count=self._open_count)
         self._nodes: dict[str, Node] = {}
         """As they were told last."""
+        self._open = 0
+        """How many of these are open."""
+        self._facts: list[Fact] = []
+        """Of the record that is folded, so far."""
         self._open_jobs: dict[str, JobView] = {}
         self._node_of: dict[str, str] = {}
         """By branch."""
         self._head: Head | None = None
+        self._basis: tuple[object, ...] | None = None
+        """What the head was made of."""
 
     def take(self, record: Record) -> Update:
         """Fold a record."""
-        facts: list[Fact] = []
+        facts = self._facts = []
         attempts: list[AttemptView] = []
         marks: list[Mark] = []
         notes: list[Note] = []
@@ -206,14 +212,16 @@ class Folding:
 
     def _new_head(self) -> Head | None:
         """Return what the run is, where that is not what was told last."""
-        started = self.chronicle.started
+        started, state = self.chronicle.started, self.chronicle.state
         if started is None:
             return None
-        head = head_of(self.chronicle, started, first_at=self._head.started_at if self._head else None)
-        if head == self._head:
-            return None
-        self._head = head
-        return head
+        basis = (started, state.settings, state.lineup, state.summary, bool(state.run_id))
+        if self._basis is not None and all(map(operator.is_, basis, self._basis)):
+            return None  # it would be the same: values are replaced, never changed
+        self._basis = basis
+        known, first_at = self._head, self._head.started_at if self._head else None
+        self._head = head_of(self.chronicle, started, first_at=first_at)
+        return None if self._head == known else self._head
 
     def _changed_nodes(self, facts: Iterable[Fact]) -> Iterator[NodeView]:
         nodes = self.chronicle.state.nodes
@@ -222,8 +230,15 @@ class Folding:
             if node is not None and self._nodes.get(node_id) is not node:
                 known = self._nodes.get(node_id)
                 self._nodes[node_id] = node
+                self._open += _is_open(node) - _is_open(known)
                 if known is None or node_view(known) != node_view(node):
                     yield node_view(node)
+
+    def _open_count(self) -> int:
+        """Return how many nodes are open after the facts so far: counting thousands would take longer than folding."""
+        nodes = self.chronicle.state.nodes
+        touched = dict.fromkeys(self._touched(self._facts))
+        return self._open + sum(_is_open(nodes.get(each)) - _is_open(self._nodes.get(each)) for each in touched)
 
     def _touched(self, facts: Iterable[Fact]) -> Iterator[str]:
         state = self.chronicle.state
@@ -315,43 +330,6 @@ def node_view(node: Node) -> NodeView:
     )
 
 
-def head_of(chronicle: Chronicle, started: RunStarted, *, first_at: str | None) -> Head:
-    """Return what a run is, as it goes on now."""
-    state = chronicle.state
-    settings = state.settings if state.run_id else started.settings
-    budget, bound, target = settings.budget, chronicle.roofline(), started.target
-    return Head(
-        run_id=started.run_id,
-        task=started.task.name,
-        task_id=started.task.task_id,
-        language=started.description.language,
-        device=target.device,
-        toolchain=target.toolchain,
-        started_at=first_at or (chronicle.last_at.isoformat() if chronicle.last_at else ""),
-        seed=started.seed,
-        scored=started.initial is not None,
-        branches=settings.branches,
-        world_model=settings.world_model,
-        max_rounds=budget.max_rounds,
-        max_seconds=budget.wall_clock_s,
-        max_calls=budget.max_calls,
-        max_tokens=budget.max_tokens,
-        max_cost_usd=budget.max_cost_usd,
-        target_speedup=budget.target_speedup,
-        models=model_names(state.lineup if state.run_id else started.lineup),
-        roofline_us=bound.time_us if bound else None,
-        roofline_limited_by=bound.limited_by if bound else "",
-        workloads=tuple(workload.name for workload in started.description.workloads),
-        summary=state.summary,
-    )
-
-
-def model_names(lineup: Lineup) -> tuple[str, ...]:
-    """Return the names of a run's models, each once, the planner's first."""
-    offers = (lineup.planner, *lineup.coders)
-    return tuple(dict.fromkeys(offer.name for offer in offers if offer.name))
-
-
 def subtree(state: SearchState, node_id: str) -> Iterator[str]:
     """Yield a node and all below it; nothing if there is no such node."""
     waiting = [node_id] if node_id in state.nodes else []
@@ -381,6 +359,10 @@ def _answered(asked: JobView, answer: _Answer, now_s: float) -> JobView:
             result = "lost"
     worker = getattr(answer, "worker", "")
     return msgspec.structs.replace(asked, ended_s=now_s, busy_s=busy_s, unit=unit, result=result, worker=worker)
+
+
+def _is_open(node: Node | None) -> bool:
+    return node is not None and node.state == "open"
 
 
 def _node_named(fact: Fact, node_of: dict[str, str]) -> str:

@@ -13,6 +13,7 @@ from actors.bus.journal import read_journal
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.feed.folding import Folding, node_view, updates_of
 from ksearch_async.feed.shapes import JobView, Mark, NodeView, Update
+from ksearch_async.narrate import Narrator
 from messages.codec import Record
 from messages.facts import LossNoted, NodePruned, RunPaused
 from messages.steering import NodeForbidden
@@ -155,3 +156,12 @@ def test_an_update_is_small_json_and_comes_back_whole() -> None:
         packed = msgspec.json.encode(update)
         assert msgspec.json.decode(packed, type=Update) == update
         assert b"secret of a long" not in packed
+
+
+async def test_the_open_nodes_that_a_note_counts_are_those_of_the_tree(tmp_path: Path) -> None:
+    folding, counting = Folding(), Folding()
+    counting._narrator = Narrator(counting.chronicle)
+    records = await real_journal(tmp_path)
+    notes = [[note.text for note in folding.take(record).notes] for record in records]
+    assert notes == [[note.text for note in counting.take(record).notes] for record in records]
+    assert sum("world model: " in text for texts in notes for text in texts) > 3
