@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,8 @@ import msgspec
 
 from evaluators.base import Builder, Evaluator
 from evaluators.devices import CPU, devices_of
+from evaluators.remote import modal_line
+from evaluators.remote.modal_line import gpu_of
 from evaluators.tolerances import STRICT, check_profile
 from ksearch_async.config import API_KEY_VARIABLES, RunConfig, WorkerSettings
 from ksearch_async.models import Dialect
@@ -24,6 +26,7 @@ from messages.tasks import Candidate, LibraryCalls, Measure, Target, TaskDescrip
 
 if TYPE_CHECKING:
     from evaluators.local import LocalEvaluator
+    from evaluators.remote.near import Line
     from evaluators.several import SeveralEvaluators
 
 
@@ -147,6 +150,8 @@ def check_baseline(settings: WorkerSettings) -> None:
     Raises:
         ConfigError: the device is no GPU.
     """
+    if settings.baseline and gpu_of(settings.device) is not None:
+        raise refusal(f"--baseline {settings.baseline} is for GPUs of this host", "leave it out")
     if settings.baseline and settings.device == CPU:
         raise refusal(f"--baseline {settings.baseline} is for GPUs, and --device is {CPU}", "leave it out")
 
@@ -210,6 +215,11 @@ async def find_target(task: TaskSpec, language: Language, device: str = "cpu") -
         return probe_interpreter()
     from evaluators.target import probe_target  # noqa: PLC0415
 
+    if (gpu := gpu_of(device)) is not None:
+        from evaluators.remote.near import RemoteBuilder, RemoteEvaluator  # noqa: PLC0415
+
+        async with modal_line.open_modal(gpu) as line:
+            return await RemoteEvaluator(line, RemoteBuilder(line)).probe(language)
     try:
         targets = [await anyio.to_thread.run_sync(probe_target, language, name) for name in devices_of(device)]
     except EvaluatorError as error:
@@ -235,14 +245,17 @@ async def open_workers(
     Raises:
         ConfigError: there is no such device, or no second baseline on it.
     """
-    if task.source == "program":
-        workers = _program_workers(task, settings)
-    else:
-        workers = _kernel_workers(task, language, artifacts, settings)
-    try:
-        yield workers
-    finally:
-        await workers.evaluator.aclose()
+    async with AsyncExitStack() as stack:
+        if task.source == "program":
+            workers = _program_workers(task, settings)
+        elif (gpu := gpu_of(settings.device)) is not None:
+            workers = _remote_workers(task, language, await stack.enter_async_context(modal_line.open_modal(gpu)))
+        else:
+            workers = _kernel_workers(task, language, artifacts, settings)
+        try:
+            yield workers
+        finally:
+            await workers.evaluator.aclose()
 
 
 def _program_workers(task: TaskSpec, settings: WorkerSettings) -> Workers:
@@ -270,6 +283,8 @@ def slots_of(settings: WorkerSettings) -> int:
     Raises:
         ConfigError: there is no such device.
     """
+    if gpu_of(settings.device) is not None:
+        return 1
     devices = devices_of(settings.device)
     return settings.evaluators if devices == (CPU,) else len(devices)
 
@@ -286,6 +301,18 @@ def _kernel_evaluator(artifacts: Path, settings: WorkerSettings) -> LocalEvaluat
     return SeveralEvaluators(
         [LocalEvaluator(artifacts, device=name, baseline=baseline, isolation=isolation) for name in devices]
     )
+
+
+def _remote_workers(task: TaskSpec, language: Language, line: Line) -> Workers:
+    from evaluators.remote.near import RemoteBuilder, RemoteEvaluator  # noqa: PLC0415
+
+    builder = RemoteBuilder(line)
+    evaluator = RemoteEvaluator(line, builder)
+
+    async def describe(own: Language | None = None) -> TaskDescription:
+        return await evaluator.describe_task(task, own or language)
+
+    return Workers(builder=builder, evaluator=evaluator, describe=describe)
 
 
 def _kernel_workers(task: TaskSpec, language: Language, artifacts: Path, settings: WorkerSettings) -> Workers:

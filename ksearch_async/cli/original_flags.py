@@ -107,7 +107,12 @@ FLAGS = (
     OriginalFlag("dataset-root", "variable of the scripts", TaskPart(), "as `--task-path`"),
     OriginalFlag("kernelbench-level", "1", TaskPart(), "picks `level{N}/{ID}_*.py` of the checkout"),
     OriginalFlag("kernelbench-problem-id", "1", TaskPart(), "picks `level{N}/{ID}_*.py` of the checkout"),
-    OriginalFlag("kernelbench-eval-mode", "local", TaskPart(), "`local` is what there is; `modal` is refused"),
+    OriginalFlag(
+        "kernelbench-eval-mode",
+        "local",
+        TaskPart(),
+        "`modal` is `--device modal`: a GPU of Modal's, with the extra `modal` and an account; never tried with one",
+    ),
     OriginalFlag(
         "kernelbench-num-correct-trials",
         "5",

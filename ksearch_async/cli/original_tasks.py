@@ -15,6 +15,7 @@ DATASET_VARIABLE = "DATASET_ROOT"
 _FLASHINFER_VARIABLES = (DATASET_VARIABLE, "FIB_DATASET_PATH")
 _OF_FLASHINFER = ("local", "definition", "feedback-workloads", "num-feedback-workloads")
 _OF_GPUMODE = ("gpumode-task-dir", "gpumode-mode")
+_EVAL_MODES: Mapping[str, tuple[str, ...]] = {"local": (), "modal": ("--device", "modal")}
 _OF_KERNELBENCH = ("kernelbench-level", "kernelbench-problem-id", "kernelbench-eval-mode")
 _OWN = {"flashinfer": _OF_FLASHINFER, "gpumode": _OF_GPUMODE, "kernelbench": _OF_KERNELBENCH}
 """Flags that only a source's tasks have; of several sources that are named so, the first counts."""
@@ -94,9 +95,9 @@ def _gpumode(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[
 
 def _kernelbench(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the path of a problem's file."""
-    if given.get("kernelbench-eval-mode", "local") != "local":
-        mode = given["kernelbench-eval-mode"]
-        raise refusal(f"--kernelbench-eval-mode {mode}: {_SAID['kernelbench-eval-mode']}", "leave it out")
+    mode = given.get("kernelbench-eval-mode", "local")
+    if mode not in _EVAL_MODES:
+        raise refusal(f"--kernelbench-eval-mode {mode}: it is {' or '.join(_EVAL_MODES)}", "leave it out")
     numbers = [name for name in ("kernelbench-level", "kernelbench-problem-id") if name in given]
     root = given.get("dataset-root") or given.get("task-path")
     if not numbers and not root:
@@ -108,7 +109,7 @@ def _kernelbench(given: Mapping[str, str], environment: Mapping[str, str]) -> tu
     level, problem_id = (
         number_of(name, given.get(name, "1")) for name in ("kernelbench-level", "kernelbench-problem-id")
     )
-    return (str(find_problem(Path(root), level, problem_id)),)
+    return (str(find_problem(Path(root), level, problem_id)), *_EVAL_MODES[mode])
 
 
 _WORDS = {"flashinfer": _flashinfer, "gpumode": _gpumode, "kernelbench": _kernelbench}

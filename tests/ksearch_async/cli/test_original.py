@@ -172,6 +172,14 @@ def test_a_folder_of_gpumode_is_a_task(words: str, task: str, tmp_path: Path, mo
     assert translated(words.split(), {"GPUMODE_TASK_DIR": "from/variable"}).tokens[0] == task
 
 
+def test_evaluation_on_modal_is_a_device_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "level1").mkdir()
+    problem = tmp_path / "level1" / "1_Square.py"
+    problem.touch()
+    words = ["--kernelbench-eval-mode", "modal", "--dataset-root", str(tmp_path)]
+    assert translated(words, {}).tokens == (str(problem), "--device", "modal")
+
+
 def test_the_source_alone_leaves_the_task_to_be_named() -> None:
     assert translated(["--task-source", "flashinfer"], {}).tokens == ()
 
@@ -183,7 +191,7 @@ def test_the_source_alone_leaves_the_task_to_be_named() -> None:
         (["--dataset-root", "nowhere"], "'nowhere' holds no level1/"),
         (["--kernelbench-level", "two"], "--kernelbench-level: expected a whole number, not 'two'"),
         (["--kernelbench-problem-id", "3"], "holds no problem 3"),
-        (["--kernelbench-eval-mode", "modal"], "`local` is what there is".replace("`", "")),
+        (["--kernelbench-eval-mode", "cloud"], "--kernelbench-eval-mode cloud: it is local or modal"),
         (["--task-source", "tritonbench"], "--task-source tritonbench: flashinfer where a definition is named"),
         (["--gpumode-mode", "profile", "--gpumode-task-dir", "trimul"], "one of benchmark, leaderboard, test"),
         (["--gpumode-mode", "test"], "--gpumode-mode: no problem is named"),

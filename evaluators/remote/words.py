@@ -1,0 +1,79 @@
+"""What the near side asks the far one, and what it is answered: one JSON text each way."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from evaluators.base import BuildReport, EvaluationReport
+from messages.base import Language
+from messages.commands import BuildCandidate, EvaluateCandidate
+from messages.tasks import Target, TaskDescription, TaskSpec
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, tag="probe.v1"):
+    """Ask what the far machine builds for."""
+
+    language: Language
+
+
+class Describe(msgspec.Struct, frozen=True, kw_only=True, tag="describe.v1"):
+    """Ask what there is to know of a task."""
+
+    task: TaskSpec
+    language: Language
+
+
+class Build(msgspec.Struct, frozen=True, kw_only=True, tag="build.v1"):
+    """Ask for a build."""
+
+    job: BuildCandidate
+
+
+class Judge(msgspec.Struct, frozen=True, kw_only=True, tag="judge.v1"):
+    """Ask for a verdict. The job of the build comes along: the machine may be another than the one that built it."""
+
+    built: BuildCandidate
+    job: EvaluateCandidate
+
+
+class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed.v1"):
+    """What it builds for."""
+
+    target: Target
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described.v1"):
+    """What there is to know of the task."""
+
+    description: TaskDescription
+
+
+class WasBuilt(msgspec.Struct, frozen=True, kw_only=True, tag="built.v1"):
+    """How a build went."""
+
+    report: BuildReport
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged.v1"):
+    """A verdict."""
+
+    report: EvaluationReport
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed.v1"):
+    """An error of the far side, which is raised again on the near one."""
+
+    boundary: Literal["config", "evaluator"]
+    """Whose fault it is: the user's input, or the machine's."""
+    text: str
+    permanent: bool = False
+
+
+Request: TypeAlias = Probe | Describe | Build | Judge
+Answer: TypeAlias = Probed | Described | WasBuilt | Judged | Failed
+
+encoder = msgspec.json.Encoder()
+request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+answer_decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
