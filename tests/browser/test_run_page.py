@@ -93,6 +93,7 @@ def test_a_server_that_dies_and_comes_back_costs_the_page_nothing(
         run.let(CALLS)
         server = web(tmp_path)
         page = open_page(f"{server.address}#/run/live", may_lose_server=True)
+        expect(page.locator(".figure-standing .value")).to_have_text("running")
         expect(page.locator("#connection")).to_have_text("live")
         server.kill()
         expect(page.locator("#connection")).to_contain_text("lost")
