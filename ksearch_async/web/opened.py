@@ -82,6 +82,11 @@ class OpenedRun:
         return self._current.is_set() and self.failure is None
 
     @property
+    def count(self) -> int:
+        """How many updates there are."""
+        return len(self._updates)
+
+    @property
     def last_seq(self) -> int:
         """Number of the latest record; 0: there is none."""
         return self._seqs[-1] if self._seqs else 0

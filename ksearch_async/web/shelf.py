@@ -19,8 +19,11 @@ from messages.errors import KsearchError
 
 LOOK_S = 1.0
 """How often places are looked at for runs."""
-IDLE_S = 60.0
-"""A run that nobody looks at, and that does not go on, is dropped after so long."""
+IDLE_S = 600.0
+"""A run that nobody looks at is dropped after so long."""
+KEPT_UPDATES = 40_000
+"""Of runs that nobody looks at, so many are kept together at most: about 100 MB. The list reads all runs, and the
+newest open at once when somebody wants them."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,14 +35,21 @@ class UnknownRunError(KsearchError):
 class Shelf:
     """Runs of one or more places. `keep` does its work; the rest needs that to go on."""
 
-    def __init__(self, places: Sequence[Place], *, idle_s: float = IDLE_S, look_s: float = LOOK_S) -> None:
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        idle_s: float = IDLE_S,
+        kept_updates: int = KEPT_UPDATES,
+        look_s: float = LOOK_S,
+    ) -> None:
         """Say where runs are looked for; of two places that have a run, the first counts."""
         self._places = places
+        self._kept_updates = kept_updates
         self._idle_s = idle_s
         self._look_s = look_s
         self._tasks: TaskGroup | None = None
         self._opened: dict[str, OpenedRun] = {}
-        self._kinds: dict[str, PlaceKind] = {}
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._opening = anyio.Lock()
         self._rows: dict[str, tuple[Found, Row]] = {}
@@ -124,10 +134,10 @@ class Shelf:
             for place in self._places:
                 feed = await place.feed(run_id)
                 if feed is not None:
-                    return self._put_up(OpenedRun(run_id, feed), place.kind)
+                    return self._put_up(OpenedRun(run_id, feed))
         raise _unknown(run_id)
 
-    def _put_up(self, opened: OpenedRun, kind: PlaceKind) -> OpenedRun:
+    def _put_up(self, opened: OpenedRun) -> OpenedRun:
         if self._tasks is None:
             raise RuntimeError("a shelf opens runs while `keep` goes on")
         scope = anyio.CancelScope()
@@ -136,18 +146,24 @@ class Shelf:
             with scope:
                 await opened.follow()
 
-        self._opened[opened.run_id], self._kinds[opened.run_id] = opened, kind
+        self._opened[opened.run_id] = opened
         self._scopes[opened.run_id] = scope
         self._tasks.start_soon(follow, name=f"follow {opened.run_id}")
         return opened
 
     def _sweep(self) -> None:
-        """Drop the runs that nobody needs."""
-        now = anyio.current_time()
-        for run_id, opened in list(self._opened.items()):
-            is_idle = not opened.watchers and now - opened.left_at > self._idle_s
-            if is_idle or opened.failure is not None:
-                self._drop(run_id)
+        """Drop the runs that nobody needs, those that were left first before others."""
+        now, kept = anyio.current_time(), 0
+        for opened in sorted(self._opened.values(), key=lambda each: each.left_at, reverse=True):
+            if opened.failure is None and (opened.watchers or self._goes_on(opened.run_id)):
+                continue
+            kept += opened.count
+            if opened.failure is not None or now - opened.left_at > self._idle_s or kept > self._kept_updates:
+                self._drop(opened.run_id)
+
+    def _goes_on(self, run_id: str) -> bool:
+        """Say whether somebody works on a run: the list would open it again at once."""
+        return run_id in self._rows and self._rows[run_id][0].is_led
 
     def _drop(self, run_id: str) -> None:
         self._scopes.pop(run_id).cancel()
@@ -159,6 +175,8 @@ class Shelf:
         gone, new = self._rows.keys() - found.keys(), found.keys() - self._rows.keys()
         for run_id in gone:
             del self._rows[run_id]
+            if run_id in self._opened and not self._opened[run_id].watchers:
+                self._drop(run_id)
         for run_id in new:
             each, place = found[run_id]
             self._rows[run_id] = (msgspec.structs.replace(each, version=None), unread_row(each, place.kind))
@@ -197,7 +215,7 @@ class Shelf:
             self._tell()
 
     async def _row(self, found: Found, place: Place) -> Row:
-        """Read a run that is not open; one that goes on stays open, one of the past does not."""
+        """Read a run that is not open; one of the past stays open while there is room."""
         try:
             async with self.run(found.run_id) as opened:
                 if opened.failure is not None:
@@ -205,7 +223,8 @@ class Shelf:
                 row = row_of(found, opened, place.kind)
         except KsearchError as error:
             return unread_row(found, place.kind, error=str(error))
-        if not found.is_led and not opened.watchers and self._opened.get(found.run_id) is opened:
+        is_idle = not found.is_led and not opened.watchers and self._opened.get(found.run_id) is opened
+        if is_idle and sum(each.count for each in self._opened.values()) > self._kept_updates:
             self._drop(found.run_id)
         return row
 

@@ -122,7 +122,7 @@ function candidateParts(runId, candidateId, signal) {
 }
 
 function partsOf(candidate) {
-  const { verdicts, files } = candidate;
+  const { verdicts, files, did_not_build: firstError } = candidate;
   const said = verdicts.map((event, at) =>
     fold(
       verdicts.length > 1 ? (at ? `Verdict ${at + 1}: measured again` : "Verdict 1") : "Verdict",
@@ -152,10 +152,11 @@ function partsOf(candidate) {
         ? listing(candidate.build_log, { label: "Build log" })
         : element("p.quiet-text", {}, "The compiler said nothing."),
     "build-log",
-    verdicts.some((event) => event.verdict.type === "did_not_build"),
+    Boolean(firstError) && !verdicts.length,
   );
-  if (!verdicts.length) said.push(element("p.quiet-text", {}, "No verdict yet."));
-  return [...said, ...sources, log];
+  if (verdicts.length) return [...said, ...sources, log];
+  const why = firstError ? `It did not build: ${legibleLine(firstError, 400)}` : "No verdict yet.";
+  return [element(firstError ? "p.trouble" : "p.quiet-text", {}, isolated(why)), log, ...sources];
 }
 
 function lineCount(text) {

@@ -138,7 +138,7 @@ class Comparison {
           {},
           element(`span.swatch.${toneOf(tone)}`),
           isolated(this.names[tone]),
-          places.length > 1 ? ` (${places.length} seeds: median, and from the least to the best)` : "",
+          places.length > 1 ? ` (${places.length} runs: their median, and from the least to the best)` : "",
         ),
       ),
     );
@@ -263,7 +263,7 @@ class Comparison {
         element("p.hint", {}, `${count(names.length - MOST_BARS)} more workloads are not shown.`),
       this.groups.some((places) => places.length > 1) &&
         names.length > 0 &&
-        element("p.hint", {}, "Of several seeds, the best run."),
+        element("p.hint", {}, "Of several runs of a kind, the best."),
     );
   }
 

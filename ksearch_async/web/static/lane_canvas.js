@@ -41,7 +41,7 @@ export function draw(canvas, places, view, paint, { chosen = "", timeText, nowS 
   const hatch = hatchOf(pen, paint.waiting);
   for (const place of places.lanes) {
     pen.fillStyle = paint.text;
-    pen.fillText(labelOf(place.lane), 4, place.labelY, Math.max(40, width - 8));
+    pen.fillText(shortened(pen, labelOf(place.lane), width - 8), 4, place.labelY);
     place.lane.rows.forEach((row, at) => {
       drawRow(pen, row, place.rows[at], places.rowHeight, view, xOf, paint, hatch, chosen);
     });
@@ -72,6 +72,11 @@ export function spanAt(places, view, width, x, y) {
 export function labelOf(lane) {
   const said = [lane.role, legibleLine(lane.unit, 60), legibleLine(lane.worker, 80)].filter(Boolean).join(" · ");
   return lane.underWay ? `${lane.role} · asked for, not answered yet` : said;
+}
+
+function shortened(pen, text, width) {
+  const wide = pen.measureText(text).width;
+  return wide <= width ? text : `${text.slice(0, Math.max(8, Math.floor((text.length * width) / wide) - 2))}…`;
 }
 
 function drawAxis(pen, places, view, paint, width, xOf, timeText) {

@@ -23,8 +23,8 @@ NOW = "2026-11-20T14:23:00+00:00"
 
 
 @asynccontextmanager
-async def kept(runs_dir: Path, *, idle_s: float) -> AsyncIterator[Shelf]:
-    shelf = Shelf([FolderPlace(runs_dir)], idle_s=idle_s, look_s=0.01)
+async def kept(runs_dir: Path, *, idle_s: float, kept_updates: int = 1000) -> AsyncIterator[Shelf]:
+    shelf = Shelf([FolderPlace(runs_dir)], idle_s=idle_s, kept_updates=kept_updates, look_s=0.01)
     async with anyio.create_task_group() as tasks:
         await tasks.start(shelf.keep)
         yield shelf
@@ -55,16 +55,25 @@ async def test_a_run_that_nobody_looks_at_is_dropped_and_opened_again_when_someb
             assert another.updates() == one.updates()
 
 
-async def test_the_list_keeps_no_run_of_the_past_open(tmp_path: Path) -> None:
+async def test_the_list_keeps_runs_of_the_past_open_as_far_as_there_is_room(tmp_path: Path) -> None:
     for number in range(5):
         on_disk(tmp_path, story(), f"r{number}")
-    async with kept(tmp_path, idle_s=1000.0) as shelf:
+    async with kept(tmp_path, idle_s=1000.0, kept_updates=2 * len(story())) as shelf:
 
         async def are_read() -> bool:
             return [row.standing for row in shelf.rows()] == ["finished"] * 5
 
         await until(are_read)
-        assert shelf.open_runs == []
+        assert len(shelf.open_runs) == 2
+        (closed, *_) = {f"r{number}" for number in range(5)} - set(shelf.open_runs)
+        async with shelf.run(closed):
+            assert closed in shelf.open_runs
+
+        async def has_room() -> bool:
+            return len(shelf.open_runs) == 2
+
+        await until(has_room)
+        assert closed in shelf.open_runs
 
 
 async def test_a_run_that_is_removed_leaves_the_list(tmp_path: Path) -> None:
