@@ -28,8 +28,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def test_the_wheel_holds_every_module_and_every_table(wheel: Path) -> None:
+def test_the_wheel_holds_every_module_every_table_and_the_dashboards_page(wheel: Path) -> None:
     wanted = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")} | TABLES
+    page = ROOT / "ksearch_async" / "web" / "static"
+    wanted |= {str(path.relative_to(ROOT)) for path in page.rglob("*") if path.is_file()}
+    assert "ksearch_async/web/static/index.html" in wanted
     held = set(zipfile.ZipFile(wheel).namelist())
     assert wanted - held == set()
 
