@@ -11,7 +11,7 @@ import msgspec
 
 from actors.planner.core.state import Node, SearchState
 from actors.planner.core.tree import ancestors
-from ksearch_async.phrases import columns_of, shortened
+from ksearch_async.phrases import columns_of, fitted, plain, shortened
 from messages.base import ROOT
 from messages.verdicts import NO_FAILURES, worth_text
 
@@ -78,12 +78,12 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
     said, failed = _standing(sheet.state, node), _failures(node)
     if sheet.width is None:
         return f"{head}{' '.join(node.title.split())}  [{', '.join([*said, *failed])}]{below}"
-    for words in ([*said, *failed], said, said[:1]):
-        tail = f"  [{', '.join(words)}]{below}"
+    tails = [f"  [{', '.join(words)}]{below}" for words in ([*said, *failed], said, said[:1])]
+    for tail in (*tails, f"  [{said[0]}]"):
         room = sheet.width - len(head) - len(tail)
         if room >= min(_NARROWEST_TITLE, columns_of(node.title)):
             return head + shortened(node.title, room) + tail
-    return shortened(f"{head}{node.title}", sheet.width)
+    return fitted(f"{head}{plain(node.title)}", sheet.width)
 
 
 def _standing(state: SearchState, node: Node) -> list[str]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from actors.planner.core.state import Score, SearchState
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.drawing import tree_lines
+from ksearch_async.phrases import columns_of
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story
 
 
@@ -69,3 +70,31 @@ def test_a_result_of_which_only_the_lower_end_is_known_is_told_as_the_least() ->
         best = Score(candidate_id="c", credit=1.2, speedup=1.2, speedup_high=high)
         known = replace(state, nodes=state.nodes.insert("n1", replace(node, best=best)))
         assert f"[{said}, in flight" in list(tree_lines(known))[1]
+
+
+def test_edges_stay_where_they_are_when_there_is_room_for_a_few_letters_only() -> None:
+    second = decided(inserted("n3", "n1", "another action with a rather long title"))
+    records = sequel()
+    chronicle = Chronicle()
+    for record in [*records, *records_of([second], after=len(records))]:
+        chronicle.fold(record)
+    assert list(tree_lines(chronicle.state, width=28))[2:] == [
+        "    ├── n2 ★ split the rows",
+        "    └── n3 another action w…",
+    ]
+
+
+def test_a_result_stays_before_the_count_of_what_lies_below() -> None:
+    assert list(tree_lines(state_of(3), width=38, depth=2))[2] == "    └── n2 ★ split the rows  [2.50x]"
+    assert list(tree_lines(state_of(3), width=60, depth=2))[2].endswith("[2.50x] (+3 below)")
+
+
+def test_titles_of_wide_signs_are_cut_by_the_columns_that_they_take() -> None:
+    titled = decided(inserted("n3", "n1", "行列の積を融合する" * 9))
+    records = sequel()
+    chronicle = Chronicle()
+    for record in [*records, *records_of([titled], after=len(records))]:
+        chronicle.fold(record)
+    line = list(tree_lines(chronicle.state, width=60))[3]
+    assert columns_of(line) in (59, 60)
+    assert line.endswith("…  [open, V 0.80]")
