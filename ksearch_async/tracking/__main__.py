@@ -28,6 +28,8 @@ from messages.errors import KsearchError
 
 _LOOK_S = 0.5
 """How often a journal that does not grow is looked at."""
+_NICE = 10
+"""Candidates may be timed on this host."""
 _TRIES = 3
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
@@ -145,6 +147,7 @@ def track(
 def main(name: str, path: str, settings: str) -> int:
     """Be the process of one tracker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the session does, however that ends
+    os.nice(_NICE)
     folder = RunFolder(Path(path))
     log = mark_path(folder, name).with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
