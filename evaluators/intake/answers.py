@@ -8,12 +8,16 @@ from typing import TypeAlias
 
 import torch
 
+from evaluators.judge.draws import Draws
 from evaluators.judge.families import DataMaker, DataSet, new_seed
 from evaluators.judge.problem import Tensors
 from messages.intake import TrivialAnswer
 
 Answer: TypeAlias = Callable[[DataSet], Tensors]
 """Says what it would write for a data set."""
+
+_CALLS = 64
+"""Where outputs are drawn at random: an answer that is the same in so many calls is none."""
 
 ZEROS, STALE, MEAN = "zeros", "the output for other inputs", "the mean everywhere"
 
@@ -47,10 +51,15 @@ def try_answer(name: str, answer: Answer, sets: Iterator[DataSet]) -> tuple[Triv
     Returns:
         What came of it, and whether it passed on the first data set at least.
     """
+    draws = Draws()
     for place, data in enumerate(sets):
         wrong = wrong_share(answer(data), data)
         if wrong > 0:
             return TrivialAnswer(name=name, passes=False, wrong_share=wrong), place > 0
+        if data.positions is not None:
+            draws.add(data.positions([answer(data)] * _CALLS))
+    if draws.complaint():
+        return TrivialAnswer(name=name, passes=False, wrong_share=1.0), True
     return TrivialAnswer(name=name, passes=True, wrong_share=0.0), True
 
 

@@ -34,6 +34,8 @@ _POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
     torch.int8: (torch.int8, 0x5A),
     torch.uint8: (torch.uint8, 0x5A),
     torch.bool: (torch.uint8, 0x5A),
+    torch.float8_e4m3fn: (torch.uint8, 0x7F),
+    torch.float8_e5m2: (torch.uint8, 0x7E),
 }
 """Per dtype: as what it is filled, and with what. A NaN for floats; for integers a value that is rare."""
 
@@ -179,7 +181,7 @@ def guards_of(area: torch.Tensor, placed: Sequence[Placed], tensors: Tensors) ->
 
 
 def _place(area: str, offset: int, spec: TensorSpec) -> Placed:
-    kind = spec.dtype.rstrip("0123456789")
+    kind = spec.dtype if spec.dtype in _DLPACK_CODES else spec.dtype.rstrip("0123456789")
     return Placed(
         area=area,
         offset=offset,

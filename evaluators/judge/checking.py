@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
-import torch
 
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
-from evaluators.judge.compare import Allowed, same_bytes
+from evaluators.judge.compare import same_bytes
+from evaluators.judge.draws import CheckedDraws
 from evaluators.judge.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
 from evaluators.judge.naming import HELD_OUT, named
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Artifact, Judged, Passed
-from evaluators.judge.wrong import WrongOutputError, say_wrong
+from evaluators.judge.wrong import WrongOutputError, check_output
 from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
 from messages.verdicts import CallCheck, Crashed, DidNotBuild, Rejected, TimedOut, Wrong
@@ -182,6 +182,7 @@ class _Case:
         self.checks: list[CallCheck] = []
         self._seeds: list[str] = []
         self._first = _First()
+        self._draws = CheckedDraws()
         self._calls: Calls | None = None
         self._last: DataSet | None = None
         """What it was called on last."""
@@ -196,14 +197,16 @@ class _Case:
             WrongOutputError: an output is wrong.
         """
         self._calls = Calls(self.bench, side)
-        self._first = _First()
+        self._first, self._draws = _First(), CheckedDraws()
         self.checks, self._seeds = [], []
         for data in self._data.on_given_state():
             self._call(self._calls, data)
             self._look_after(side, self._first, data, calls=len(self.checks))
         if not self.bench.returns_outputs:
             self._call_on_other_state()
-        if not self._is_slow:
+        if self.bench.problem.draws:
+            self._draws.finish(self._draw_again, limit_s=self.bench.evaluation_limit_s)
+        elif not self._is_slow:
             self._repeat(self._calls, self._first)
 
     def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
@@ -226,6 +229,14 @@ class _Case:
         self._last = data
         calls.on(data)
         self.checks.append(self._checked(data))
+
+    def _draw_again(self, data: DataSet) -> int:
+        """Call it once more on data that it was called on before. Returns how long that took, in ns."""
+        if self._calls is None:
+            return 0
+        self._calls.on(data)
+        self._checked(data)
+        return self._calls.last.elapsed_ns
 
     def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
         """Call a candidate on data of every family, whatever it writes.
@@ -293,6 +304,8 @@ class _Case:
     def notes(self) -> Iterator[str]:
         """Say what else is to be known of the checks here."""
         where = f"workload {self._called!r}: " if self._called else ""
+        if self.bench.problem.draws:
+            yield f"{where}{self._draws.note}"
         for family, why in sorted(self._data.skipped.items()):
             yield f"{where}not checked on {family} inputs: {why}"
         if self._first.is_overwritten:
@@ -332,9 +345,10 @@ class _Case:
         if data.complaint is not None:
             if said := data.complaint(self._outputs):
                 raise WrongOutputError(Wrong(reason=said, family=data.family))
+            self._draws.saw(data, self._outputs)
             return CallCheck(family=data.family, max_abs_error=0.0, error_ratio=0.0, workload=self._called)
         found = [
-            _check_output(data.family, name, out, expected, allowed)
+            check_output(data.family, name, out, expected, allowed)
             for name, out, expected, allowed in zip(
                 self.bench.output_names, self._outputs, data.expected, data.allowed, strict=True
             )
@@ -379,17 +393,3 @@ def _steps(cases: Sequence[_Case]) -> Iterator[_Step]:
     # What is wrong in a second visit says itself that it was right in the first.
     yield from (_Step(case, case.revisit, False) for case in cases[:-1])
     yield from (_Step(case, case.run_on_other_state, case is not cases[0]) for case in cases)
-
-
-def _check_output(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> CallCheck:
-    """Compare one output of a checked call.
-
-    Raises:
-        WrongOutputError: it is wrong.
-    """
-    errors = allowed.errors(out, expected)
-    if bool(errors.wrong.any()):
-        raise WrongOutputError(say_wrong(family, name, out, expected, errors))
-    return CallCheck(
-        family=family, max_abs_error=errors.largest, error_ratio=errors.ratio, own_error_ratio=errors.own_ratio
-    )

@@ -9,7 +9,8 @@ where ref64 is the reference in float64, `e` the largest error of the reference 
 that is shorter than 16). So near-zero rows need near-zero errors, and one that computes fp32 sums in bf16 is wrong.
 Other profiles (`evaluators.tolerances`) have a fixed absolute part instead; on data that the task would not draw, what
 such a precision loses there, where that is more; their relative part is one rounding of the dtype at least. Infinities
-and NaNs must be the same and in the same places; integers and booleans exact. Works on any device, without a
+and NaNs must be the same and in the same places; integers and booleans exact; floats of eight bits as `low_bits.py`
+has it. Works on any device, without a
 synchronisation per block.
 """
 
@@ -21,6 +22,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from evaluators.judge.arena import is_poison
+from evaluators.judge.low_bits import LOW_BITS, MOST_ROUNDED_OTHERWISE, in_full, steps_apart, wrong_steps
 from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
 
@@ -40,6 +42,11 @@ _LARGE_BLOCK_ELEMENTS = 1 << 26
 """Elements compared at once. A CPU has a block's temporaries in its caches: half the time of blocks of 16 MiB. Other
 devices need large ones."""
 _LEAST = 1e-300
+_MOST_OF_LINE = 0.5
+"""Of a row or column may be wrong where a profile lets wrong elements through."""
+_MOST_FORGIVEN = 0.1
+"""Norm of an output's error over the output's, where a profile lets wrong elements through. Values of eight bits on the
+way, rounded once more than in the reference, come to 2 or 3 %; leaving out a hundredth of all comes to 10 %."""
 
 
 class Errors(NamedTuple):
@@ -77,12 +84,16 @@ class Allowed:
                 than, also where the reference is by luck. Null: the task draws this data.
         """
         self.dtype = native.dtype
-        self.exact = not native.dtype.is_floating_point
+        self.exact, self._is_low = not native.dtype.is_floating_point, False
         if self.exact:
             # Where the reference itself depends on rounding (the index of a maximum), both answers are right.
             self._native = None if same_bytes(native, expected) else native
             return
         limits = torch.finfo(native.dtype)
+        if native.dtype in LOW_BITS:
+            self._is_low = True
+            self.own_error = limits.eps / 2
+            return
         rows = as_rows(expected)
         self._scale = _scale_of(rows)
         error = _largest_error(as_rows(native), rows, self._scale)
@@ -108,6 +119,8 @@ class Allowed:
         """Compare an output with the expected one, which this was worked out from."""
         if self.exact:
             return self._exact_errors(out, expected)
+        if self._is_low:
+            return _step_errors(out, expected, 1.0)
         return self._errors(out, expected, self._scale, 1.0)
 
     def errors_beside(self, out: torch.Tensor, eager: torch.Tensor) -> Errors:
@@ -118,12 +131,16 @@ class Allowed:
         """
         if self.exact:
             return self._exact_errors(out, eager)
+        if self._is_low:
+            return _step_errors(out, eager, 2.0)
         return self._errors(out, eager, _scale_of(as_rows(eager)), 2.0)
 
     def accepts_beside(self, out: torch.Tensor, eager: torch.Tensor) -> bool:
         """Say whether `errors_beside` finds nothing, quickly where nothing is infinite."""
         if self.exact:
             return same_bytes(out, eager) or not bool(self.errors_beside(out, eager).wrong.any())
+        if self._is_low:
+            return not bool(self.errors_beside(out, eager).wrong.any())
         rows = as_rows(eager)
         scale = _scale_of(rows).to(eager.dtype)
         most = torch.finfo(eager.dtype).max
@@ -153,10 +170,13 @@ class Allowed:
         return found if self._matched == 1.0 else self._forgiven(found, out, expected)
 
     def _forgiven(self, found: Errors, out: torch.Tensor, expected: torch.Tensor) -> Errors:
-        """Return errors without the wrong elements of which a profile lets so many through: finite ones only."""
+        """Return errors without the wrong elements of which a profile lets so many through.
+
+        They must be finite, scattered and small: what is left out (an expert, a row, a block of columns) is none of it.
+        """
         count, most = int(found.wrong.sum()), (1.0 - self._matched) * out.numel()
         is_finite = bool((out.isfinite() & expected.isfinite() | ~found.wrong).all())
-        if not is_finite or count > most:
+        if not is_finite or count > most or _is_block(as_rows(found.wrong)) or _weight(out, expected) > _MOST_FORGIVEN:
             return found
         ratio = count / most if most else 0.0
         return Errors(torch.zeros_like(found.wrong), found.largest, ratio, found.own_ratio)
@@ -189,6 +209,30 @@ class Allowed:
         difference = (seen.double() - _as_stored(expected).double()).abs().max().item() if bool(wrong.any()) else 0.0
         ratio = float("inf") if difference else 0.0
         return Errors(wrong, difference, ratio, ratio)
+
+
+def _is_block(wrong: torch.Tensor) -> bool:
+    """Say whether wrong elements fill most of a row or of a column, where those are long enough to tell."""
+    height, width = wrong.shape
+    by_row, by_column = wrong.double().mean(dim=1), wrong.double().mean(dim=0)
+    in_rows = width >= _SHORT_ROW and bool((by_row > _MOST_OF_LINE).any())
+    return in_rows or (height >= _SHORT_ROW and bool((by_column > _MOST_OF_LINE).any()))
+
+
+def _weight(out: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the norm of an output's error relative to the expected output's."""
+    error = torch.linalg.vector_norm(out.double() - expected.double())
+    return float(error / torch.linalg.vector_norm(expected.double()).clamp_min(_LEAST))
+
+
+def _step_errors(out: torch.Tensor, expected: torch.Tensor, leniency: float) -> Errors:
+    apart = steps_apart(out, expected.to(out.dtype))
+    wrong = wrong_steps(apart, leniency * MOST_ROUNDED_OTHERWISE)
+    difference = (out.double() - expected.double()).abs().nan_to_num(0.0, 0.0, 0.0)
+    # One step is all that is allowed, so one is a ratio of 1; where too many are off by one, how many too many.
+    steps = float(apart.max())
+    share = float((apart > 0).double().mean()) / (leniency * MOST_ROUNDED_OTHERWISE)
+    return Errors(wrong, float(difference.max()), max(steps, share) if bool(wrong.any()) else min(steps, 1.0), steps)
 
 
 def _as_stored(tensor: torch.Tensor) -> torch.Tensor:
@@ -226,8 +270,8 @@ def _largest_error(native: torch.Tensor, expected: torch.Tensor, scale: torch.Te
 
 def relative_distance(one: torch.Tensor, other: torch.Tensor) -> float:
     """Return the largest difference of two floating tensors relative to the scale of its row in the first."""
-    rows = as_rows(one)
-    return _largest_error(as_rows(other), rows, _scale_of(rows))
+    rows = as_rows(in_full(one))
+    return _largest_error(as_rows(in_full(other)), rows, _scale_of(rows))
 
 
 _Place: TypeAlias = tuple[slice, slice]
@@ -247,6 +291,7 @@ def _blocks(left: torch.Tensor, right: torch.Tensor) -> Iterator[tuple[_Place, t
 def describe_wrong(out: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> tuple[str, ...]:
     """Say what the wrong places have in common, most telling first."""
     untouched = is_poison(out) & wrong
+    out, expected = in_full(out), in_full(expected)
     found: list[str] = []
     if bool(untouched.any()):
         count = int(untouched.sum())

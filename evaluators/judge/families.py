@@ -19,6 +19,7 @@ import torch
 from evaluators.judge import distributions
 from evaluators.judge.compare import Allowed, relative_distance
 from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
+from evaluators.judge.low_bits import LOW_BITS, in_full
 from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
 from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
@@ -62,6 +63,8 @@ class DataSet:
         self.allowed: tuple[Allowed, ...] = ()
         self.complaint: Callable[[Tensors], str] | None = None
         """Says what is wrong with outputs, where the problem itself does; null: they are compared with the expected."""
+        self.positions: Callable[[Sequence[Tensors]], dict[str, torch.Tensor]] | None = None
+        """Says where the draws of calls lie, where outputs are drawn at random; null: they are not."""
 
     @property
     def size_bytes(self) -> int:
@@ -122,6 +125,8 @@ class DataMaker:
     def _judged(self, data: DataSet) -> DataSet:
         if self.problem.has_check:
             data.complaint = partial(self.problem.complaint, data.inputs)
+        if self.problem.draws:
+            data.positions = partial(self.problem.positions, data.inputs)
         return data
 
     def given(self) -> DataSet:
@@ -216,6 +221,8 @@ class DataMaker:
 
     def _step(self, dtype: torch.dtype) -> float:
         """Return the machine epsilon of the precision that inputs may be rounded to."""
+        if dtype in LOW_BITS:
+            return torch.finfo(dtype).eps
         bounds = bounds_of(self._tolerance, str(dtype).removeprefix("torch."))
         return max(torch.finfo(dtype).eps, 0.0 if bounds.atol is None else bounds.rtol)
 
@@ -367,4 +374,4 @@ def kept_bytes(problem: Problem) -> int:
 
 
 def _is_finite(tensors: Tensors) -> bool:
-    return all(bool(tensor.isfinite().all()) for tensor in tensors)
+    return all(bool(in_full(tensor).isfinite().all()) for tensor in tensors)

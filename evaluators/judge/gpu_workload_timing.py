@@ -22,6 +22,7 @@ from evaluators.judge.awake import AwakeCores
 from evaluators.judge.baseline import KEEP
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateSide
+from evaluators.judge.draws import Draws
 from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
@@ -32,7 +33,7 @@ from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, outpaced, too
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from messages.tasks import TaskSpec
-from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstable, Verdict
+from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstable, Verdict, Wrong
 
 CLOCK = "clock"
 """Rule by which a candidate is refused whose events do not agree with the judge's clock."""
@@ -97,6 +98,7 @@ class GpuWorkloadTimer:
         """What a call of the reference takes before any candidate ran."""
         self._copy_ns = self._time_copy() if bench.returns_outputs else 0.0
         self._take_ns = self._time_taking()
+        self._draws = Draws()
         self._seen = Seen(Unloaded(self._take_ns), self._copy_ns, self._take_ns)
         self._data.prepare(_PREPARED_PAIRS)
 
@@ -148,7 +150,7 @@ class GpuWorkloadTimer:
             unloaded: empty calls of its process from before it was loaded, on whichever workload.
         """
         calls, seen = Calls(self.bench, side), Seen(unloaded, self._copy_ns, self._take_ns)
-        self._seen = seen
+        self._seen, self._draws = seen, Draws()
 
         def run_pair(candidate_first: bool) -> Pair:
             data = self._data.next()
@@ -233,12 +235,16 @@ class GpuWorkloadTimer:
         refuse_if_wrong(
             lambda: timed_difference(names, outputs, self._reference.keep(), data), lambda: calls.again(data.family)
         )
+        if data.positions is not None:
+            self._draws.add(data.positions([outputs]))
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
         """Return what pairs come to."""
         interval, seen = timing.interval, self._seen
         if timing.hopeless:
             return outpaced(timing, policy)
+        if said := self._draws.complaint():
+            return Wrong(reason=said, family="timed calls")
         refusal = self._doubt(timing, seen)
         if refusal is not None:
             return refusal

@@ -36,8 +36,9 @@ DTYPES = {
     )
 }
 """What a tensor of a task may hold."""
-INPUTS_ONLY = frozenset((torch.float8_e4m3fn, torch.float8_e5m2))
-"""What outputs may not hold: nothing says how far two of so few values may lie apart."""
+
+
+_CALLS_AND_ROWS = 2
 
 
 def take_inputs(given: object, device: str) -> tuple[Form, Tensors]:
@@ -118,8 +119,6 @@ def _outputs_of(result: object, device: str) -> tuple[Form, Tensors]:
         )
     if not tensors:
         raise ProblemError("Model.forward() returns no tensor")
-    if low := next((tensor.dtype for tensor in tensors if tensor.dtype in INPUTS_ONLY), None):
-        raise ProblemError(f"Model.forward() returns {low}, which only inputs may be; return it in a wider dtype")
     return shape, tuple(tensor.detach().contiguous() for tensor in tensors)
 
 
@@ -135,6 +134,31 @@ def check_outputs(
             return called("check_outputs()", lambda: check(*arguments, rebuild(output_form, outputs)))
         except ProblemError as error:
             return str(error)
+
+
+def place_outputs(
+    place: Callable[..., object], form: Form, inputs: Tensors, output_form: Form, outputs: Tensors, device: str
+) -> dict[str, torch.Tensor]:
+    """Return what a problem's `positions` says of the outputs of several calls, which are stacked.
+
+    Raises:
+        ProblemError: it raises, or returns something else than positions by order: (calls, rows) in [0, 1].
+    """
+    arguments = rebuild(form, inputs, partial(_make_room, device, wide=False))
+    if not isinstance(arguments, tuple):
+        raise TypeError("the form of arguments is a tuple's")
+    with torch.no_grad():
+        found = called("positions()", lambda: place(*arguments, rebuild(output_form, outputs)))
+    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+        raise ProblemError(f"positions() returns {type(found).__name__}; it must return a dict of tensors")
+    for name, value in found.items():
+        if (
+            value.dim() != _CALLS_AND_ROWS
+            or len(value) != len(outputs[0])
+            or not bool(((value >= 0) & (value <= 1)).all())
+        ):
+            raise ProblemError(f"positions(): {name!r} must be a tensor of calls x rows with values between 0 and 1")
+    return {str(name): value.cpu() for name, value in found.items()}
 
 
 def as_structure(form: Form) -> Structure:

@@ -17,7 +17,17 @@ from typing import TypeVar
 
 import torch
 
-from evaluators.judge.nests import DTYPES, Tensors, call_form, call_model, check_outputs, run_model, take_inputs
+from evaluators.judge.agreement import all_close, same_bits
+from evaluators.judge.nests import (
+    DTYPES,
+    Tensors,
+    call_form,
+    call_model,
+    check_outputs,
+    place_outputs,
+    run_model,
+    take_inputs,
+)
 from evaluators.judge.problem_code import ProblemError, Staged, called, load_module, seed_all, stage_of
 from evaluators.structure import Form, paths
 from messages.calls import CallForm
@@ -169,6 +179,28 @@ class Problem:
             )
         return " ".join(said.split())[:_MOST_SAID]
 
+    @property
+    def draws(self) -> bool:
+        """Whether the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
+
+        It says where in [0, 1) each draw of many calls lies, so that right ones are uniform; `judge/draws.py` counts.
+        """
+        return callable(vars(self._module).get("positions"))
+
+    def positions(self, inputs: Tensors, outputs: Sequence[Tensors]) -> dict[str, torch.Tensor]:
+        """Return what the file's `positions` says of the outputs of calls on the same inputs: (calls, rows) by order.
+
+        Args:
+            inputs: of the calls.
+            outputs: of each call, in their order; its check has nothing against any of them alone.
+
+        Raises:
+            ProblemError: it raises, or returns something else.
+        """
+        stacked = tuple(torch.stack(parts) for parts in zip(*outputs, strict=True))
+        with self.stage():
+            return place_outputs(self._module.positions, self.form, inputs, self._output_form, stacked, self.device)
+
     def reference(self, inputs: Tensors, state: Tensors, *, wide: bool = False) -> Tensors:
         """Run the reference; the tensors it is given stay as they are.
 
@@ -212,13 +244,13 @@ class Problem:
         before = tuple(tensor.clone() for tensor in inputs)
         with self.stage():
             output_form, first = call_model(self._model, inputs, self.device, self.form)
-        if not all(_same(now, then) for now, then in zip(inputs, before, strict=True)):
+        if not all(same_bits(now, then) for now, then in zip(inputs, before, strict=True)):
             raise ProblemError("the reference changes its inputs; write it without in-place operations on them")
-        if not _all_close(first, self.reference(inputs, self.state)):
+        if not self.draws and not all_close(first, self.reference(inputs, self.state)):
             self.trains = False
             self._model.eval()
             first = self.reference(inputs, self.state)
-            if not _all_close(first, self.reference(inputs, self.state)):
+            if not all_close(first, self.reference(inputs, self.state)):
                 raise ProblemError("the reference is random: two calls with the same inputs give different outputs")
         names = ("output",) if len(first) == 1 else tuple(_output_names(output_form))
         self.output_specs = tuple(
@@ -358,16 +390,3 @@ def _spec(name: str, role: str, shape: torch.Size, dtype: torch.dtype) -> Tensor
     if role == "output":
         return TensorSpec(name=name, role="output", shape=tuple(shape), dtype=word)
     return TensorSpec(name=name, role="parameter", shape=tuple(shape), dtype=word)
-
-
-def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return torch.equal(left.view(-1).view(torch.uint8), right.view(-1).view(torch.uint8))
-
-
-def _all_close(left: Tensors, right: Tensors) -> bool:
-    """Say whether two runs agree as far as the order of sums lets them."""
-    pairs = zip(left, right, strict=True)
-    # Equal bits first: comparing with a tolerance takes several times the tensor's memory.
-    return all(
-        _same(one, other) or torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True) for one, other in pairs
-    )

@@ -15,6 +15,7 @@ from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.control import Control, Sample
 from evaluators.judge.cores import CoreShare
 from evaluators.judge.disturbance import Watch
+from evaluators.judge.draws import Draws
 from evaluators.judge.families import GIVEN, DataSet
 from evaluators.judge.ground import Ground
 from evaluators.judge.returned import copy_cost_ns, warm_up
@@ -24,7 +25,7 @@ from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from evaluators.runners.base import EMPTY
 from messages.tasks import TaskSpec
-from messages.verdicts import Measured, Unstable, Verdict
+from messages.verdicts import Measured, Unstable, Verdict, Wrong
 
 _PREPARED_PAIRS = 16
 _WARM_UPS = 2
@@ -70,6 +71,7 @@ class WorkloadTimer:
         self._floor_us = 0.0
         """Less than this is not credited to the candidate."""
         self._share: CoreShare | None = None
+        self._draws = Draws()
         self._control = Control(self._time_reference_between)
         self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
         self._own_data = [self._data.next() for _ in range(_OWN_DATA)]
@@ -110,7 +112,7 @@ class WorkloadTimer:
         def run_pair(candidate_first: bool) -> Pair:
             return self._pair(side, calls, candidate_first=candidate_first)
 
-        self._share, self._grown = None, 0
+        self._share, self._grown, self._draws = None, 0, Draws()
         return Lane(run_pair, lambda: self._enter(side, calls))
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:
@@ -203,12 +205,16 @@ class WorkloadTimer:
         refuse_if_wrong(
             lambda: timed_difference(names, outputs, self.baseline.keep(), data), lambda: calls.again(data.family)
         )
+        if data.positions is not None:
+            self._draws.add(data.positions([outputs]))
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
         """Return what pairs come to."""
         interval = timing.interval
         if timing.hopeless:
             return outpaced(timing, policy)
+        if said := self._draws.complaint():
+            return Wrong(reason=said, family="timed calls")
         tensor_bytes = total_bytes(self.bench.problem.tensors)
         if doubt := too_fast(timing, tensor_bytes=tensor_bytes, bytes_per_s=_FASTEST_MEMORY):
             return doubt

@@ -10,11 +10,11 @@ import torch
 
 from evaluators.judge.arena import is_poison
 from evaluators.judge.candidate import CandidateFailedError
-from evaluators.judge.compare import Errors, describe_wrong
+from evaluators.judge.compare import Allowed, Errors, describe_wrong
 from evaluators.judge.families import DataSet
 from evaluators.judge.glimpse import Glimpse
 from evaluators.judge.problem import Tensors
-from messages.verdicts import Wrong
+from messages.verdicts import CallCheck, Wrong
 
 
 class WrongOutputError(Exception):
@@ -54,6 +54,20 @@ def say_wrong(family: str, name: str, out: torch.Tensor, expected: torch.Tensor,
         first_wrong=tuple(first),
         max_abs_error=errors.largest,
         patterns=describe_wrong(out, expected, wrong),
+    )
+
+
+def check_output(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> CallCheck:
+    """Compare one output of a checked call.
+
+    Raises:
+        WrongOutputError: it is wrong.
+    """
+    errors = allowed.errors(out, expected)
+    if bool(errors.wrong.any()):
+        raise WrongOutputError(say_wrong(family, name, out, expected, errors))
+    return CallCheck(
+        family=family, max_abs_error=errors.largest, error_ratio=errors.ratio, own_error_ratio=errors.own_ratio
     )
 
 

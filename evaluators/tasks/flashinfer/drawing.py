@@ -1,6 +1,7 @@
 """How each input of a definition is made: one expression of Python an input, over the workload's axes.
 
-What a workload says to be random is drawn as upstream draws it (N(0, 1); `probs` after a softmax), except integers:
+What a workload says to be random is drawn as upstream draws it (N(0, 1)), except integers (and what is sampled from:
+`probs` after a softmax, half the rows sharper; `top_p` between 0 and 1, where upstream has N(0, 1)):
 upstream draws those between -1024 and 1024, which no page table can be. Here an integer's name and the definition's
 constraints say what it is; what they do not say is refused, never guessed. The rules, first that fits:
 
@@ -14,7 +15,8 @@ constraints say what it is; what they do not say is refused, never guessed. The 
 | `positions`                              | 0 to `max_seq_len` - 1                                                |
 | `seq_lens`                               | 1 to what the row's pages hold                                        |
 | `topk_ids`                               | experts, different in each row                                        |
-| `top_k`                                  | 1 to `vocab_size`                                                     |
+| `top_k`                                  | 1 to `vocab_size`, all orders of magnitude alike                      |
+| int8 of a top-k indexer                  | pages of packed keys in fp8, and their scales                         |
 | int8 of two dimensions or more           | any byte: contents, no places                                         |
 
 In causal attention a sequence has at least as many keys as queries, where the totals allow it.
@@ -33,6 +35,9 @@ from evaluators.tasks.flashinfer.constraints import last_value_of
 from evaluators.tasks.flashinfer.schema import FLOATING, Argument, Definition
 from messages.errors import ConfigError
 
+TOP_K_INDEXER = "dsa_topk_indexer_fp8"
+"""What definitions begin with that return the places of the largest scores of packed keys."""
+_SAMPLED = {"probs": "probabilities", "top_p": "parts"}
 _NO_TORCH = frozenset(("float4_e2m1",))
 _QUERIES, _KEYS = "qo_indptr", "kv_indptr"
 _TOTALS = {"qo_indptr": "total_q", "kv_indptr": "num_kv_indices"}
@@ -128,7 +133,7 @@ def _expression(definition: Definition, name: str, argument: Argument) -> str:
     if argument.dtype in _NO_TORCH:
         raise ConfigError(f"definition {definition.name!r}: {name!r} is {argument.dtype}, which is not supported")
     if argument.dtype in FLOATING:
-        kind = "probabilities" if definition.op_type == "sampling" and name == "probs" else "normal"
+        kind = _SAMPLED.get(name, "normal") if definition.op_type == "sampling" else "normal"
         return f"drawn_inputs.{kind}({sizes}, {dtype})"
     if argument.dtype == "bool":
         return f"drawn_inputs.coins({sizes})"
@@ -141,6 +146,10 @@ def _integers(definition: Definition, name: str, shape: list[str], sizes: str, d
         return f"drawn_inputs.distinct({sizes}, {below}, {dtype})"
     if bounds := _range(definition, name):
         return f"drawn_inputs.whole({sizes}, {bounds[0]}, {bounds[1]}, {dtype})"
+    if name == "top_k":
+        return f"drawn_inputs.sizes({sizes}, 1, {_sized('vocab_size', definition)}, {dtype})"
+    if dtype == "torch.int8" and definition.name.startswith(TOP_K_INDEXER):
+        return f"drawn_inputs.packed_keys({sizes})"
     if dtype == "torch.int8" and len(shape) > 1:
         return f"drawn_inputs.whole({sizes}, -128, 127, {dtype})"
     raise ConfigError(
@@ -172,8 +181,6 @@ def _range(definition: Definition, name: str) -> tuple[str, str] | None:
         return "0", f"{_sized('max_seq_len', definition)} - 1"
     if name == "seq_lens":
         return "1", f"{_sized('max_num_pages', definition)} * {_sized('page_size', definition)}"
-    if name == "top_k":
-        return "1", _sized("vocab_size", definition)
     return None
 
 

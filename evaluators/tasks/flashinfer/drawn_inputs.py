@@ -16,6 +16,9 @@ import torch
 
 _LOW_BITS = (torch.float8_e4m3fn, torch.float8_e5m2)
 _PIECE = 1 << 26
+_SHARPNESS = (1.0, 1.0, 1.0, 2.0, 4.0, 8.0)
+_WHOLE = 0.25
+_SCALE_BYTES = 4
 
 
 def normal(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -32,8 +35,39 @@ def normal(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 def probabilities(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Draw rows that are positive and add up to 1."""
-    return torch.randn(shape, dtype=dtype).softmax(dim=-1)
+    """Draw rows that are positive and add up to 1: softmax of N(0, 1), as upstream, of every other row on average.
+
+    The others are sharper, by a factor of 2, 4 or 8: as a language model's are, from some hundred likely tokens to one.
+    Where all of 100,000 tokens are about as likely, few draws tell little.
+    """
+    drawn = torch.randn(shape, dtype=dtype)
+    factors = torch.tensor(_SHARPNESS, dtype=dtype)[torch.randint(len(_SHARPNESS), (*shape[:-1], 1))]
+    return (drawn * factors).softmax(dim=-1)
+
+
+def parts(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Draw parts of a whole between 0 and 1, rather large ones, and 1 itself one time in four."""
+    drawn = 1.0 - torch.rand(shape, dtype=dtype).square()
+    return torch.where(torch.rand(shape) < _WHOLE, torch.ones_like(drawn), drawn)
+
+
+def sizes(shape: Sequence[int], low: int, high: int, dtype: torch.dtype) -> torch.Tensor:
+    """Draw integers from `low` to `high`, both included: large ones rather, but of all orders of magnitude."""
+    ratio = torch.rand(shape, dtype=torch.float64).sqrt()
+    drawn = low * ((high + 1) / low) ** ratio
+    return drawn.floor().clamp(low, high).to(dtype)
+
+
+def packed_keys(shape: Sequence[int]) -> torch.Tensor:
+    """Draw pages of keys in eight bits with a scale each, as bytes: first all keys of a page, then their scales.
+
+    Args:
+        shape: (pages, keys, 1, bytes of a key and of its scale in float32).
+    """
+    pages, keys, heads, width = shape
+    drawn = normal((pages, keys * heads * (width - _SCALE_BYTES)), torch.float8_e4m3fn).view(torch.uint8)
+    scales = (torch.rand(pages, keys * heads, dtype=torch.float32) + 0.5).view(torch.uint8)
+    return torch.cat((drawn, scales), dim=1).reshape(tuple(shape)).view(torch.int8)
 
 
 def coins(shape: Sequence[int]) -> torch.Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection
 
+from evaluators.tasks.flashinfer.checks import check_of
 from evaluators.tasks.flashinfer.drawing import number_of, plan_inputs
 from evaluators.tasks.flashinfer.schema import FLOATING, LOW_BITS, Definition, ScalarInput, Workload
 from messages.errors import ConfigError
@@ -16,8 +17,18 @@ from messages.tasks import Dimension
 
 WORKLOAD = "workload"
 """Dimension that says of which workload recorded tensors are; there where some were recorded."""
-_CHOOSING = ("routing_", "probs")
-_OURS = ("Model", "AS_DRAWN", "get_inputs", "get_init_inputs", "drawn_inputs", "recorded_inputs")
+_CHOOSING = ("routing_", "probs", "top_p")
+_OURS = (
+    "Model",
+    "check_outputs",
+    "positions",
+    "drawn_outputs",
+    "AS_DRAWN",
+    "get_inputs",
+    "get_init_inputs",
+    "drawn_inputs",
+    "recorded_inputs",
+)
 
 
 def problem_text(definition: Definition, recorded: Collection[str]) -> str:
@@ -45,6 +56,7 @@ def problem_text(definition: Definition, recorded: Collection[str]) -> str:
             "",
             *_as_drawn(definition),
             *_get_inputs(definition, recorded),
+            *check_of(definition),
             "",
             "",
             "def get_init_inputs():",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaluators.tasks.flashinfer.checks import has_check
 from evaluators.tasks.flashinfer.schema import Argument, AxisConst, Definition
 
 _CONVENTIONS = """\
@@ -23,6 +24,16 @@ def run(x, scale, y):
 ```"""
 
 _INFINITIES = """Where the reference gives -inf (the log-sum-exp of a query that sees no key), so must a candidate."""
+
+_SAMPLING = """\
+Outputs are random, and no seed is given: a candidate brings its own random numbers, for example a counter of calls in a
+static variable, hashed with the row's number. Each call is checked for tokens that may not be drawn. Over many calls,
+on the same inputs and on others, tokens must be drawn as often as their probabilities say, independently from row to
+row and from call to call. Which numbers a candidate draws is its own matter, and need not be the reference's."""
+
+_ANY_ORDER = """\
+The largest scores may be named in any order. Those that differ from the smallest of them by the rounding of float32
+sums only may stand for one another; every other one is asked for."""
 
 
 def notes_for(definition: Definition, *, made_up: Sequence[str] = (), are_sizes_made_up: bool = False) -> str:
@@ -45,6 +56,8 @@ def notes_for(definition: Definition, *, made_up: Sequence[str] = (), are_sizes_
     parts.extend((_CONVENTIONS, _EXAMPLE))
     if "lse" in definition.outputs:
         parts.append(_INFINITIES)
+    if has_check(definition):
+        parts.append(_SAMPLING if definition.op_type == "sampling" else _ANY_ORDER)
     if made_up:
         parts.append(f"Not recorded, drawn instead: {', '.join(f'`{name}`' for name in made_up)}.")
     if are_sizes_made_up:

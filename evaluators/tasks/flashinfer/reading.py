@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 
+from evaluators.tasks.flashinfer.checks import has_check, require_indexer, require_sampling
 from evaluators.tasks.flashinfer.problem import dimensions_of, problem_text
 from evaluators.tasks.flashinfer.prompting import notes_for
 from evaluators.tasks.flashinfer.recordings import Recordings, recorded_inputs
@@ -29,9 +30,11 @@ from messages.tasks import SourceFile, TaskSpec, Tolerance
 VARIABLE = "FIB_DATASET_PATH"
 """Names the folder where none is given, for upstream's tools as here."""
 ENTRY_POINT = "run"
+_LOW_BIT = "moe_fp8_block_scale"
 MATCHED_RATIO = 0.95
 """Part of the elements that must fit in mixtures of experts, whose values of eight bits round differently."""
 _DRAWN = "drawn_inputs.py"
+_CHECKS = "drawn_outputs.py"
 _RECORDED = "recorded_inputs.py"
 
 
@@ -57,10 +60,10 @@ def read_task(selector: str, environment: Mapping[str, str] = os.environ) -> Tas
             *(_workload(definition, one, found, hidden=False) for one in selected.shown),
             *(_workload(definition, one, found, hidden=True) for one in selected.hidden),
         ),
-        files=_files(found),
+        files=_files(definition, found),
         calling="destination",
         entry_point=ENTRY_POINT,
-        shown_files=(_DRAWN,),
+        shown_files=(_DRAWN, _CHECKS) if has_check(definition) else (_DRAWN,),
         notes=notes_for(definition, made_up=found.missing, are_sizes_made_up=selected.told == SMALL),
     )
 
@@ -99,8 +102,8 @@ def locate(selector: str, environment: Mapping[str, str] = os.environ) -> tuple[
 
 
 def tolerance_of(definition: Definition) -> Tolerance:
-    """Return what upstream lets through: of mixtures of experts 95 % of the elements must fit, of others all."""
-    if definition.op_type == "moe":
+    """Return what upstream lets through: of low-bit mixtures of experts 95 % of the elements, of others none wrong."""
+    if _LOW_BIT in definition.name:
         return Tolerance(profile=f"flashinfer:{MATCHED_RATIO}")
     return Tolerance(profile="flashinfer")
 
@@ -114,21 +117,20 @@ def require_check(definition: Definition) -> None:
     if number := next((name for name, output in definition.outputs.items() if output.shape is None), None):
         raise ConfigError(f"definition {definition.name!r}: output {number!r} is a number; outputs must be tensors")
     if definition.op_type == "sampling":
-        raise ConfigError(
-            f"definition {definition.name!r} samples: its outputs are right by their distribution (support and total "
-            "variation), which is not checked here; deterministic references are"
-        )
-    if "topk_indexer" in definition.name:
-        raise ConfigError(
-            f"definition {definition.name!r} returns the places of the largest scores in any order, which is not "
-            "checked here; outputs that are compared element by element are"
-        )
+        require_sampling(definition)
+    elif "topk_indexer" in definition.name:
+        require_indexer(definition)
 
 
-def _files(found: Recordings) -> tuple[SourceFile, ...]:
-    text = resources.files("evaluators.tasks.flashinfer").joinpath(_DRAWN).read_text(encoding="utf-8")
-    drawn = SourceFile(path=_DRAWN, text=text)
-    return (drawn, SourceFile(path=_RECORDED, text=found.module)) if found.names else (drawn,)
+def _files(definition: Definition, found: Recordings) -> tuple[SourceFile, ...]:
+    own = [
+        SourceFile(path=path, text=_text_of(path)) for path in (_DRAWN, *((_CHECKS,) if has_check(definition) else ()))
+    ]
+    return (*own, SourceFile(path=_RECORDED, text=found.module)) if found.names else tuple(own)
+
+
+def _text_of(path: str) -> str:
+    return resources.files("evaluators.tasks.flashinfer").joinpath(path).read_text(encoding="utf-8")
 
 
 def _workload(definition: Definition, workload: Workload, found: Recordings, *, hidden: bool) -> tasks.Workload:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import msgspec
 
 from evaluators.tasks.flashinfer.constraints import Known, Unknown, holds, said_axis
+from evaluators.tasks.flashinfer.drawing import TOP_K_INDEXER
 from evaluators.tasks.flashinfer.schema import Definition, Workload
 from messages.errors import ConfigError
 
@@ -61,6 +62,9 @@ _SMALL_SIZES = (
     },
 )
 _OTHER_SIZE = 4
+_MORE_PAGES = 4
+_SAMPLED_ROWS = 5
+"""Times more rows where outputs are drawn: each is one draw in a call."""
 
 
 class Selected(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +110,8 @@ def small_workloads(definition: Definition) -> tuple[Workload, ...]:
 
 def _small(definition: Definition, sizes: dict[str, int], name: str) -> Workload:
     axes = {axis: sizes.get(axis, _OTHER_SIZE) for axis in definition.var_axes}
+    if definition.op_type == "sampling":
+        axes["batch_size"] = axes.get("batch_size", _OTHER_SIZE) * _SAMPLED_ROWS
     for _ in range(_ROUNDS):
         for constraint in definition.constraints:
             for axis in axes:
@@ -114,6 +120,10 @@ def _small(definition: Definition, sizes: dict[str, int], name: str) -> Workload
                     axes[axis] = said[1]
         broken = [one for one in definition.constraints if not _may_hold(one, _all_axes(definition, axes))]
         if not broken:
+            if "max_num_pages" in axes and "num_pages" in axes:
+                # More keys than an indexer picks from most rows, and no page twice in a row.
+                axes["max_num_pages"] *= _MORE_PAGES if definition.name.startswith(TOP_K_INDEXER) else 1
+                axes["num_pages"] = max(axes["num_pages"], axes["max_num_pages"])
             return Workload(uuid=name, axes=axes, inputs={})
         axes = {axis: 2 * size if any(axis in one for one in broken) else size for axis, size in axes.items()}
     raise ConfigError(f"definition {definition.name!r}: no small sizes were found that keep {broken[0]!r}")

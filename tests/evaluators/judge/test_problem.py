@@ -237,7 +237,7 @@ def test_a_description_tells_numbers_and_nests_in_each_language() -> None:
     assert "`data` is `{'pair': (tensor, tensor), 'w': tensor, 'eps': 0.001, 'kind': None}`" in told["python"]
 
 
-def test_inputs_may_be_floats_of_eight_bits_and_outputs_may_not() -> None:
+def test_inputs_and_outputs_may_be_floats_of_eight_bits() -> None:
     drawn = "[torch.randn(4, 8).to(torch.float8_e4m3fn)]"
     kept = 'AS_DRAWN = ["x"]\n'
     problem = Problem(plain("return x.float() * 2", drawn, kept))
@@ -245,5 +245,9 @@ def test_inputs_may_be_floats_of_eight_bits_and_outputs_may_not() -> None:
     maker = DataMaker(problem, Tolerance(profile="flashinfer"))
     assert not maker.applies("spikes")
     assert maker.given().expected[0].shape == (4, 8)
-    with pytest.raises(ProblemError, match="float8_e4m3fn, which only inputs may be"):
-        Problem(plain("return x", drawn, kept))
+    low = Problem(plain("return (x.float() * 2).to(torch.float8_e4m3fn)", drawn, kept))
+    assert low.output_specs[0].dtype == "float8_e4m3fn"
+    data = DataMaker(low, Tolerance()).given()
+    (output,) = low.reference(data.inputs, data.state)
+    assert not bool(data.allowed[0].errors(output, data.expected[0]).wrong.any())
+    assert bool(data.allowed[0].errors((-output.float()).to(output.dtype), data.expected[0]).wrong.any())

@@ -112,3 +112,33 @@ def test_the_definitions_reference_in_a_candidates_place_writes_to_its_outputs(t
     names["run"](torch.ones(2, 2, 16), torch.ones(3, 16), indptr, indices, 0.5, output, lse)
     assert output[0].tolist() == [[1.0] * 16] * 2
     assert lse[1].isneginf().all()
+
+
+QUANTISED = """import torch
+
+
+def run(x):
+    return (x * 0.5).to(torch.float8_e4m3fn)
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("scale", "fates"), [("0.5", {"measured", "unstable"}), ("0.48", {"wrong"})])
+async def test_outputs_of_eight_bits_may_be_rounded_otherwise_and_not_scaled_otherwise(
+    tmp_path: Path, scale: str, fates: set[str]
+) -> None:
+    rows = {"shape": ["rows", "width"]}
+    definition = {
+        "name": sets.NAME,
+        "op_type": "quantisation",
+        "axes": {"rows": {"type": "var"}, "width": {"type": "const", "value": 256}},
+        "constraints": [],
+        "inputs": {"x": {**rows, "dtype": "float32"}},
+        "outputs": {"y": {**rows, "dtype": "float8_e4m3fn"}},
+        "reference": QUANTISED,
+    }
+    folder = sets.written(tmp_path, changed=definition, uuids=())
+    task = read_task(f"{folder}#{sets.NAME}:small")
+    text = f"import torch\n\n\ndef run(x, y):\n    y.copy_((x * {scale}).to(torch.float8_e4m3fn))\n"
+    fate, reason = await fate_of(task, written("python", "run", "main.py", text))
+    assert fate in fates, reason

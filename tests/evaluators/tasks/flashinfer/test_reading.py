@@ -9,11 +9,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from evaluators.tasks import load_task
-from evaluators.tasks.flashinfer.reading import read_task, recognizes
+from evaluators.tasks.flashinfer.reading import read_task, recognizes, tolerance_of
+from evaluators.tasks.flashinfer.trace_set import read_definition
 from messages.errors import ConfigError
 from messages.tasks import TaskSpec
 from tests.contracts.task_sources import MARK, TaskSourceContract
@@ -55,7 +57,7 @@ class TestFlashInfer(TaskSourceContract):
                 return selector, ("colours", "blob")
             case "sampling":
                 sets.written(tmp_path, changed={"op_type": "sampling"})
-                return selector, ("samples", "distribution")
+                return selector, ("samples", "probs")
             case "line":
                 (folder / "workloads" / f"{path}l").write_text(json.dumps(sets.workload("one")) + "\n{\n")
                 return selector, ("line 2",)
@@ -172,10 +174,11 @@ def test_causal_sequences_have_at_least_as_many_keys_as_queries(tmp_path: Path) 
         assert keys[-1] == task.workloads[0].dimensions["total_kv"]
 
 
-def test_mixtures_of_experts_are_held_to_a_matched_ratio(tmp_path: Path) -> None:
-    folder = sets.written(tmp_path, changed={"op_type": "moe"})
-    assert read_task(f"{folder}#{sets.NAME}:one").tolerance.profile == "flashinfer:0.95"
-    assert read_task(f"{sets.written(tmp_path)}#{sets.NAME}:one").tolerance.profile == "flashinfer"
+def test_low_bit_mixtures_of_experts_alone_are_held_to_a_matched_ratio(tmp_path: Path) -> None:
+    definition = read_definition(sets.written(tmp_path), sets.NAME)
+    low_bit = msgspec.structs.replace(definition, name="moe_fp8_block_scale_renorm_topk8", op_type="moe")
+    assert tolerance_of(low_bit).profile == "flashinfer:0.95"
+    assert tolerance_of(msgspec.structs.replace(definition, op_type="moe")).profile == "flashinfer"
 
 
 def test_constraints_lead_to_small_sizes_that_keep_them(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Compares outputs in floats of eight bits: by how many of the format's steps they lie apart.
+
+The next value of such a format is 6 to 25 % away, so no relative tolerance says much. A right program may round a value
+that lies between two of them to the other one, if its sums are in another order or (bfloat16) coarser: by the distance
+of values over a step, in 1 to 2 % of the elements. So
+
+- no element may be more than one step off, nor be infinite or NaN where the reference is not, or the reverse;
+- one step off may be 5 % of the elements: a program that cuts off instead of rounding is, in half of them, and one
+  whose scale is wrong by 1 %, in about a tenth.
+"""
+
+from __future__ import annotations
+
+import torch
+
+LOW_BITS = frozenset((torch.float8_e4m3fn, torch.float8_e5m2))
+MOST_ROUNDED_OTHERWISE = 0.05
+"""Share of the elements that may be one step off."""
+_SIGN, _MAGNITUDE = 0x80, 0x7F
+
+
+def steps_apart(out: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Return by how many steps of their format two tensors of one dtype of eight bits differ, element by element.
+
+    What is no number, or infinite, in one of them only is 255 steps off; two NaNs are the same, and so are 0 and -0.
+    """
+    apart = (_ordinal(out) - _ordinal(expected)).abs()
+    one, other = out.float(), expected.float()
+    is_odd = ~one.isfinite() | ~other.isfinite()
+    is_same = (one == other) | (one.isnan() & other.isnan())
+    return torch.where(is_odd, torch.where(is_same, 0, 255), apart)
+
+
+def wrong_steps(apart: torch.Tensor, share: float = MOST_ROUNDED_OTHERWISE) -> torch.Tensor:
+    """Return which elements are wrong, of how many steps they are off.
+
+    Args:
+        apart: as `steps_apart` has it.
+        share: of all elements, that may be one step off.
+    """
+    is_off = apart > 0
+    return is_off if int(is_off.sum()) > max(1.0, share * apart.numel()) else apart > 1
+
+
+def in_full(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of eight bits in float32, which holds all its values; others as they are."""
+    return tensor.float() if tensor.dtype in LOW_BITS else tensor
+
+
+def _ordinal(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the place of each value among all of its format, counted from 0."""
+    bits = tensor.contiguous().view(torch.uint8).int()
+    return torch.where((bits & _SIGN) > 0, -(bits & _MAGNITUDE), bits & _MAGNITUDE)
