@@ -87,6 +87,7 @@ def test_what_models_kernels_and_workers_write_shows_as_text_everywhere(
             expect(attempt.locator(f"[data-part={name}]").first).to_contain_text(READABLE)
     failed = attempts.nth(1)
     expect(failed.locator("[data-part=build-log] .listing-text")).to_have_text(f"error: {READABLE}")
+    expect(failed).to_contain_text("It did not build: <script>")
     expect(failed.locator("[data-part=source] > summary")).to_contain_text(READABLE)
     expect(attempts.nth(0).locator("table.workloads")).to_contain_text("<script>")
     expect(attempts.nth(0).locator(".verdict")).to_contain_text(f"worker{READABLE}")
