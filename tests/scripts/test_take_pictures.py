@@ -27,7 +27,7 @@ def test_pictures_that_the_readme_shows_are_there_and_small() -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser: apt install chromium")
 def test_pictures_are_taken_of_recorded_searches(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "scripts/take_pictures", "--recorded", "--out", tmp_path]
+    command: list[str | Path] = [sys.executable, ROOT / "scripts/take_pictures", "--recorded", "--out", tmp_path]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert [Path(line.split(":")[0]).name for line in said.splitlines()] == ["run.png", "node.png", "compare.png"]
     assert all(path.read_bytes().startswith(PNG) for path in tmp_path.iterdir())
