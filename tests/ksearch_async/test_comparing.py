@@ -54,6 +54,11 @@ def test_runs_that_differ_by_their_seeds_alone_are_one_group_with_median_and_ran
     assert found["wrong"] == ("3",)
 
 
+def test_a_run_that_found_nothing_counts_as_worse_than_any_other() -> None:
+    comparison = comparison_of(story(), story()[:6], seeded(story(), 2, speedup=3.0))
+    assert cells(comparison)["best speedup"] == ("2.00x (2 of 3)",)
+
+
 def test_runs_on_different_devices_are_never_one_group() -> None:
     first = story()[0].body
     assert isinstance(first, RunStarted)

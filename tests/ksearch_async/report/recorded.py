@@ -19,7 +19,7 @@ from tests.ksearch_async.stories import FASTER_KERNEL, attempt, records_of, stor
 JOURNALS = Path(__file__).parents[3] / "docs" / "benchmarks" / "journals"
 GPU_RUNS = tuple(path.name.partition(".")[0] for path in sorted(JOURNALS.glob("*.gz")))
 
-HOSTILE = "</svg></style><script>alert(1)</script> $\\frac{$ \x1b[31m\u202e\u2066 \U0001f680 列 --> &amp; ' \""
+HOSTILE = "$\\frac{$ </svg></style><script>alert(1)</script> \x1b[31m\u202e\u2066 \U0001f680 列 --> &amp; ' \""
 """What a title may hold that breaks out of something: HTML, mathematics, terminals, directions, unknown glyphs."""
 
 

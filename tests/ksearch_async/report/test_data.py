@@ -57,6 +57,11 @@ def test_curves_are_put_together_from_where_each_has_a_best() -> None:
     assert curve_of(fast, "rounds") == ((2, 2.0), (3, 2.5))
     band = Band(x=(2, 3), middle=(2.0, 2.25), low=(2.0, 2.0), high=(2.0, 2.5))
     assert band_of([slow, fast], "rounds") == band
+    late, early = (traced(gpu_records(f"softmax_rows_{number}_h200")) for number in (1, 2))
+    assert (early.steps[0].at.rounds, late.steps[0].at.rounds) == (4, 8)
+    both = band_of([late, early], "rounds")
+    assert both is not None
+    assert (both.x[0], both.x[-1]) == (8, 60)
     assert band_of([slow, traced(story()[:6])], "rounds") is None  # one has none
     assert band_of([], "rounds") is None
 
