@@ -67,7 +67,7 @@ export function verdictView(event) {
       ["flags", verdict.flags?.length ? legibleLine(verdict.flags.join(", "), 400) : null],
       ["device", legibleLine([event.unit, event.device].filter(Boolean).join(", "), 120)],
       ["worker", event.worker && legibleLine(event.worker, 120)],
-      ["took", event.wall_s != null ? `${significant(event.wall_s)} s` : null],
+      ["took", event.wall_s ? (event.wall_s < 0.01 ? "less than 0.01 s" : `${significant(event.wall_s)} s`) : null],
     ]),
   );
   if (verdict.workloads?.length) box.append(workloadTable(verdict.workloads));
