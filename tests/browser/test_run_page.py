@@ -95,6 +95,10 @@ def test_a_server_that_dies_and_comes_back_costs_the_page_nothing(
         page = open_page(f"{server.address}#/run/live", may_lose_server=True)
         expect(page.locator(".figure-standing .value")).to_have_text("running")
         expect(page.locator("#connection")).to_have_text("live")
+        slider = page.get_by_label("Moment of the run")
+        last = slider.get_attribute("max") or ""
+        run.let(2 * CALLS)
+        expect(slider).not_to_have_attribute("max", last)  # the stream has brought something that must not come twice
         server.kill()
         expect(page.locator("#connection")).to_contain_text("lost")
         run.finish()

@@ -16,17 +16,21 @@ const KEY_ZOOM = 1.3;
 export function listen(canvas, acts, signal) {
   const fingers = new Map();
   let travelled = 0;
+  let box = canvas.getBoundingClientRect();
+  const placeOf = (event) => [event.clientX - box.left, event.clientY - box.top];
   const on = (name, heard, options = {}) => canvas.addEventListener(name, heard, { signal, ...options });
 
   on("pointerdown", (event) => {
     if (event.button > 0) return;
     canvas.setPointerCapture(event.pointerId);
+    box = canvas.getBoundingClientRect(); // and not again while dragging: asking makes the browser lay out the page
     fingers.set(event.pointerId, placeOf(event));
     if (fingers.size === 1) travelled = 0;
   });
   on("pointermove", (event) => {
-    const place = placeOf(event);
     const before = fingers.get(event.pointerId);
+    if (!before) box = canvas.getBoundingClientRect();
+    const place = placeOf(event);
     if (!before) {
       acts.point(...place);
       return;
@@ -44,6 +48,7 @@ export function listen(canvas, acts, signal) {
   on("pointerleave", () => acts.point(null, null));
   on("wheel", (event) => {
     event.preventDefault();
+    box = canvas.getBoundingClientRect();
     const lines = event.deltaMode === 1 ? 16 : 1;
     acts.zoom(Math.exp(-event.deltaY * lines * WHEEL_STEP), ...placeOf(event));
   }, { passive: false });
@@ -74,11 +79,6 @@ function keyed(event, acts) {
   if (event.key === "+" || event.key === "=") return () => acts.zoom(KEY_ZOOM, null, null);
   if (event.key === "-") return () => acts.zoom(1 / KEY_ZOOM, null, null);
   return null;
-}
-
-function placeOf(event) {
-  const box = event.currentTarget.getBoundingClientRect();
-  return [event.clientX - box.left, event.clientY - box.top];
 }
 
 function apart(one, other) {

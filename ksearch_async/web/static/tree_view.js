@@ -22,6 +22,7 @@ export class TreeView {
   #ending = new AbortController();
   #spots = [];
   #busy = [];
+  #isOverlayEmpty = false;
   #byId = new Map();
   #layout = { places: new Map(), depth: 0, breadth: 0 };
   #laidOut = 0;
@@ -295,8 +296,11 @@ export class TreeView {
 
   #drawOverlay() {
     const canvas = this.overlay.getContext("2d");
-    canvas.clearRect(0, 0, ...this.#size);
     const marked = [this.#selected, this.#pointed].map((id) => this.#byId.get(id)).filter(Boolean);
+    const isEmpty = !marked.length && !this.#busy.length;
+    if (isEmpty && this.#isOverlayEmpty) return; // whatever is drawn on, and be it nothing, the browser copies anew
+    this.#isOverlayEmpty = isEmpty;
+    canvas.clearRect(0, 0, ...this.#size);
     ringed(canvas, marked, this.#camera, this.#palette.focus, 5);
     const busy = this.#busy;
     const phase = isStill() ? 0.4 : (performance.now() % PULSE_MS) / PULSE_MS;
