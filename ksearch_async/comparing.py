@@ -23,12 +23,13 @@ from ksearch_async.report.data import LEVELS, Against, Place, Series, Trace, rea
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, RunStarted
 from messages.tasks import TaskSpec
-from messages.verdicts import CORRECT_FATES, score_text
+from messages.verdicts import NO_FAILURES, score_text
 
 _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SHOWN_LEVELS = 3
 _LONGEST = 60
-_NO_FAILURES = CORRECT_FATES | {"declined", DUPLICATE}
+_AS_IT_SHOULD = NO_FAILURES | {"outpaced", DUPLICATE}
+"""Fates that need no line of their own; `unstable` has one: it tells of a host that is not quiet."""
 _BRIEF = ("device", "language", "model", "world_model", "branches", "budget.max_rounds")
 """What is said of runs even where all have it in common."""
 
@@ -274,9 +275,9 @@ def fates_of(group: Group) -> Counter[str]:
 
 
 def failures_of(groups: Sequence[Group]) -> list[str]:
-    """Return the fates that are failures and that occurred, the most frequent first."""
+    """Return the fates that occurred and should not, the most frequent first."""
     total = sum((fates_of(group) for group in groups), Counter[str]())
-    return [fate for fate, _ in total.most_common() if fate not in _NO_FAILURES]
+    return [fate for fate, _ in total.most_common() if fate not in _AS_IT_SHOULD]
 
 
 def spread_words(spread: Spread, words: Callable[[float], str]) -> str:

@@ -94,7 +94,7 @@ def _compared(comparison: Comparison, numbers: Iterator[int]) -> Iterator[Markup
         "reached when a best kernel's whole 95 % interval lies there or above.",
         class_="note",
     )
-    titles = ["run", "group", "seed", "best", "95 % interval", "rounds", "time", "ended by"]
+    titles = ["run", "group", "seed", "best", "95 % interval", "rounds", "time", "state"]
     yield table(titles, _runs(comparison), numbers=(2, 3, 4, 5, 6))
     for picture in pictures_of(comparison.series, OF_ALL_RUNS):
         yield inlined(picture, next(numbers))

@@ -21,9 +21,9 @@ from messages.errors import ConfigError
 from messages.events import RunStarted
 from messages.settings import Budget
 from messages.tasks import TaskRules
-from messages.verdicts import Scored
+from messages.verdicts import Interval, Scored, Unstable
 from tests.ksearch_async.report.recorded import gpu_records, priced, seeded
-from tests.ksearch_async.stories import KERNEL, SLOPPY, attempt, records_of, sequel, story
+from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, SLOPPY, attempt, records_of, sequel, story
 
 
 def started_otherwise(records: list[Record], **changes: object) -> list[Record]:
@@ -101,6 +101,14 @@ def test_runs_of_different_tasks_are_refused_with_what_differs(change: dict[str,
     with pytest.raises(ConfigError) as error:
         comparison_of(story(), other)
     assert str(error.value).endswith(f"different tasks: {said}")
+
+
+def test_failures_are_counted_by_kind_and_so_is_what_a_busy_host_made_unstable() -> None:
+    told = story(stopped_by=None)
+    shaken = Unstable(reason="disturbed", speedup_interval=Interval(low=0.5, high=2.0))
+    found = cells(comparison_of(story(), [*told, *records_of(attempt(9, FASTER_KERNEL, shaken), after=len(told))]))
+    assert (found["attempts"], found["wrong"], found["unstable"]) == (("5",), ("2",), ("1",))
+    assert "measured" not in found
 
 
 def test_dollars_are_compared_where_prices_are_known() -> None:

@@ -90,7 +90,7 @@ def _draw_series(axes: Axes, series: Series, against: Against, place: int, unit:
     label, count = shown(series.label, _LABEL), len(series.traces)
     found = [trace for trace in series.traces if curve_of(trace, against)]
     if len(found) < count:
-        label += f"; {count - len(found)} found nothing"
+        label += f"; {count - len(found)} without a best"
     band = band_of(found, against)
     if band is None:
         axes.plot([], [], color=colour, label=label)

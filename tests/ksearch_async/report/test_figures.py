@@ -133,7 +133,7 @@ def test_bands_and_groups_are_drawn_with_a_name_each() -> None:
     (picture, _) = pictures_of([band, without_best], [best_so_far])
     svg = rendered(picture, "svg").decode()
     assert "A: branches 4 (2 runs)" in svg  # as a comment beside the shapes
-    assert "B: branches 8 (1 run); 1 found nothing" in svg
+    assert "B: branches 8 (1 run); 1 without a best" in svg
 
 
 def test_hostile_texts_are_drawn_as_shapes_and_break_nothing() -> None:
