@@ -25,6 +25,13 @@ def test_the_geometric_mean_is_over_correct_candidates_only() -> None:
     assert (found.problems, found.correct, found.timed) == (3, 2, 2)
 
 
+def test_a_wrong_candidates_speed_counts_nowhere() -> None:
+    found = score([Outcome(correct=False, speedup=8.0), Outcome(correct=True, speedup=2.0)], "eager")
+    assert found.geometric_mean is not None
+    assert math.isclose(found.geometric_mean, 2.0)
+    assert found.timed == 1
+
+
 def test_a_correct_candidate_of_unknown_speed_is_correct_and_not_fast() -> None:
     unstable = Unstable(reason="noise", speedup_interval=Interval(low=1.0, high=9.0))
     assert outcome_of(unstable) == Outcome(correct=True)

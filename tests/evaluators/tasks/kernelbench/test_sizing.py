@@ -146,3 +146,9 @@ def test_of_images_there_are_few_and_small_ones() -> None:
 def test_an_image_whose_network_ends_in_a_fixed_window_keeps_its_extent() -> None:
     text = IMAGES.format(pool="AvgPool2d(7)")
     assert "= 2, 3, 224, 224\n" in sized_for_cpu(text).text
+
+
+@pytest.mark.parametrize(("groups", "left"), [("", 12), ("num_groups = 8\n", 24)])
+def test_channels_go_on_dividing_by_four_and_by_eight_where_there_are_groups(groups: str, left: int) -> None:
+    sized = capped(f"{groups}channels = 96\n", Step(16, 64, 2))
+    assert sized.text == f"{groups}channels = {left}\n"

@@ -67,3 +67,5 @@ def test_what_the_upstream_takes_for_a_mistake_is_in_the_other_mean_only(
     assert found.left_out == left_out
     assert found.speedup_upstream == pytest.approx(mean)
     assert found.speedup_mean == pytest.approx(sum(one.speedup or 0 for one in outcomes) / len(outcomes))
+    # The efficiency above 100 % is among what is left out.
+    assert found.efficiency_mean == pytest.approx(10.0)
