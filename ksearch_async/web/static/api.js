@@ -98,7 +98,9 @@ async function* eventsOf(body, broken) {
   let watch = setTimeout(() => broken.abort(), LONGEST_SILENCE_MS);
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch((error) => {
+        throw new ApiError(0, `the stream broke: ${error.message}`);
+      });
       if (done) return;
       clearTimeout(watch);
       watch = setTimeout(() => broken.abort(), LONGEST_SILENCE_MS);
@@ -150,8 +152,9 @@ function headers() {
   return known ? { Authorization: `Bearer ${known}` } : {};
 }
 
+/** Whatever the network or the server did; other errors are our own. */
 function isBreak(error) {
-  return error instanceof ApiError || error instanceof TypeError || error.name === "AbortError";
+  return error instanceof ApiError || error instanceof SyntaxError || error.name === "AbortError";
 }
 
 /** Waits, but no longer than until the browser is online again or somebody looks at the page again. */
