@@ -24,7 +24,9 @@ from messages.codec import CodecError, Record, decode_line
 from messages.errors import BusError
 
 LOOK_S = 0.2
-"""How often a journal that does not grow is looked at."""
+"""After so long a journal that has grown is looked at again; one that has not, after ever longer."""
+_RARELY = 5
+"""Up to so many times that."""
 _BATCH = 256
 """Entries of a stream that are handed on together, while there are more."""
 _NEAR = 64
@@ -82,15 +84,15 @@ class JournalFeed:
 
     async def batches(self, *, after: int = 0) -> AsyncGenerator[Batch, None]:
         """See `Feed.batches`. A torn last line is waited for."""
-        reader = JournalReader(self._journal)
-        first = True
+        reader, wait_s, first = JournalReader(self._journal), self._look_s, True
         while True:
             batch = await anyio.to_thread.run_sync(reader.read)
             if batch.records or first:
                 yield _behind(batch, after)
             first = False
+            wait_s = self._look_s if batch.records else min(2 * wait_s, _RARELY * self._look_s)
             if batch.is_current:
-                await anyio.sleep(self._look_s)
+                await anyio.sleep(wait_s)
 
     async def at(self, places: Sequence[int]) -> list[Record]:
         """See `Feed.at`. A place is the beginning of a line, in bytes."""

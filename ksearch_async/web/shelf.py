@@ -21,9 +21,9 @@ LOOK_S = 1.0
 """How often places are looked at for runs."""
 IDLE_S = 600.0
 """A run that nobody looks at is dropped after so long."""
-KEPT_UPDATES = 40_000
-"""Of runs that nobody looks at, so many are kept together at most: about 100 MB. The list reads all runs, and the
-newest open at once when somebody wants them."""
+KEPT_RUNS, KEPT_UPDATES = 12, 40_000
+"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 100 MB.
+The list reads all runs; the newest are there at once when somebody wants them."""
 
 log = structlog.get_logger(__name__)
 
@@ -153,12 +153,13 @@ class Shelf:
 
     def _sweep(self) -> None:
         """Drop the runs that nobody needs, those that were left first before others."""
-        now, kept = anyio.current_time(), 0
+        now, runs, updates = anyio.current_time(), 0, 0
         for opened in sorted(self._opened.values(), key=lambda each: each.left_at, reverse=True):
             if opened.failure is None and (opened.watchers or self._goes_on(opened.run_id)):
                 continue
-            kept += opened.count
-            if opened.failure is not None or now - opened.left_at > self._idle_s or kept > self._kept_updates:
+            runs, updates = runs + 1, updates + opened.count
+            is_too_much = runs > KEPT_RUNS or updates > self._kept_updates
+            if opened.failure is not None or now - opened.left_at > self._idle_s or is_too_much:
                 self._drop(opened.run_id)
 
     def _goes_on(self, run_id: str) -> bool:
@@ -224,7 +225,8 @@ class Shelf:
         except KsearchError as error:
             return unread_row(found, place.kind, error=str(error))
         is_idle = not found.is_led and not opened.watchers and self._opened.get(found.run_id) is opened
-        if is_idle and sum(each.count for each in self._opened.values()) > self._kept_updates:
+        updates = sum(each.count for each in self._opened.values())
+        if is_idle and (len(self._opened) > KEPT_RUNS or updates > self._kept_updates):
             self._drop(found.run_id)
         return row
 

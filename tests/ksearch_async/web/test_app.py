@@ -17,6 +17,7 @@ import pytest
 from actors.bus.journal import read_journal
 from ksearch_async.feed.folding import updates_of
 from ksearch_async.runs import RunFolder
+from ksearch_async.web.places import FolderPlace
 from messages.codec import Record, encode_line
 from messages.events import CandidateWritten
 from messages.quotes import Quote
@@ -279,11 +280,16 @@ async def test_hostile_and_huge_texts_arrive_as_they_are(tmp_path: Path) -> None
     assert [event.data for event in streamed] == as_json(told)
 
 
-@pytest.mark.parametrize("name", ["..", "%2e%2e", "..%2f..", "nobody", "%00", "a%2fb", "%F0%9F%98%80", "x" * 300])
+@pytest.mark.parametrize(
+    "name", ["..", "%2e%2e", "%2e", "..%2f..", "nobody", "%00", "a%2fb", "%F0%9F%98%80", "x" * 300]
+)
 async def test_no_name_leads_out_of_the_folder_of_runs(tmp_path: Path, name: str) -> None:
     on_disk(tmp_path, story(), "outside")
     runs = tmp_path / "runs"
     on_disk(runs, story())
+    for folder in (tmp_path, runs):
+        (folder / "journal.jsonl").write_bytes(b"".join(map(encode_line, story())))
+    assert FolderPlace(runs).folder("../outside") is None
     async with dashboard(runs) as client:
         for path in (f"/api/runs/{name}/history", f"/api/runs/{name}/task", f"/static/{name}/app.py"):
             answer = await client.get(path)

@@ -12,7 +12,7 @@ import pytest
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
 from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.web.places import FolderPlace, ServerPlace
-from ksearch_async.web.shelf import Shelf, UnknownRunError
+from ksearch_async.web.shelf import KEPT_RUNS, Shelf, UnknownRunError
 from messages.presence import Presence, RunCard, encode_entry, lease_key, node_key, run_key
 from tests.ksearch_async.feed.test_reading import StreamRun
 from tests.ksearch_async.stories import KERNEL, RUN_ID, TARGET, on_disk, sequel, story
@@ -74,6 +74,19 @@ async def test_the_list_keeps_runs_of_the_past_open_as_far_as_there_is_room(tmp_
 
         await until(has_room)
         assert closed in shelf.open_runs
+
+
+async def test_only_so_many_runs_of_the_past_are_kept_however_short_they_are(tmp_path: Path) -> None:
+    many = KEPT_RUNS + 5
+    for number in range(many):
+        on_disk(tmp_path, story(), f"r{number}")
+    async with kept(tmp_path, idle_s=1000.0, kept_updates=1000 * many) as shelf:
+
+        async def are_read() -> bool:
+            return [row.standing for row in shelf.rows()] == ["finished"] * many
+
+        await until(are_read)
+        assert len(shelf.open_runs) == KEPT_RUNS
 
 
 async def test_a_run_that_is_removed_leaves_the_list(tmp_path: Path) -> None:
