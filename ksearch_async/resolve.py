@@ -25,6 +25,7 @@ from ksearch_async.notices.asked import check_url, kinds_of
 from ksearch_async.refusals import refusal, suggestion
 from ksearch_async.role_settings import ROLE_KEY_VARIABLES
 from ksearch_async.tracking.names import tracker_names
+from messages.errors import ConfigError
 
 _LARGEST_INT = 2**63 - 1
 """What a message can hold."""
@@ -184,12 +185,20 @@ def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
         said = str(error).split(" - at ", 1)[0].split(", got ", 1)[0].replace("`", "")
         raise refusal(f"{where}: {said[:1].lower()}{said[1:]}, not {value!r}") from error
     if path in _CHECKS and isinstance(converted, str):
-        _CHECKS[path](converted)
+        _check_words(_CHECKS[path], converted, where)
     if isinstance(converted, float) and not isfinite(converted):
         raise refusal(f"{where}: expected a finite number, not {value!r}")
     if isinstance(converted, int) and abs(converted) > _LARGEST_INT:
         raise refusal(f"{where}: expected an int of at most 64 bits, not {value!r}")
     return converted
+
+
+def _check_words(check: Callable[[str], object], words: str, where: str) -> None:
+    """Raise what a check has against them, with where they stand."""
+    try:
+        check(words)
+    except ConfigError as error:
+        raise refusal(f"{where}: {error}", *getattr(error, "__notes__", ())) from error
 
 
 def _type_of(path: str, where: str) -> Any:
