@@ -154,7 +154,11 @@ def _accepted_at_last(folder: Path) -> None:
             f"read its reference and its workloads, then: ksearch check-task {name} --accept"
         ]
     document = folder / "task.toml"
-    document.write_text(f"# mine now\n{document.read_text()}# accepted = false\n")
+    text = document.read_text()
+    document.write_text(text.replace("accepted = false\n", ""))
+    with pytest.raises(ConfigError, match="write 'accepted = true' there"):
+        accept_draft(str(folder))
+    document.write_text(f"# mine now\n{text}# accepted = false\n")
     accept_draft(str(folder))
     check_accepted(str(folder))
     assert document.read_text().startswith("# mine now\n")

@@ -25,7 +25,7 @@ from messages.errors import ConfigError
 
 MODELS_KEYS = ("name", "description", "reference", "inputs", "workloads", "hidden_workloads")
 """What a model may say in a document."""
-_OPEN = re.compile(r"^(?P<before>\[draft\]$(?:(?!^\[).)*?^accepted\s*=\s*)false\b", re.MULTILINE | re.DOTALL)
+_OPEN = re.compile(r"^(?P<before>\[draft\]\s.*?^accepted\s*=\s*)false\b", re.MULTILINE | re.DOTALL)
 
 
 def read_draft(document: str, reference: str, name: str = "") -> Document:
