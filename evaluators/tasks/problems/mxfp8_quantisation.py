@@ -1,8 +1,8 @@
 """Quantisation to MXFP8: blocks of 32 elements share a power of two, elements are e4m3 (OCP Microscaling, v1.0, 6.3).
 
 A block's exponent is that of its largest element less 8, the exponent of e4m3's largest numbers; what then lies beyond
-448 is cut. Powers of two divide exactly, so there is one right code for each element, however it is computed. Codes are
-handed over as bytes: outputs in fp8 itself are not compared here, and bytes can be compared exactly.
+448 is cut. Powers of two divide exactly, so there is one right code for each element, however it is computed; codes are
+handed over as bytes, which are compared exactly.
 """
 
 import torch
