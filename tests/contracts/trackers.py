@@ -16,6 +16,7 @@ from ksearch_async.config import RunConfig, TrackingSettings, save_config
 from ksearch_async.runs import RunFolder
 from ksearch_async.tracking.words import Word
 from messages.codec import Record, encode_line
+from messages.facts import AttemptFinished, Decided
 from tests.ksearch_async.stories import RUN_ID, story
 
 SECRET = "0123456789abcdef0123456789abcdef01234567"  # noqa: S105 - of this form W&B's are
@@ -61,7 +62,7 @@ def run_in(runs_dir: Path, records: list[Record]) -> RunFolder:
 
 
 class TrackerContract:
-    """Two sessions of one run: the first was killed in its first round, the second went on to the end."""
+    """Two sessions of one run: the first was killed after its first round, the second went on to the end."""
 
     name: str
 
@@ -80,7 +81,8 @@ class TrackerContract:
     def words(cls, place: Path) -> list[list[Word]]:
         """Track both sessions, and return what the tracker's process said of each."""
         settings = TrackingSettings(to=cls.name, project="kernels", group="seeds", tags=("first",))
-        sessions, environment = (story()[:7], story()), cls.environment(place)
+        first_round = next(number for number, record in enumerate(story(), start=1) if _ends_a_round(record))
+        sessions, environment = (story()[:first_round], story()), cls.environment(place)
         return [track(cls.name, run_in(place / "runs", known), settings, environment) for known in sessions]
 
     @pytest.fixture(scope="class")
@@ -147,6 +149,10 @@ class TrackerContract:
         assert seen.runs
         found = [path for path in place.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
         assert found == []
+
+
+def _ends_a_round(record: Record) -> bool:
+    return isinstance(record.body, Decided) and any(isinstance(fact, AttemptFinished) for fact in record.body.facts)
 
 
 def _known(told: Iterable[tuple[int, float | None]]) -> list[tuple[int, float | None]]:
