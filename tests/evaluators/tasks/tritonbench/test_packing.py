@@ -45,11 +45,13 @@ def test_answers_are_read_with_what_models_put_around_code(tmp_path: Path) -> No
     lines = [
         {"label": "gold<|im_end|>", "predict": "Sure:\n```python\nx = 1\n```\nDone<|EOT|>", "prompt": "p"},
         {"label": "gold", "predict": "y = 2<|im_end|>"},
+        {"label": "gold", "predict": "First:\n```python\nz = 1\n```\nBetter:\n```python\nz = 3\n```\n"},
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
     assert [(one.label, one.predict.strip()) for one in read_predictions(path)] == [
         ("gold", "x = 1"),
         ("gold", "y = 2"),
+        ("gold", "z = 3"),
     ]
 
 
