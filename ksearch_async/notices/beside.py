@@ -14,10 +14,12 @@ from ksearch_async.config import NotifySettings
 from ksearch_async.feed.reading import LOOK_S, JournalReader
 from ksearch_async.notices.asked import SECRET_VARIABLE, URL_VARIABLE, check_url, kinds_of
 from ksearch_async.notices.herald import Herald
-from ksearch_async.notices.post import Post
 from ksearch_async.runs import RunFolder
 from ksearch_async.secrets import keep_secret
 from messages.errors import KsearchError
+
+if TYPE_CHECKING:
+    from ksearch_async.notices.post import Post
 
 _LONGEST_PLAIN_PATH = 16
 """Characters of an address's path that may well stand elsewhere in a log; longer ones hold a token."""
@@ -48,6 +50,8 @@ async def noticed(
     if not url:
         yield
         return
+    from ksearch_async.notices.post import Post  # noqa: PLC0415 - brings an HTTP client, which others need not load
+
     check_url(url)
     secret, parts = environment.get(SECRET_VARIABLE, ""), urlsplit(url)
     keep_secret(secret, url, parts.query, parts.path if len(parts.path) > _LONGEST_PLAIN_PATH else None)

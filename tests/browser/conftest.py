@@ -3,7 +3,7 @@
 `open_page(address)` opens a page; at the test's end nothing may have been complained of: no error on the console, no
 script that failed, nothing that the content security policy forbade. `web(folder)` serves a folder of runs. Wait for
 conditions with `expect(...)`, never for time (`wait_for_function` evaluates text, which the policy forbids). Its
-Chromium is Debian's, or the one that KSEARCH_CHROMIUM names.
+Chromium is Debian's, or the one that CHROMIUM names.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start the browser once; return where it listens."""
-    named = os.environ.get("KSEARCH_CHROMIUM", "")
+    named = os.environ.get("CHROMIUM", "")
     program = shutil.which(named or "chromium")
     if program is None:
-        missing = f"no browser {named or 'chromium'!r}: install Debian's `chromium`, or name one in KSEARCH_CHROMIUM"
+        missing = f"no browser {named or 'chromium'!r}: install Debian's `chromium`, or name one in CHROMIUM"
         if named or os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)

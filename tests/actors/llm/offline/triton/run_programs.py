@@ -22,8 +22,9 @@ from actors.llm.offline.triton.codegen import Contract, write_source
 from evaluators.judge.problem import Problem
 from messages.tasks import TaskSpec
 
-_ALLOWED = {"bfloat16": 8e-3, "float16": 5e-4, "float32": 1.5e-6, "float64": 1e-14}
-"""A unit in the last place of a bfloat16: Triton's interpreter cuts where a GPU rounds to nearest."""
+_ALLOWED = {"bfloat16": 8e-3, "float16": 5e-4, "float32": 3e-6, "float64": 1e-14}
+"""A unit in the last place of a bfloat16: Triton's interpreter cuts where a GPU rounds to nearest. Of float32, what
+sums of 130 products differ by in the order of one processor's BLAS or another's: 1.8e-6 was seen."""
 
 
 def written(reference: str, plan_words: str, *, on_gpu: bool = False) -> tuple[Problem, str]:
