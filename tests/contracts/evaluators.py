@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import anyio
 
-from evaluators.base import Builder, BuildReport, Evaluator
+from evaluators.base import Builder, BuildReport, EvaluationReport, Evaluator
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
-from messages.verdicts import DidNotBuild, Measured, Wrong
+from messages.verdicts import DidNotBuild, Measured, Unstable, Verdict, Wrong
+from tests.evaluators.patience import patiently
 from tests.evaluators.words import build_job, evaluate_job
 
 
@@ -59,10 +60,15 @@ class EvaluatorContract:
     ) -> None:
         built = (await builder.build(build_job(good, target))).outcome
         assert isinstance(built, Built)
-        report = await evaluator.evaluate(evaluate_job(good, built.artifact_id, target, task))
-        assert isinstance(report.verdict, Measured)
-        assert report.device
-        assert report.wall_s >= report.lease_s >= 0
+        reports: list[EvaluationReport] = []
+
+        async def evaluate() -> Verdict:
+            reports.append(await evaluator.evaluate(evaluate_job(good, built.artifact_id, target, task)))
+            return reports[-1].verdict
+
+        assert isinstance(await patiently(evaluate), Measured)
+        assert reports[-1].device
+        assert reports[-1].wall_s >= reports[-1].lease_s >= 0
 
     async def test_a_wrong_one_is_a_verdict_not_an_error(
         self, builder: Builder, evaluator: Evaluator, target: Target, task: TaskSpec, wrong: Candidate
@@ -75,15 +81,16 @@ class EvaluatorContract:
     async def test_several_may_be_judged_at_once(
         self, builder: Builder, evaluator: Evaluator, target: Target, task: TaskSpec, good: Candidate, wrong: Candidate
     ) -> None:
-        fates: list[str] = []
+        verdicts: dict[str, Verdict] = {}
 
-        async def judge(candidate: Candidate) -> None:
+        async def judge(name: str, candidate: Candidate) -> None:
             built = (await builder.build(build_job(candidate, target))).outcome
             assert isinstance(built, Built)
             report = await evaluator.evaluate(evaluate_job(candidate, built.artifact_id, target, task))
-            fates.append(type(report.verdict).__name__)
+            verdicts[name] = report.verdict
 
         async with anyio.create_task_group() as group:
-            for candidate in (good, wrong):
-                group.start_soon(judge, candidate)
-        assert sorted(fates) == ["Measured", "Wrong"]
+            group.start_soon(judge, "good", good)
+            group.start_soon(judge, "wrong", wrong)
+        assert isinstance(verdicts["good"], Measured | Unstable)
+        assert isinstance(verdicts["wrong"], Wrong)

@@ -11,7 +11,8 @@ from evaluators.local import LocalEvaluator
 from messages.commands import Purpose
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
-from messages.verdicts import Verdict
+from messages.verdicts import Measured, Verdict
+from tests.evaluators.patience import patiently
 from tests.evaluators.words import SMALL_TASK, build_job, evaluate_job
 
 
@@ -40,3 +41,9 @@ class Judging:
         job = evaluate_job(candidate, built.artifact_id, self._target, task)
         job = msgspec.structs.replace(job, purpose=purpose, keep_above=keep_above)
         return (await self._evaluator.evaluate(job)).verdict
+
+    async def measured(self, text: str, task: TaskSpec = SMALL_TASK, *, purpose: Purpose = "screen") -> Measured:
+        """Build what is right, and return what was measured; the test is skipped where the host is too busy."""
+        verdict = await patiently(lambda: self(text, task, purpose=purpose))
+        assert isinstance(verdict, Measured), verdict
+        return verdict

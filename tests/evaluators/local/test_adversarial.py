@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from messages.tasks import Tolerance
-from messages.verdicts import Measured, Wrong
+from messages.verdicts import Wrong
 from tests.evaluators.judging import Judging
 from tests.evaluators.words import RIGHT, SLEEPY_TASK, after, before
 
@@ -67,10 +67,9 @@ async def test_a_plain_mistake_when_timed_is_not_called_late(judge: Judging) -> 
 
 
 async def test_other_bits_on_the_same_inputs_are_accepted_and_marked(judge: Judging) -> None:
-    verdict = await judge(
+    verdict = await judge.measured(
         before("usleep(2000);").replace("// after", "static int n = 0; y[3] *= 1 + 2e-7f * ++n;"), SLEEPY_TASK
     )
-    assert isinstance(verdict, Measured), verdict
     assert verdict.deterministic is False
     assert any("not deterministic" in note for note in verdict.notes)
 
@@ -85,10 +84,9 @@ async def test_another_result_on_the_same_inputs_is_wrong(judge: Judging) -> Non
 async def test_lower_precision_that_a_profile_lets_through_is_noted(judge: Judging) -> None:
     half = "usleep(2000); for (int i = 0; i < 16384; ++i) y[i] = static_cast<float>(static_cast<_Float16>(y[i]));"
     assert isinstance(await judge(after(half)), Wrong)
-    verdict = await judge(after(half), replace(SLEEPY_TASK, tolerance=Tolerance(profile="flashinfer")))
-    assert isinstance(verdict, Measured), verdict
+    verdict = await judge.measured(after(half), replace(SLEEPY_TASK, tolerance=Tolerance(profile="flashinfer")))
     assert any(note.startswith("precision_downgrade") for note in verdict.notes)
     assert "tolerance: flashinfer" in verdict.notes
-    verdict = await judge(after("usleep(2000);"), replace(SLEEPY_TASK, tolerance=Tolerance(profile="flashinfer")))
-    assert isinstance(verdict, Measured), verdict
+    full = after("usleep(2000);")
+    verdict = await judge.measured(full, replace(SLEEPY_TASK, tolerance=Tolerance(profile="flashinfer")))
     assert not any(note.startswith("precision_downgrade") for note in verdict.notes)

@@ -56,10 +56,8 @@ class TestLocalEvaluator(EvaluatorContract):
 
 
 async def test_the_same_work_on_both_sides_has_a_ratio_of_one_and_half_of_it_of_two(judge: Judging) -> None:
-    same = await judge(before("usleep(6000);"), SLEEPY_TASK)
-    half = await judge(before("usleep(3000);"), SLEEPY_TASK)
-    assert isinstance(same, Measured)
-    assert isinstance(half, Measured)
+    same = await judge.measured(before("usleep(6000);"), SLEEPY_TASK)
+    half = await judge.measured(before("usleep(3000);"), SLEEPY_TASK)
     assert same.speedup_interval is not None
     assert half.speedup_interval is not None
     assert 0.8 < same.speedup_interval.low < same.speedup_interval.high < 1.25

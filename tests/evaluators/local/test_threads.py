@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from messages.tasks import TaskRules
 from messages.verdicts import Measured, Rejected
 from tests.evaluators.judging import Judging
+from tests.evaluators.patience import patiently
 from tests.evaluators.words import SLEEPY_TASK, before
 
 pytestmark = pytest.mark.anyio
@@ -40,8 +41,7 @@ def test_a_task_on_one_thread_is_another_task() -> None:
 
 
 async def test_a_candidate_on_one_thread_says_where_it_ran(judge: Judging) -> None:
-    verdict = await judge(before("usleep(2000);"), ONE_THREAD)
-    assert isinstance(verdict, Measured)
+    verdict = await judge.measured(before("usleep(2000);"), ONE_THREAD)
     assert any("1 thread, bound to core" in note for note in verdict.notes)
     assert any("control: the reference against itself" in note for note in verdict.notes)
 
@@ -52,6 +52,6 @@ ESCAPING = "#include <sched.h>\n#include <time.h>\n" + before(ESCAPE)
 
 @needs_two_cores
 async def test_a_candidate_stays_on_its_core_or_is_rejected(judge: Judging) -> None:
-    verdict = await judge(ESCAPING, ONE_THREAD)
+    verdict = await patiently(lambda: judge(ESCAPING, ONE_THREAD))
     # On its core: two times 10 ms, one after the other.
     assert isinstance(verdict, Rejected) or (isinstance(verdict, Measured) and (verdict.latency_us or 0) > 18_000)

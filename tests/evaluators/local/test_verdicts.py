@@ -10,6 +10,7 @@ import pytest
 from messages.tasks import TaskSpec
 from messages.verdicts import Crashed, Measured, Outpaced, TimedOut, Unstable, Wrong
 from tests.evaluators.judging import Judging
+from tests.evaluators.patience import patiently
 from tests.evaluators.words import COLUMNS, RIGHT, ROWS, SLEEPY_TASK, TVM_FFI, after, before
 
 pytestmark = pytest.mark.anyio
@@ -53,8 +54,7 @@ async def mistake(judge: Judging, text: str) -> Wrong:
 
 
 async def test_a_measured_candidate_comes_with_its_checks_and_how_it_was_timed(judge: Judging) -> None:
-    verdict = await judge(before("usleep(2000);"), SLEEPY_TASK)
-    assert isinstance(verdict, Measured)
+    verdict = await judge.measured(before("usleep(2000);"), SLEEPY_TASK)
     assert verdict.timed
     families = [check.family for check in verdict.checks]
     assert families[:4] == ["given", "centred", "spikes", "given"]
@@ -72,25 +72,22 @@ async def test_a_measured_candidate_comes_with_its_checks_and_how_it_was_timed(j
 async def test_a_candidate_that_is_clearly_slower_than_asked_for_is_stopped_early_with_its_interval(
     judge: Judging,
 ) -> None:
-    verdict = await judge(before("usleep(2000);"), SLEEPY_TASK, keep_above=1000.0)
+    verdict = await patiently(lambda: judge(before("usleep(2000);"), SLEEPY_TASK, keep_above=1000.0))
     assert isinstance(verdict, Outpaced), verdict
     assert verdict.speedup_interval.low <= verdict.speedup_interval.high < 1000.0
     assert "1e+03x that was to be reached" in verdict.reason
 
 
 async def test_a_confirmation_is_measured_on_other_data_and_in_more_pairs(judge: Judging) -> None:
-    first = await judge(before("usleep(2000);"), SLEEPY_TASK)
-    second = await judge(before("usleep(2000);"), SLEEPY_TASK, purpose="confirm")
-    assert isinstance(first, Measured), first
-    assert isinstance(second, Measured), second
+    first = await judge.measured(before("usleep(2000);"), SLEEPY_TASK)
+    second = await judge.measured(before("usleep(2000);"), SLEEPY_TASK, purpose="confirm")
     assert second.pairs >= 16
     seeds = [next(note for note in verdict.notes if "seed)" in note) for verdict in (first, second)]
     assert seeds[0] != seeds[1]
 
 
 async def test_the_reference_has_its_memory_before_it_is_timed(judge: Judging) -> None:
-    verdict = await judge(LARGE, LARGE_TASK)
-    assert isinstance(verdict, Measured)
+    verdict = await judge.measured(LARGE, LARGE_TASK)
     assert not [note for note in verdict.notes if "new memory" in note]
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from messages.tasks import TaskSpec, Workload
 from messages.verdicts import Crashed, Measured, Outpaced, Unstable, Wrong, workload_lines
 from tests.evaluators.judging import Judging
+from tests.evaluators.patience import patiently
 from tests.evaluators.words import RIGHT, after, before
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +48,7 @@ SHAPES = TaskSpec(
 
 
 async def test_one_program_is_checked_and_timed_on_each_workload(judge: Judging) -> None:
-    verdict = await judge(before("usleep(rows == 8 ? 2000 : 500);"), SHAPES)
-    assert isinstance(verdict, Measured), verdict
+    verdict = await judge.measured(before("usleep(rows == 8 ? 2000 : 500);"), SHAPES)
     assert {check.workload for check in verdict.checks} == {"wide", "long"}
     by_name = {one.name: one for one in verdict.workloads}
     assert by_name["wide"].speedup_vs_reference < by_name["long"].speedup_vs_reference
@@ -125,14 +125,14 @@ async def test_what_a_program_has_seen_of_a_hidden_shape_it_cannot_tell_on_a_sho
 
 
 async def test_a_program_that_is_slow_on_one_shape_is_outpaced_by_the_mean_and_says_where(judge: Judging) -> None:
-    verdict = await judge(before("usleep(rows == 8 ? 30000 : 500);"), SHAPES, keep_above=5.0)
+    slow = before("usleep(rows == 8 ? 30000 : 500);")
+    verdict = await patiently(lambda: judge(slow, SHAPES, keep_above=5.0))
     assert isinstance(verdict, Outpaced), verdict
     assert [line.split(":")[0] for line in workload_lines(verdict)] == ["wide", "long"]
 
 
 async def test_one_named_workload_is_judged_as_if_it_had_no_name(judge: Judging) -> None:
-    verdict = await judge(before("usleep(2000);"), replace(SHAPES, workloads=SHAPES.workloads[:1]))
-    assert isinstance(verdict, Measured), verdict
+    verdict = await judge.measured(before("usleep(2000);"), replace(SHAPES, workloads=SHAPES.workloads[:1]))
     assert verdict.workloads == ()
     assert {check.workload for check in verdict.checks} == {""}
     assert not any("workload" in note for note in verdict.notes)
