@@ -91,15 +91,13 @@ def bench_command(
         ids: Their numbers: 1-20, or 3,7,23-30; of GPUMode's problems their folders' names. [default: all]
         root: A checkout of the benchmark [env: KSEARCH_KERNELBENCH]; of GPUMode a problem's folder, or one with some.
         size: `published`, or `cpu`: with sizes that a CPU judges in seconds. [default: on a CPU `cpu`]
-        candidates: A folder of candidates: level_1_problem_23_sample_0_kernel.py, or 23.py; of GPUMode's problems
-            NAME.py. [default: each problem's own reference takes the candidate's place, and is about as fast as itself]
+        candidates: A folder of them: level_1_problem_23_sample_0_kernel.py, or 23.py; of GPUMode's problems NAME.py.
+            [default: each problem's own reference takes the candidate's place, and is about as fast as itself]
         sample: Which of several generations in that folder.
         searching: How they are searched for instead.
         flags: How they are evaluated.
-        num_correct_trials: Say for which problems fewer calls were checked; every timed call is on fresh inputs and
-            checked, so that there are more than the upstream's 5.
-        num_perf_trials: Say for which problems fewer pairs of calls were timed; timing ends when the interval of the
-            speedup is narrow enough, and not after a number of calls.
+        num_correct_trials: Say for which problems fewer calls were checked; here every timed call is checked as well.
+        num_perf_trials: Say for which problems fewer pairs were timed; here the interval's width ends the timing.
         at_once: Problems in work at once; one is timed at a time.
         as_json: Print one JSON object.
     """
@@ -110,8 +108,6 @@ def bench_command(
     for_cpu = (size or ("cpu" if settings.get("device", CPU) == CPU else "published")) == "cpu"
     if benchmark == "gpumode":
         _refuse_others(level, searching, num_correct_trials, num_perf_trials)
-        if root is None:
-            raise refusal("no problems are named", "--root FOLDER, such as problems/pmpp_v2 of reference-kernels")
         return bench_gpumode(
             root, settings, names=ids, candidates=candidates, for_cpu=for_cpu, at_once=at_once, as_json=as_json
         )
@@ -122,13 +118,13 @@ def bench_command(
     names = {case.task.task_id: _name(one, for_cpu=for_cpu) for one, case in zip(problems, cases, strict=True)}
     find = partial(_searched, names, searching, settings) if searching.search else None
     rows = anyio.run(partial(bench, cases, settings, find=find, at_once=at_once, on_row=partial(_tell, len(cases))))
-    scores = _scores(rows, settings)
-    few = _few_trials(rows, num_correct_trials, num_perf_trials)
+    asked = (num_correct_trials, num_perf_trials)
     if as_json:
         head = {"benchmark": benchmark, "level": level, "size": "cpu" if for_cpu else "published"}
-        put_json(head | {"rows": [row_object(row) for row in rows], "scores": scores, "fewer_trials": few})
+        found = {"scores": _scores(rows, settings), "fewer_trials": _few_trials(rows, *asked)}
+        put_json(head | {"rows": [row_object(row) for row in rows]} | found)
     else:
-        _print(rows, scores, _trial_lines(few, num_correct_trials, num_perf_trials))
+        _print(rows, _scores(rows, settings), _trial_lines(_few_trials(rows, *asked), *asked))
     return exits.FOUND if all(row.fate == "measured" for row in rows) else exits.NOT_FOUND
 
 

@@ -49,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bench_gpumode(
-    root: Path,
+    root: Path | None,
     settings: EvaluationSettings,
     *,
     names: str | None,
@@ -70,8 +70,10 @@ def bench_gpumode(
         as_json: print one JSON object.
 
     Raises:
-        ConfigError: there are no such problems.
+        ConfigError: no root was named, or there are no such problems.
     """
+    if root is None:
+        raise refusal("no problems are named", "--root FOLDER, such as problems/pmpp_v2 of reference-kernels")
     problems = [_problem(folder, candidates, for_cpu=for_cpu) for folder in _folders(root, names)]
     cases = [problem.case for problem in problems if problem.case is not None]
     done = iter(anyio.run(partial(bench, cases, settings, at_once=at_once, on_row=partial(_tell, len(cases)))))
