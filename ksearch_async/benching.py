@@ -119,7 +119,7 @@ async def evaluate_case(case: Case, settings: EvaluationSettings, find: Find | N
         row = msgspec.structs.replace(row, reason=found.why_none)
         source = reference_candidate(found.task) if found.is_reference else found.source
         if source is not None:
-            own = _own(settings, source, is_reference=found.is_reference)
+            own = _own(settings, found.task, source, is_reference=found.is_reference)
             async with open_judge(found.task, **own) as judge:
                 row = await _judged(row, judge, source)
     except ConfigError as error:
@@ -129,8 +129,10 @@ async def evaluate_case(case: Case, settings: EvaluationSettings, find: Find | N
     return msgspec.structs.replace(row, elapsed_s=time.perf_counter() - begun)
 
 
-def _own(settings: EvaluationSettings, source: Path | Candidate, *, is_reference: bool) -> EvaluationSettings:
-    language = read_kernel(source, None if isinstance(source, Candidate) else settings.get("language")).language
+def _own(
+    settings: EvaluationSettings, task: TaskSpec, source: Path | Candidate, *, is_reference: bool
+) -> EvaluationSettings:
+    language = read_kernel(source, None if isinstance(source, Candidate) else settings.get("language"), task).language
     own: EvaluationSettings = {**settings, "language": language}
     if is_reference:
         own["role"] = "baseline"

@@ -30,7 +30,8 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
     """Return the candidate that is meant.
 
     Args:
-        source: path of a source file or of a run's `best` folder, or a kernel's text (of more than one line).
+        source: path of a source file or of a run's `best` folder, or a kernel's text (of more than one line); for a
+            task of FlashInfer-Bench a solution's JSON file too.
         language: what a file or a text is written in; null: as the file says, see `language_of`.
         task: what it is for; null: one whose Python candidates are modules.
 
@@ -47,6 +48,10 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
     if path.is_dir():
         return _kept(path)
     text = _text(path)
+    if path.suffix == ".json":
+        from evaluators.tasks.packers import json_candidate  # noqa: PLC0415 - of one kind of tasks
+
+        return json_candidate(str(path), text, task)
     return _kernel(path.name, text, language or language_of(path.name, text, task), task)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, cast
 
+from messages.errors import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSource, TaskSpec
 
 _MODULES: Mapping[TaskSource, str] = {
@@ -27,6 +28,27 @@ class Packer(Protocol):
         Raises:
             ConfigError: it is in none.
         """
+
+
+def json_candidate(shown: str, text: str, task: TaskSpec | None) -> Candidate:
+    """Return the candidate of a JSON file: a solution of FlashInfer-Bench.
+
+    Args:
+        shown: what messages call the file.
+        text: of the file.
+        task: what it is for.
+
+    Raises:
+        ConfigError: it is none, or none of this task.
+    """
+    if task is None or task.source != "flashinfer":
+        raise ConfigError(
+            f"{shown!r}: a candidate in JSON is a solution of FlashInfer-Bench, and this is no task of it; "
+            "a candidate is a source file (.cpp, .cu, .py), or a run's best folder"
+        )
+    from evaluators.tasks.flashinfer.packing import candidate_of_json  # noqa: PLC0415 - of one source
+
+    return candidate_of_json(text, shown, task)
 
 
 def python_candidate(name: str, text: str, task: TaskSpec) -> Candidate:

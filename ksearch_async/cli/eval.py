@@ -54,7 +54,8 @@ def eval_command(
     Args:
         task: A bundled problem's name, a problem file in KernelBench's format, a folder with a task.toml, or SOURCE:…;
             with --score-with a program. Alone: a run's id, its folder, or `latest`.
-        sources: Source files, or a run's `best` folder (or one of its `candidates/` folders). One judge serves all.
+        sources: Source files, or a run's `best` folder (or one of its `candidates/`); for FlashInfer-Bench's tasks
+            a solution's JSON too. One judge serves all.
         flags: How they are evaluated.
         repeat: Evaluate each so often, in fresh processes, and say how far the results lie apart.
         purpose: `screen` measures as candidates of a search are, `confirm` as a new best is. [default: screen; of a
@@ -129,7 +130,7 @@ async def _evaluated(
     spec = task_of(task, settings)
     if spec.source != "program":  # what cannot be read is refused before anything is evaluated
         for source in sources:
-            read_kernel(source, language)
+            read_kernel(source, language, spec)
     found: list[list[Evaluation]] = [[] for _ in sources]
     for number in range(repeat):
         async with open_judge(spec, **settings) as judge:
@@ -185,7 +186,7 @@ def _compile(
     """Compile instead of evaluating, and say how that went."""
     if len(sources) != 1:
         raise refusal("--compile-for takes one source")
-    candidate = read_kernel(sources[0], language)
+    candidate = read_kernel(sources[0], language, task)
     if candidate.language != "triton":
         raise refusal(f"--compile-for is for Triton programs, and this one is written in {candidate.language}")
     report = anyio.run(_compiled, task, candidate, arch)

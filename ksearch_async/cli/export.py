@@ -14,20 +14,21 @@ from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFl
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import note, put, put_json
 from ksearch_async.cli.verdicts import as_object, hint_on, lines_of
+from ksearch_async.config import load_config
 from ksearch_async.evaluation import Evaluation, EvaluationSettings, task_of
 from ksearch_async.export import Winner, check_exportable, write_module
 from ksearch_async.export.receipt import facts_of
 from ksearch_async.judging import open_judge
 from ksearch_async.logs import configure_logs
-from ksearch_async.provenance import Provenance, from_run, read_provenance
+from ksearch_async.provenance import read_provenance
 from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, check_writable, runs_dir_or_default
+from ksearch_async.runs import RunFolder, check_writable, find_run, runs_dir_or_default
 from ksearch_async.sources import read_kernel
 from ksearch_async.versions import BEST
 from messages.tasks import Candidate, TaskSpec
 from messages.verdicts import Measured, outcome_line
 
-Form: TypeAlias = Literal["module", "kernelbench", "gpumode"]
+Form: TypeAlias = Literal["module", "kernelbench", "gpumode", "flashinfer"]
 
 
 def export_command(
@@ -52,6 +53,7 @@ def export_command(
         candidate: Which of a run's: a round's number, a node's id, the beginning of a candidate's id, or `best`.
         form: `module`: with a callable, its receipt and a self-test. `kernelbench`: a file with `ModelNew` that
             KernelBench's harness takes, and nothing else. `gpumode`: a `submission.py` for the GPUMode competition.
+            `flashinfer`: a solution's JSON for FlashInfer-Bench.
         task: What a source file is for: a bundled problem's name, or a problem file in KernelBench's format.
         flags: How a source file is evaluated.
         force: Replace a file that is there.
@@ -65,19 +67,22 @@ def export_command(
     if task is not None and candidate != BEST:
         raise refusal("--candidate is for runs, and --task for source files", "leave one out")
     if task is None:
-        winner = _from_run(source, candidate, runs_dir_or_default(runs_dir), form)
+        folder, which = _run_of(source, candidate, runs_dir_or_default(runs_dir))
+        named = load_config(folder.config).task if form == "flashinfer" else ""
+        winner = _from_run(folder, which, form, named)
     else:
+        named = task
         settings = flags.settings() | EvaluationSettings(purpose="confirm")
         spec = task_of(task, settings)
         kernel = read_kernel(source, flags.language, spec)
         settings |= EvaluationSettings(language=kernel.language)
-        _check_form(spec, kernel, form)
+        _check_form(spec, kernel, form, named)
         found = anyio.run(_measured, spec, kernel, settings)
         if isinstance(found, Evaluation):
             _say_not_exported(found, as_json=as_json)
             return exits.NOT_FOUND
         winner = found
-    _write(output, _text_of(winner, form), force=force)
+    _write(output, _text_of(winner, form, named), force=force)
     if as_json:
         told = {"candidate_id": winner.candidate.candidate_id, "language": winner.candidate.language}
         put_json({"path": str(output), "run": winner.run_id or None, "task": winner.task.name, **told})
@@ -90,8 +95,13 @@ def export_command(
     return exits.FOUND
 
 
-def _text_of(winner: Winner, form: Form) -> str:
+def _text_of(winner: Winner, form: Form, named: str) -> str:
     """Return what is written.
+
+    Args:
+        winner: what is exported.
+        form: as what.
+        named: how its task was named.
 
     Raises:
         ConfigError: the kernel cannot be put into that form.
@@ -102,13 +112,23 @@ def _text_of(winner: Winner, form: Form) -> str:
         from evaluators.tasks.gpumode.packing import write_submission as write_gpumode  # noqa: PLC0415 - of one source
 
         return write_gpumode(winner.candidate, winner.task, facts_of(winner))
+    if form == "flashinfer":
+        from ksearch_async.export.solution import write_solution  # noqa: PLC0415 - of one source
+
+        return write_solution(winner, named)
     from evaluators.tasks.kernelbench.packing import write_submission  # noqa: PLC0415 - of one source
 
     return write_submission(winner.candidate, winner.task, winner.tensors)
 
 
-def _check_form(task: TaskSpec, candidate: Candidate, form: Form) -> None:
+def _check_form(task: TaskSpec, candidate: Candidate, form: Form, named: str) -> None:
     """Accept a kernel that can be put into a form, before anything is measured.
+
+    Args:
+        task: what it is for.
+        candidate: the kernel.
+        form: as what it is exported.
+        named: how the task was named.
 
     Raises:
         ConfigError: it cannot.
@@ -120,18 +140,23 @@ def _check_form(task: TaskSpec, candidate: Candidate, form: Form) -> None:
             raise refusal(f"{task.name!r} is no problem of GPUMode", "name one as the task: gpumode:PATH")
         write_submission(candidate, task)
         return
+    if form == "flashinfer":
+        from ksearch_async.export.solution import check_solution  # noqa: PLC0415 - of one source
+
+        check_solution(task, candidate, named)
+        return
     check_exportable(task, candidate)
 
 
-def _from_run(source: str, which: str, runs_dir: Path, form: Form) -> Winner:
+def _from_run(folder: RunFolder, which: str, form: Form, named: str) -> Winner:
     """Return a run's kernel with the verdict that the run has on it.
 
     Raises:
         ConfigError: there is none, or it was not found right.
         messages.errors.BusError: the journal cannot be read.
     """
-    known = _provenance(source, which, runs_dir)
-    _check_form(known.task, known.candidate, form)
+    known = read_provenance(folder, which)
+    _check_form(known.task, known.candidate, form, named)
     evaluated = known.evaluated
     name = f"candidate {known.candidate.candidate_id[:8]}"
     if evaluated is None:
@@ -157,20 +182,25 @@ def _from_run(source: str, which: str, runs_dir: Path, form: Form) -> Winner:
     )
 
 
-def _provenance(source: str, which: str, runs_dir: Path) -> Provenance:
+def _run_of(source: str, which: str, runs_dir: Path) -> tuple[RunFolder, str]:
+    """Return the run that is meant, and which of its candidates.
+
+    Raises:
+        ConfigError: there is none.
+    """
     path = Path(source)
     if path.is_file():
         raise refusal(f"{source!r} is a source file, and its task is not said", "--task TASK: what it is to do")
     if (path / "evidence.json").is_file() or (path / "candidate.json").is_file():
         return _of_folder(path.resolve(), which)
-    return from_run(source, runs_dir, which)
+    return find_run(source, runs_dir), which
 
 
-def _of_folder(folder: Path, which: str) -> Provenance:
+def _of_folder(folder: Path, which: str) -> tuple[RunFolder, str]:
     """Find the run that a `best` folder, or one of `candidates/`, lies in."""
     for run, name in ((folder.parent, BEST), (folder.parent.parent, folder.name)):
         if (run / "journal.jsonl").is_file():
-            return read_provenance(RunFolder(run), name if which == BEST else which)
+            return RunFolder(run), name if which == BEST else which
     raise refusal(f"{str(folder)!r} lies in no run", "--task TASK: what it is to do; it is then evaluated first")
 
 

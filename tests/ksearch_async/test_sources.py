@@ -10,7 +10,7 @@ from actors.recorder.folder import Evidence, Manifest
 from ksearch_async.sources import read_kernel, read_program
 from messages.codec import to_json
 from messages.errors import ConfigError
-from messages.tasks import Candidate, SourceFile
+from messages.tasks import Candidate, SourceFile, TaskSpec
 
 CANDIDATE = Candidate(
     language="cpp",
@@ -104,3 +104,10 @@ def test_a_files_language_is_told_by_its_suffix_and_a_module_by_its_class(
 def test_a_program_has_no_entry_point(tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text("class ModelNew: ...")
     assert read_program(tmp_path / "p.py").entry_point == "" == read_program("a = 1\nb = 2").entry_point
+
+
+def test_a_solutions_json_is_for_tasks_of_its_format_only(tmp_path: Path) -> None:
+    (tmp_path / "solution.json").write_text("{}")
+    for task in (None, TaskSpec(name="mine", source="kernelbench", text="")):
+        with pytest.raises(ConfigError, match=r"solution\.json'.* is no task of it"):
+            read_kernel(tmp_path / "solution.json", None, task)

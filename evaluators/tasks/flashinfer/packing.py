@@ -12,17 +12,19 @@
 A solution that returns its outputs gets a main file that copies them to where they belong, which costs that copy.
 
 - `candidate_of(solution, definition) -> Candidate`, raises ConfigError
+- `candidate_of_json(text, shown, task) -> Candidate`, raises ConfigError
 - `solution_of(candidate, definition, ...) -> Solution`, raises ConfigError
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import PurePosixPath
 
-from evaluators.tasks.flashinfer.schema import Argument, BuildSpec, Definition, Solution, Source
+from evaluators.tasks.flashinfer.schema import Argument, BuildSpec, Definition, Solution, Source, parse_solution
 from messages.errors import ConfigError
-from messages.tasks import Candidate, SourceFile
+from messages.tasks import Candidate, SourceFile, TaskSpec
 
 _MAIN = "ksearch_main.py"
 _BINDING = "ksearch_binding"
@@ -39,17 +41,43 @@ def candidate_of(solution: Solution, definition: Definition) -> Candidate:
     Raises:
         ConfigError: it is for another definition, or of a kind that is not run here.
     """
-    if solution.definition != definition.name:
-        raise ConfigError(
-            f"solution {solution.name!r} is for definition {solution.definition!r}, not for {definition.name!r}"
-        )
+    return _candidate(solution, definition.name, len(definition.inputs))
+
+
+def candidate_of_json(text: str, shown: str, task: TaskSpec) -> Candidate:
+    """Return a solution's JSON as a candidate for the task of its definition.
+
+    Args:
+        text: the file's.
+        shown: what messages call it.
+        task: made by `reading`, from a definition.
+
+    Raises:
+        ConfigError: it is no solution, for another definition, or of a kind that is not run here.
+    """
+    solution = parse_solution(text.encode(), shown)
+    functions = [node for node in ast.parse(task.text).body if isinstance(node, ast.FunctionDef)]
+    reference = next(function for function in functions if function.name == task.entry_point)
+    return _candidate(solution, task.name.partition(":")[0], len(reference.args.args))
+
+
+def _candidate(solution: Solution, name: str, inputs: int) -> Candidate:
+    """Return a solution as a candidate.
+
+    Args:
+        solution: read and found sound.
+        name: of the definition that is to be solved.
+        inputs: how many it has.
+    """
+    if solution.definition != name:
+        raise ConfigError(f"solution {solution.name!r} is for definition {solution.definition!r}, not for {name!r}")
     spec = solution.spec
     if spec.language == "tilelang":
         raise ConfigError(f"solution {solution.name!r} is written in TileLang, which is not run here")
     if spec.language in {"python", "triton"}:
-        return _of_python(solution, definition)
+        return _of_python(solution, inputs)
     if spec.binding == "torch":
-        return _of_extension(solution, definition)
+        return _of_extension(solution, inputs)
     if not spec.destination_passing_style:
         raise ConfigError(
             f"solution {solution.name!r} returns its outputs, which functions of tvm-ffi cannot do here: "
@@ -106,7 +134,7 @@ def solution_of(
     )
 
 
-def _of_python(solution: Solution, definition: Definition) -> Candidate:
+def _of_python(solution: Solution, inputs: int) -> Candidate:
     spec, (entry_file, entry_point) = solution.spec, _entry(solution)
     files = _files(solution)
     if spec.language == "triton" and spec.destination_passing_style and len(files) == 1:
@@ -119,13 +147,13 @@ def _of_python(solution: Solution, definition: Definition) -> Candidate:
             f"from {module} import {entry_point} as _returns",
             "",
             "",
-            *_copying(definition),
+            *_copying(inputs),
         )
     )
     return Candidate(language="python", entry_point="run", files=(SourceFile(path=_MAIN, text=main), *files))
 
 
-def _of_extension(solution: Solution, definition: Definition) -> Candidate:
+def _of_extension(solution: Solution, inputs: int) -> Candidate:
     """Return a module that builds torch's extension from the solution's texts, headers put in their places."""
     _, entry_point = _entry(solution)
     texts = {source.path: source.content for source in solution.sources}
@@ -135,7 +163,7 @@ def _of_extension(solution: Solution, definition: Definition) -> Candidate:
     }
     if not any("PYBIND11_MODULE" in text for text in units["cpp"] + units["cuda"]):
         raise ConfigError(f"solution {solution.name!r} binds with torch, but has no PYBIND11_MODULE in a .cpp file")
-    calls = _copying(definition)
+    calls = _copying(inputs)
     if solution.spec.destination_passing_style:
         calls = ["def run(*given):", "    _returns(*given)", ""]
     main = "\n".join(
@@ -156,15 +184,14 @@ def _of_extension(solution: Solution, definition: Definition) -> Candidate:
     return Candidate(language="python", entry_point="run", files=(SourceFile(path=_MAIN, text=main),))
 
 
-def _copying(definition: Definition) -> list[str]:
+def _copying(inputs: int) -> list[str]:
     """Return a function that calls `_returns` with the inputs, and copies what it returns to the outputs."""
-    count = len(definition.inputs)
     return [
         "def run(*given):",
-        f"    returned = _returns(*given[:{count}])",
+        f"    returned = _returns(*given[:{inputs}])",
         "    if not isinstance(returned, (tuple, list)):",
         "        returned = (returned,)",
-        f"    for place, value in zip(given[{count}:], returned, strict=True):",
+        f"    for place, value in zip(given[{inputs}:], returned, strict=True):",
         "        place.copy_(value)",
         "",
     ]

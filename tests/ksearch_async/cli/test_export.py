@@ -6,13 +6,19 @@ import ast
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from evaluators.tasks import load_task
+from evaluators.tasks.flashinfer.schema import parse_solution
 from ksearch_async.cli import main
+from ksearch_async.config import RunConfig
+from ksearch_async.sources import read_kernel
 from messages.codec import Record, encode_line
 from messages.events import RunStarted
 from messages.tasks import TensorSpec
+from tests.evaluators.tasks.flashinfer import sets
 from tests.evaluators.words import RIGHT, SMALL_TASK, after
 from tests.ksearch_async.stories import KERNEL, RUN_ID, SLOPPY, TASK, story
 
@@ -123,3 +129,46 @@ def test_a_source_that_is_wrong_is_told_and_not_written(workplace: Path, capsys:
     assert out.startswith("verdict    wrong\n")
     assert "nothing was written" in err
     assert not (workplace / "new.py").exists()
+
+
+def keep_flashinfer(workplace: Path) -> Path:
+    """Keep a run whose task is of FlashInfer-Bench, and return its set."""
+    task_set = sets.written(workplace)
+    named = f"flashinfer:{task_set}#{sets.NAME}:one"
+    records = story()
+    started = records[0].body
+    assert isinstance(started, RunStarted)
+    first = replace(records[0], body=replace(started, task=load_task(named)))
+    run = workplace / "runs" / RUN_ID
+    run.mkdir(parents=True)
+    (run / "journal.jsonl").write_bytes(b"".join(map(encode_line, [first, *records[1:]])))
+    (run / "config.json").write_bytes(msgspec.json.encode(RunConfig(task=named)))
+    return task_set
+
+
+def test_a_runs_best_is_a_solution_that_upstreams_tools_build_and_that_is_read_again(workplace: Path) -> None:
+    keep_flashinfer(workplace)
+    assert main(["export", "latest", "-o", "solution.json", "--form", "flashinfer"]) == 0
+    solution = parse_solution((workplace / "solution.json").read_bytes(), "solution.json")
+    assert (solution.definition, solution.spec.language, solution.author) == (sets.NAME, "cpp", "ksearch")
+    assert "2.00x the reference" in (solution.description or "")
+    assert any("TVM_FFI_DLL_EXPORT_TYPED_FUNC(run" in source.content for source in solution.sources)
+    task = load_task(f"flashinfer:{workplace / 'set'}#{sets.NAME}:one")
+    again = read_kernel(workplace / "solution.json", None, task)
+    assert (again.language, again.entry_point) == ("cpp", "run")
+    assert {file.text for file in KERNEL.files} < {file.text for file in again.files}
+
+
+def test_a_solution_needs_its_definition(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_flashinfer(workplace).rename(workplace / "elsewhere")
+    assert main(["export", "latest", "-o", "solution.json", "--form", "flashinfer"]) == 2
+    said = capsys.readouterr().err
+    assert "FIB_DATASET_PATH, or --task, says where it is" in said
+    assert not (workplace / "solution.json").exists()
+
+
+def test_only_tasks_of_flashinfer_have_solutions(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(workplace, story())
+    (workplace / "runs" / RUN_ID / "config.json").write_bytes(msgspec.json.encode(RunConfig(task="small.py")))
+    assert main(["export", "latest", "-o", "solution.json", "--form", "flashinfer"]) == 2
+    assert "is no task of FlashInfer-Bench" in capsys.readouterr().err

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from evaluators.tasks.flashinfer.packing import candidate_of, solution_of
+from evaluators.tasks.flashinfer.packing import candidate_of, candidate_of_json, solution_of
+from evaluators.tasks.flashinfer.reading import read_task
 from evaluators.tasks.flashinfer.schema import Definition, parse_definition, parse_solution
 from messages.errors import ConfigError
 from messages.tasks import Candidate, SourceFile
@@ -44,6 +46,18 @@ def test_outputs_that_are_returned_are_copied_to_where_they_belong(definition: D
     places = [_Place(), _Place()]
     names["run"](1, 2, 3, 4, 5, *places)
     assert [place.copied for place in places] == [1, [9]]
+
+
+@pytest.mark.parametrize("how", [{}, {"destination_passing_style": False}])
+def test_a_solutions_file_is_read_for_the_task_of_its_definition(
+    definition: Definition, how: dict[str, Any], tmp_path: Path
+) -> None:
+    document = sets.solution(**how)
+    task = read_task(f"{sets.written(tmp_path)}#{sets.NAME}:one")
+    assert candidate_of_json(json.dumps(document), "given", task) == packed(definition, document)
+    other = msgspec.structs.replace(task, name="another:one")
+    with pytest.raises(ConfigError, match=f"is for definition '{sets.NAME}', not for 'another'"):
+        candidate_of_json(json.dumps(document), "given", other)
 
 
 class _Place:
