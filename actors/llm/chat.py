@@ -72,6 +72,7 @@ class ChatModel(EndpointModel):
 
     path = "/chat/completions"
     noun = "chat completions"
+    renames_limit = True
 
     def question(self, request: Request, features: Features) -> dict[str, object]:
         """See `EndpointModel.question`."""

@@ -20,7 +20,7 @@ import openai
 import structlog
 
 from actors.llm.base import Answer, Request
-from actors.llm.features import Features, Sampling, without_refused
+from actors.llm.features import Features, Sampling, after_overlong, without_refused
 from actors.llm.streams import AnswerTooLongError, Gathering, NotUnderstoodError, Said
 from actors.llm.tokens import estimated_usage
 from actors.llm.tries import Call, NeverReachedError, TryingClient, noting, timeout_of
@@ -48,6 +48,8 @@ class EndpointModel(ABC):
     """Where questions go, below the endpoint's address."""
     noun: str
     """What the endpoint answers in, in words."""
+    renames_limit = False
+    """Whether the limit of an answer has an older name, see `after_overlong`."""
 
     def __init__(
         self,
@@ -178,6 +180,7 @@ class EndpointModel(ABC):
             else:
                 said = self._read(response, call, started)
                 self._has_kept_to_schema |= used.structured and request.schema is not None
+                self._look_at_length(said, used)
                 return said
 
     def _gives_up_feature(self, request: Request, used: Features, faults: list[EndpointFault]) -> bool:
@@ -191,6 +194,15 @@ class EndpointModel(ABC):
             self.features = fewer
             log.warning("the model's endpoint refuses a feature; asking without it", detail=refused.detail)
         return True
+
+    def _look_at_length(self, said: Said, used: Features) -> None:
+        if not self.renames_limit:
+            return
+        tokens = said.usage.completion_tokens if said.usage else None
+        renamed = after_overlong(used, self._sampling.max_tokens, tokens)
+        if renamed is not None and self.features == used:
+            self.features = renamed
+            log.warning("the model's endpoint passes over max_completion_tokens; asking with max_tokens", tokens=tokens)
 
     async def _post(self, request: Request, features: Features) -> httpx2.Response:
         body = self.question(request, features)

@@ -67,6 +67,24 @@ async def test_an_endpoint_that_knows_the_old_name_of_the_limit_gets_it() -> Non
     assert [fault.kind for fault in answer.faults] == ["refused"]
 
 
+async def test_an_endpoint_that_passes_over_the_new_name_of_the_limit_gets_the_old_one() -> None:
+    async with endpoint(lambda _: CHAT.whole("Thirty tokens.")) as server:
+        model = ChatModel(model="small", base_url=server.url, sampling=Sampling(max_tokens=29))
+        for _ in range(3):
+            await model.complete(QUESTION)
+        await model.aclose()
+    assert [request.get("max_completion_tokens") for request in server.requests] == [29, None, None]
+    assert [request.get("max_tokens") for request in server.requests] == [None, 29, 29]
+
+
+async def test_an_answer_within_its_limit_says_nothing_of_the_limits_name() -> None:
+    async with endpoint(lambda _: CHAT.whole("Thirty tokens.")) as server:
+        model = ChatModel(model="small", base_url=server.url, sampling=Sampling(max_tokens=30))
+        await model.complete(QUESTION)
+        await model.aclose()
+    assert model.features == Features()
+
+
 async def test_an_endpoint_that_cannot_count_while_it_streams_is_not_asked_to() -> None:
     refusal = failure(400, "stream_options: extra inputs are not permitted")
     async with endpoint(lambda number: CHAT.whole("Yes.") if number else refusal) as server:
