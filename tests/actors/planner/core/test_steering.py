@@ -2,109 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 import pytest
-from msgspec.structs import replace
 
-from actors.planner.core.decide import decide
-from actors.planner.core.entries import recomputed_entries_hash
-from actors.planner.core.evolve import evolve
-from actors.planner.core.scripts import changes, conflicts
+from actors.planner.core.scripts import conflicts
 from actors.planner.core.selection import ranking, select
-from actors.planner.core.state import SearchState
 from actors.planner.core.steering import MAX_CANDIDATE_BYTES, MAX_INSTRUCTION_CHARS, MAX_INSTRUCTIONS, cleaned
 from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Split, Update
 from messages.events import PauseRequested, RunResumed, StopRequested
-from messages.facts import (
-    AttemptFinished,
-    BranchClosed,
-    BranchStarted,
-    EditsApplied,
-    Fact,
-    NodeInserted,
-    PlanRequested,
-    RunFinished,
-    WriteRequested,
-)
-from messages.heritage import Heritage, InheritedNode
-from messages.settings import Budget, SearchSettings
-from messages.steering import (
-    Boost,
-    Forbid,
-    Forget,
-    Inject,
-    Instruct,
-    InstructionGiven,
-    NodePinned,
-    Pin,
-    Release,
-    Steering,
-    SteeringRefused,
-    SteeringRequested,
-)
-from messages.tasks import SourceFile
-from tests.actors.planner.core.world import (
-    WRONG,
-    World,
-    candidate,
-    inserts,
-    measured,
-    search,
-    started,
-    writes,
-    written,
-)
-
-GOOD = 1.5
-FactT = TypeVar("FactT", bound=msgspec.Struct)
-
-
-def facts_of(world: World, kind: type[FactT]) -> list[FactT]:
-    return [fact for fact in world.facts if isinstance(fact, kind)]
-
-
-def order(world: World, steering: Steering) -> tuple[Fact, ...]:
-    facts = world.give(SteeringRequested(order=steering))
-    assert recomputed_entries_hash(world.state) == world.state.entries_hash
-    return facts
-
-
-def refusal(world: World, steering: Steering) -> str:
-    before = world.state
-    (fact,) = order(world, steering)
-    assert isinstance(fact, SteeringRefused)
-    assert world.state == replace(before, facts=before.facts + 1)
-    return fact.reason
-
-
-def begun(count: int = 3, *, branches: int = 1) -> World:
-    """A search with one action in flight and the others open."""
-    world = search(branches=branches)
-    world.propose(inserts(count))
-    return world
-
-
-def revise(world: World, script: EditScript) -> None:
-    """Change the tree as an edit script does, asked for or not."""
-    fact = EditsApplied(job_id="", changes=changes(world.state, script.edits))
-    world.state = evolve(world.state, fact)
-    world.facts.append(fact)
-
-
-def started_on(world: World) -> list[str]:
-    return [fact.node_id for fact in facts_of(world, BranchStarted)]
-
-
-def fail_branch(world: World) -> None:
-    """Have the oldest branch end without a correct candidate."""
-    (branch_id,) = {branch.branch_id for branch in world.state.branches.values()}
-    number = 0
-    while branch_id in world.state.branches:
-        number += 1
-        world.attempt(f"{branch_id} {number}", WRONG, branch_id=branch_id)
+from messages.facts import BranchClosed, NodeInserted, PlanRequested, RunFinished, WriteRequested
+from messages.settings import SearchSettings
+from messages.steering import Boost, Forbid, Forget, Inject, Instruct, InstructionGiven, Pin, Release, Steering
+from tests.actors.planner.core.orders import GOOD, begun, facts_of, fail_branch, order, refusal, revise, started_on
+from tests.actors.planner.core.world import WRONG, World, candidate, inserts, measured, search, writes
 
 
 def test_a_pinned_action_is_chosen_next_whatever_its_score_and_once() -> None:
@@ -265,12 +176,6 @@ def test_an_order_that_cannot_be_carried_out_is_refused_with_the_reason_and_chan
     assert reason in refusal(begun(), steering)
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../up.cpp", "a/../../up.cpp", "", "a\nb", "./a", "x" * 300])
-def test_a_candidate_whose_files_cannot_lie_in_a_folder_is_refused(path: str) -> None:
-    hostile = msgspec.structs.replace(candidate("mine"), files=(SourceFile(path=path, text="x"),))
-    assert "plain relative paths" in refusal(begun(), Inject(candidate=hostile))
-
-
 def test_closed_and_forbidden_actions_cannot_be_pinned() -> None:
     world = begun(2)
     order(world, Forbid(node_id="n2", reason="patented"))
@@ -310,63 +215,6 @@ def test_only_so_many_instructions_hold_at_once() -> None:
 
 def test_text_without_what_is_none() -> None:
     assert cleaned("a\tb\u200fc\ud800d\x9b31m é 語\n") == "a   bcd31m é 語"
-
-
-def test_a_candidate_of_ones_own_is_built_evaluated_and_attached_and_is_a_round() -> None:
-    world = begun()
-    facts = order(world, Inject(candidate=candidate("mine"), title="Mine", description="by hand"))
-    assert isinstance(facts[0], NodeInserted)
-    assert isinstance(facts[2], NodePinned)
-    node = world.state.node("n4")
-    assert (node.origin, node.title, node.parent_id) == ("person", "Mine", ROOT)
-    fail_branch(world)
-    (write,) = world.requests(WriteRequested)
-    assert isinstance(write, WriteRequested)
-    assert write.given_id == candidate("mine").candidate_id
-    rounds = world.state.rounds
-    world.attempt("mine", measured(GOOD))
-    assert world.state.rounds == rounds + 1
-    assert world.state.incumbent is not None
-    assert world.state.incumbent.node_id == "n4"
-    (following,) = world.requests(WriteRequested)
-    assert isinstance(following, WriteRequested)
-    assert (following.mode, following.given_id) == ("improve", None)
-
-
-def test_a_given_candidate_is_no_question_to_a_model() -> None:
-    world = begun()
-    order(world, Inject(candidate=candidate("mine")))
-    fail_branch(world)
-    asked = [request for request in world.state.questions if isinstance(request, WriteRequested)]
-    assert world.requests(WriteRequested)
-    assert asked == []
-
-
-def test_a_candidate_that_is_known_already_is_not_evaluated_again() -> None:
-    world = begun()
-    world.attempt("mine", measured(GOOD))
-    order(world, Inject(candidate=candidate("mine")))
-    world.attempt("a", measured(0.5))
-    world.attempt("b", measured(0.5))
-    (write,) = world.requests(WriteRequested)
-    rounds = world.state.rounds
-    world.give(written(write.job_id, "mine"))
-    last = facts_of(world, AttemptFinished)[-1]
-    assert (last.round, last.credit) == (0, GOOD)
-    assert world.state.rounds == rounds
-
-
-def test_a_failed_candidate_of_ones_own_is_debugged_and_not_given_again() -> None:
-    world = begun(1)
-    order(world, Inject(candidate=candidate("mine")))
-    fail_branch(world)
-    world.attempt("mine", WRONG)
-    (write,) = world.requests(WriteRequested)
-    assert isinstance(write, WriteRequested)
-    assert (write.mode, write.given_id) == ("debug", None)
-    fail_branch(world)
-    again = [write for write in writes(world) if write.given_id is not None]
-    assert len(again) == 1
 
 
 def edits_refused(world: World, *edits: Edit) -> list[str]:
@@ -439,88 +287,6 @@ def test_every_order_has_a_fact_so_that_whoever_gave_it_hears_of_it() -> None:
         Inject(candidate=candidate("c")),
     ):
         assert order(world, steering)
-
-
-def test_a_run_may_begin_with_a_candidate_which_is_measured_first() -> None:
-    event = replace(started(SearchSettings(branches=1, confirm=False)), solution=candidate("theirs"))
-    world = World.__new__(World)
-    world.state, world.facts = SearchState(), []
-    world.give(event)
-    assert world.plan().purpose == "analyse"
-    (write,) = world.requests(WriteRequested)
-    assert isinstance(write, WriteRequested)
-    assert write.given_id == candidate("theirs").candidate_id
-    world.attempt("theirs", measured(GOOD))
-    assert world.state.incumbent is not None
-    assert world.state.node("n1").origin == "person"
-
-
-def inherited(parent: int, title: str, *, text: str = "", pruned: str = "", priority: float = 0.5) -> InheritedNode:
-    return InheritedNode(
-        parent=parent,
-        title=title,
-        description="d",
-        difficulty=2,
-        priority=priority,
-        earlier="1.50x on cpu",
-        pruned=pruned,
-        candidate=candidate(text) if text else None,
-    )
-
-
-def heir(*nodes: InheritedNode) -> World:
-    heritage = Heritage(origin="r0", summary="Bound by memory.", open_questions=("Cache?",), nodes=nodes)
-    settings = SearchSettings(branches=1, confirm=False, stagnation_window=2, budget=Budget(max_rounds=50))
-    world = World.__new__(World)
-    world.state, world.facts = SearchState(), []
-    world.give(replace(started(settings), heritage=heritage))
-    return world
-
-
-def test_an_inherited_tree_has_its_beliefs_and_counts_no_result_of_another_run() -> None:
-    world = heir(inherited(-1, "a", text="a", priority=0.9), inherited(0, "b"), inherited(-1, "c", pruned="slow"))
-    state = world.state
-    assert (state.summary, state.open_questions) == ("Bound by memory.", ("Cache?",))
-    assert [(node.node_id, node.parent_id, node.state) for node in (state.node("n2"), state.node("n3"))] == [
-        ("n2", "n1", "open"),
-        ("n3", ROOT, "pruned"),
-    ]
-    assert state.incumbent is None
-    assert state.node("n1").best is None
-    assert state.node("n1").earlier == "1.50x on cpu"
-    assert not state.known
-
-
-def test_an_inherited_candidate_is_measured_anew_when_it_is_first_used_and_then_its_children_open() -> None:
-    world = heir(inherited(-1, "a", text="a", priority=0.9), inherited(0, "b", priority=0.8))
-    (write,) = world.requests(WriteRequested)
-    assert isinstance(write, WriteRequested)
-    assert write.given_id == candidate("a").candidate_id
-    world.attempt("a", measured(1.2))
-    closed = facts_of(world, BranchClosed)[0]
-    assert closed.reason == "an earlier run's candidate was measured anew"
-    assert started_on(world) == ["n1", "n2"]
-    assert world.state.incumbent is not None
-    assert world.state.incumbent.credit == 1.2
-
-
-def test_an_inherited_candidate_that_is_wrong_here_is_debugged_as_any_other() -> None:
-    world = heir(inherited(-1, "a", text="a"), inherited(0, "b"))
-    world.attempt("a", WRONG)
-    (write,) = world.requests(WriteRequested)
-    assert isinstance(write, WriteRequested)
-    assert (write.mode, write.given_id) == ("debug", None)
-
-
-def test_a_kernel_and_a_world_model_can_be_begun_with_together() -> None:
-    heritage = Heritage(origin="r0", nodes=(inherited(-1, "a"),))
-    event = replace(started(SearchSettings(branches=1)), heritage=heritage, solution=candidate("theirs"))
-    state = SearchState()
-    for fact in decide(state, event):
-        state = evolve(state, fact)
-    assert [node.origin for node in (state.node("n1"), state.node("n2"))] == ["model", "person"]
-    (branch,) = state.branches.values()
-    assert branch.node_id == "n2"
 
 
 def test_a_run_that_is_over_stays_over_whatever_is_ordered() -> None:
