@@ -20,7 +20,7 @@ from messages.facts import BuildRequested, EvaluationRequested, LossNoted, Write
 from messages.presence import Busy, Presence, Served, WorkerState, encode_entry, node_key
 from messages.tasks import Target
 from tests.actors.planner.rig import TARGET
-from tests.actors.planner.test_lease import RUN, Setting
+from tests.actors.planner.setting import RUN, Setting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
