@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from signal import SIGKILL
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -19,7 +19,7 @@ from anyio.abc import Process, UNIXSocketStream
 
 import evaluators
 from evaluators.devices import platform_of, visible_gpu
-from evaluators.guarded import GuardJob, plain_environment, read_report, start_guarded, stop_guarded
+from evaluators.guarded import GuardJob, GuardReport, plain_environment, read_report, start_guarded, stop_guarded
 from evaluators.judge.protocol import (
     HEADER_BYTES,
     Artifact,
@@ -41,6 +41,7 @@ from evaluators.judge.protocol import (
 )
 from evaluators.languages.interpreting import is_interpreted
 from evaluators.runners.pages import HEAP_ENVIRONMENT
+from evaluators.warmed import WarmProcess
 from messages.base import Language
 from messages.commands import Purpose
 from messages.errors import ConfigError, EvaluatorError, ProtocolError
@@ -49,7 +50,8 @@ from messages.verdicts import Verdict
 
 _KEPT_VARIABLES = ("HOME", "XDG_CACHE_HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """What a judge gets of the user's environment: where things are, and what torch's default threads are."""
-_NO_NUMPY = "ignore:Failed to initialize NumPy"
+_ENTRY = "evaluators.judge.entry"
+_FLAGS = ("-W", "ignore:Failed to initialize NumPy")
 _LOG = "judge.log"
 _OPEN_S = 300.0
 _SILENCE_S = 1800.0
@@ -58,13 +60,36 @@ _SILENCE_S = 1800.0
 _Answer = TypeVar("_Answer", bound=Opened | Described | Judged)
 
 
+class _Guard(Protocol):
+    """The guard of a judge."""
+
+    async def report(self) -> GuardReport | None:
+        """Wait for the judge's end and return how it was; None if the guard itself died."""
+
+    async def stop(self) -> None:
+        """Have it kill all that is left, and wait until it has."""
+
+
+class _OwnGuard:
+    """A guard that was started for a judge that is a program of its own."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def report(self) -> GuardReport | None:
+        return await read_report(self._process)
+
+    async def stop(self) -> None:
+        await stop_guarded(self._process)
+
+
 class JudgeProcess:
     """A judge, as its evaluator holds it."""
 
-    def __init__(self, key: tuple[str, Language], process: Process, stream: UNIXSocketStream, folder: Path) -> None:
+    def __init__(self, key: tuple[str, Language], guard: _Guard, stream: UNIXSocketStream, folder: Path) -> None:
         self.key = key
         self._folder = folder
-        self._process = process
+        self._guard = guard
         self._stream = stream
         self._buffer = bytearray()
 
@@ -116,7 +141,7 @@ class JudgeProcess:
         """Kill it and all that it started."""
         with anyio.CancelScope(shield=True):
             await self._stream.aclose()
-            await stop_guarded(self._process)
+            await self._guard.stop()
             await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._folder, ignore_errors=True))
 
     @contextmanager
@@ -151,7 +176,7 @@ class JudgeProcess:
 
     async def _obituary(self) -> str:
         """Say that the judge died, with its last words."""
-        report = await read_report(self._process)
+        report = await self._guard.report()
         if report is not None and report.signal is not None:
             return f"the judge died of signal {report.signal}" + (
                 " (out of memory?)" if report.signal == SIGKILL else ""
@@ -170,36 +195,54 @@ class JudgeProcess:
         raise EvaluatorError(f"the judge answered {type(answer).__name__} instead of {kind.__name__}")
 
 
-async def start_judge(opening: Open) -> JudgeProcess:
+def warm_judges() -> WarmProcess:
+    """Return what judges on a CPU are forked from: it has imported what they all import, 2.5 s of a core's time."""
+    return WarmProcess(_ENTRY, environment=_environment(), flags=_FLAGS)
+
+
+async def start_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
     """Start a judge and have it load its task.
+
+    Args:
+        opening: its task, and what it is for.
+        warm: what it is forked from, unless its imports depend on what it is for.
 
     Raises:
         ConfigError: the problem cannot be used.
         EvaluatorError: the judge failed.
     """
     folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
+    platform = platform_of(opening.device)
+    own = {"TRITON_INTERPRET": "1"} if is_interpreted(opening.task, platform) else {}
+    own |= visible_gpu(opening.device) | _compiler_caches(opening, folder)
+    environment = _environment(**own)
     with theirs:
         job = GuardJob(
-            command=(sys.executable, "-P", "-W", _NO_NUMPY, "-m", "evaluators.judge", str(theirs.fileno())),
+            command=(sys.executable, "-P", *_FLAGS, "-m", _ENTRY, str(theirs.fileno())),
             log_path=_LOG,
             pass_fds=(theirs.fileno(),),
             scratch=str(folder),
             idle=opening.work == "check",
         )
-        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-        if is_interpreted(opening.task, platform_of(opening.device)):
-            kept["TRITON_INTERPRET"] = "1"
-        kept |= HEAP_ENVIRONMENT | visible_gpu(opening.device) | _compiler_caches(opening, folder)
-        environment = plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept)
-        process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
+        guard: _Guard
+        if platform == "cpu" and not own:
+            guard = warm.start(job, cwd=folder, environment=environment, passed=theirs)
+        else:
+            process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
+            guard = _OwnGuard(process)
     key = (opening.task.task_id, opening.language)
-    judge = JudgeProcess(key, process, await UNIXSocketStream.from_socket(ours), folder)
+    judge = JudgeProcess(key, guard, await UNIXSocketStream.from_socket(ours), folder)
     try:
         await judge.open(opening)
     except BaseException:
         await judge.end()
         raise
     return judge
+
+
+def _environment(**own: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept, **HEAP_ENVIRONMENT, **own)
 
 
 def _prepare() -> tuple[Path, socket.socket, socket.socket]:

@@ -36,13 +36,14 @@ from evaluators.judge.protocol import (
     Passed,
     Work,
 )
-from evaluators.judge_process import JudgeProcess, start_judge
+from evaluators.judge_process import JudgeProcess, start_judge, warm_judges
 from evaluators.languages.interpreting import why_candidate_untimed, why_untimed
 from evaluators.lease import HostLease, Lease
 from evaluators.policy.gate import Examined, examine
 from evaluators.sandbox.probe import require_layers
 from evaluators.target import check_target, probe_target
 from evaluators.vendors.nvidia.probe import ails as gpu_ails
+from evaluators.warmed import WarmProcess
 from messages.base import Isolation, Language
 from messages.commands import EvaluateCandidate
 from messages.errors import EvaluatorError, KsearchError
@@ -88,11 +89,9 @@ class LocalEvaluator:
         self._health = Health(device, ails or (gpu_ails if self._platform == "cuda" else None))
         self._lease = HostLease(_lease_name(device)) if lease is None else lease
         opening = _Opening(device=device, limits=limits, baseline=baseline, isolation=isolation)
-        self._pools: dict[Work, _Pool] = (
-            {"both": _Pool("both", 1, opening)}
-            if self._platform == "cuda"
-            else {"check": _Pool("check", slots, opening), "time": _Pool("time", 1, opening)}
-        )
+        self._warm = warm_judges()
+        sizes: dict[Work, int] = {"both": 1} if self._platform == "cuda" else {"check": slots, "time": 1}
+        self._pools = {work: _Pool(work, size, opening, self._warm) for work, size in sizes.items()}
         self._targets: dict[Language, Target] = {}
 
     @property
@@ -232,6 +231,7 @@ class LocalEvaluator:
                 for pool in self._pools.values():
                     for judge in pool.empty():
                         group.start_soon(judge.end)
+            await anyio.to_thread.run_sync(self._warm.close)
 
     async def _own_target(self, language: Language) -> Target:
         if language not in self._targets:
@@ -286,9 +286,10 @@ def _untimed(passed: Passed, why_not: str) -> Measured:
 class _Pool:
     """Judges for one kind of work: at most `size`, started when needed and kept."""
 
-    def __init__(self, work: Work, size: int, opening: _Opening) -> None:
+    def __init__(self, work: Work, size: int, opening: _Opening, warm: WarmProcess) -> None:
         self._work: Work = work
         self._opening = opening
+        self._warm = warm
         self.size = size
         self._turns = anyio.Semaphore(size)
         self._idle: list[JudgeProcess] = []
@@ -349,6 +350,6 @@ class _Pool:
             if self._idle and self.judges > self.size:
                 # One of another task makes way.
                 await self._idle.pop(0).end()
-            return await start_judge(self._opening.of(task, language, self._work))
+            return await start_judge(self._opening.of(task, language, self._work), self._warm)
         finally:
             self._starting -= 1

@@ -1,9 +1,10 @@
-"""A process that has imported what builds of a language need, and forks a guard for each. A script.
+"""A process that has imported what builds of a language, or judges, need, and forks a guard for each. A script.
 
 `python -P -m evaluators.warm MODULE FD`: MODULE has `prepare()` and `main(argument: str) -> int`; FD is a socket. Each
-order is a JSON object (`WarmOrder` in `warmed.py`) with one descriptor: a socket that stands for the guard's standard
+order is a JSON object (`WarmOrder` in `warmed.py`) with a descriptor: a socket that stands for the guard's standard
 input and output. The guard is that of `guard.py` in every respect, but the command's process, instead of executing a
 program, goes on in here: it is forked after the imports and confined after the fork, and ends with what `main` returns.
+`main` gets the command's last argument or, where the order has a second descriptor, the number of that.
 
 This process never loads a candidate. It must have one thread: threads do not survive a fork.
 """
@@ -37,20 +38,21 @@ def main() -> int:
     gc.collect()
     gc.freeze()
     while True:
-        order, fds, _, _ = socket.recv_fds(control, ORDER_BYTES, 1)
+        order, fds, _, _ = socket.recv_fds(control, ORDER_BYTES, 2)
         if not order:
             return 0
         if os.fork() == 0:
             try:
                 control.close()
-                os._exit(_guard(module, json.loads(order), fds[0]))
+                os._exit(_guard(module, json.loads(order), *fds))
             finally:
                 os._exit(1)
-        os.close(fds[0])
+        for fd in fds:
+            os.close(fd)
 
 
-def _guard(module: ModuleType, order: Mapping[str, object], connection: int) -> int:
-    """Be the guard of one build, to the end of the process."""
+def _guard(module: ModuleType, order: Mapping[str, object], connection: int, passed: int | None = None) -> int:
+    """Be the guard of one build or judge, to the end of the process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for stream in (0, 1):
         os.dup2(connection, stream)
@@ -58,15 +60,16 @@ def _guard(module: ModuleType, order: Mapping[str, object], connection: int) -> 
     os.chdir(str(order["folder"]))
     environment, job = order["environment"], order["job"]
     os.environ.update(environment if isinstance(environment, dict) else {})
-    return guard.run(job if isinstance(job, dict) else {}, lambda told: _build(module, told))
+    return guard.run(job if isinstance(job, dict) else {}, lambda told: _go_on(module, told, passed))
 
 
-def _build(module: ModuleType, job: Mapping[str, object]) -> None:
+def _go_on(module: ModuleType, job: Mapping[str, object], passed: int | None) -> None:
     """Be the command: the guard's child, bound and confined already."""
     command = job["command"]
+    last = str(command[-1]) if isinstance(command, list) else ""
     code = 1
     try:
-        code = module.main(str(command[-1]) if isinstance(command, list) else "")
+        code = module.main(last if passed is None else str(passed))
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()

@@ -1,6 +1,7 @@
-"""Runs builds in processes forked from a warm one (`warm.py`): the same guard as `guarded.py`, without the imports.
+"""Runs builds and judges in processes forked from a warm one (`warm.py`): guarded as in `guarded.py`, already imported.
 
-- `WarmProcess(module).run(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport`
+- `await WarmProcess(module).run(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport`
+- `WarmProcess(module).start(job, ..., passed: socket) -> WarmGuard`, for what is talked to
 - `WarmProcess(module).close()`
 """
 
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -26,19 +28,48 @@ _report = msgspec.json.Decoder(GuardReport)
 
 
 class WarmOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """One build, as the warm process is told it."""
+    """One build or judge, as the warm process is told it."""
 
     folder: str
     environment: dict[str, str]
     job: GuardJob
 
 
-class WarmProcess:
-    """Starts the warm process with the first build, and again if it has ended. It ends with this object."""
+class WarmGuard:
+    """A guard that was forked from a warm process, held by its standard input and output."""
 
-    def __init__(self, module: str) -> None:
-        """Take note of the module; see `warm.py`."""
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    async def report(self) -> GuardReport | None:
+        """Wait for the command's end and return how it was; None if the guard itself died."""
+        line = await _read_line(self._connection)
+        return _report.decode(line) if line else None
+
+    async def stop(self) -> None:
+        """Have the guard kill all that is left, and wait until it has; not cancelled, but bounded."""
+        with self._connection, anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_S):
+            try:
+                self._connection.shutdown(socket.SHUT_WR)
+                await _read_line(self._connection)
+            except OSError:
+                return
+
+
+class WarmProcess:
+    """Starts the warm process with the first order, and again if it has ended. It ends with this object."""
+
+    def __init__(self, module: str, *, environment: dict[str, str] | None = None, flags: Sequence[str] = ()) -> None:
+        """Take note of the module; see `warm.py`.
+
+        Args:
+            module: what it imports.
+            environment: in which it does; null: a plain one.
+            flags: of its interpreter.
+        """
         self._module = module
+        self._environment = environment or plain_environment(PYTHONPATH=_ROOT, PYTHONDONTWRITEBYTECODE="1")
+        self._flags = flags
         self._control: socket.socket | None = None
         self._end: weakref.finalize[..., WarmProcess] | None = None
 
@@ -48,36 +79,52 @@ class WarmProcess:
         Raises:
             EvaluatorError: the warm process cannot be started, or the guard said nothing.
         """
-        order = msgspec.json.encode(WarmOrder(folder=str(cwd), environment=environment, job=job))
-        ours, theirs = socket.socketpair()
-        with ours:
-            ours.setblocking(False)
-            with theirs:
-                self._send(order, theirs)
-            try:
-                line = await _read_line(ours)
-            finally:
-                await _end_guard(ours)
-        if not line:
+        guard = self.start(job, cwd=cwd, environment=environment)
+        try:
+            report = await guard.report()
+        finally:
+            await guard.stop()
+        if report is None:
             self.close()
             raise EvaluatorError(f"the warm process for builds ended: can {self._module} be imported here?")
-        return _report.decode(line)
+        return report
+
+    def start(
+        self, job: GuardJob, *, cwd: Path, environment: dict[str, str], passed: socket.socket | None = None
+    ) -> WarmGuard:
+        """Start a command. Whoever calls this owes it `stop`.
+
+        Args:
+            job: its bounds.
+            cwd: where it runs.
+            environment: what it has besides the warm process's own.
+            passed: what `main` gets.
+
+        Raises:
+            EvaluatorError: the warm process cannot be started.
+        """
+        order = msgspec.json.encode(WarmOrder(folder=str(cwd), environment=environment, job=job))
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            self._send(order, [theirs.fileno(), *([passed.fileno()] if passed else [])])
+        return WarmGuard(ours)
 
     def close(self) -> None:
-        """End the warm process; the next build starts another."""
+        """End the warm process, not what it has started; the next order starts another."""
         if self._end is not None:
             self._end()
         self._control = self._end = None
 
-    def _send(self, order: bytes, theirs: socket.socket) -> None:
+    def _send(self, order: bytes, descriptors: list[int]) -> None:
         for is_last in (False, True):
             control = self._control or self._start()
             try:
-                socket.send_fds(control, [order], [theirs.fileno()])
+                socket.send_fds(control, [order], descriptors)
             except OSError as error:
                 self.close()
                 if is_last:
-                    raise EvaluatorError(f"the warm process for builds does not answer: {error}") from error
+                    raise EvaluatorError(f"the warm process of {self._module} does not answer: {error}") from error
             else:
                 return
 
@@ -86,11 +133,11 @@ class WarmProcess:
         with theirs:
             try:
                 process = subprocess.Popen(  # noqa: S603 - our own code
-                    [sys.executable, "-P", "-m", "evaluators.warm", self._module, str(theirs.fileno())],
+                    [sys.executable, "-P", *self._flags, "-m", "evaluators.warm", self._module, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env=plain_environment(PYTHONPATH=_ROOT, PYTHONDONTWRITEBYTECODE="1"),
+                    env=self._environment,
                     pass_fds=(theirs.fileno(),),
                     process_group=0,
                 )
@@ -123,13 +170,3 @@ async def _read_line(connection: socket.socket) -> bytes:
             break
         line += chunk
     return line
-
-
-async def _end_guard(connection: socket.socket) -> None:
-    """Have the guard kill what is left, and wait until it has ended, but not for ever."""
-    with anyio.CancelScope(shield=True), anyio.move_on_after(_STOP_S):
-        try:
-            connection.shutdown(socket.SHUT_WR)
-            await _read_line(connection)
-        except OSError:
-            return

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.judge import entry
 from evaluators.local import LocalEvaluator
 from evaluators.target import probe_target
 from messages.errors import ConfigError, EvaluatorError
@@ -49,6 +50,18 @@ def own_processes() -> list[psutil.Process]:
 def runs(process: psutil.Process, script: str) -> bool:
     try:
         return any(script in part for part in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+def judges() -> list[psutil.Process]:
+    """Return those that serve, with what is forked from them."""
+    return [process for process in own_processes() if is_called(process, entry.NAME.decode())]
+
+
+def is_called(process: psutil.Process, name: str) -> bool:
+    try:
+        return bool(process.name() == name)
     except psutil.NoSuchProcess:
         return False
 
@@ -123,8 +136,7 @@ async def test_a_judge_killed_while_it_opens_its_task(store: Path) -> None:
         known = {process.pid for process in own_processes()}
 
         def fresh() -> psutil.Process | None:
-            found = [process for process in own_processes() if process.pid not in known and runs(process, JUDGE)]
-            return next((process for process in found if not runs(process, "guard.py")), None)
+            return next((process for process in judges() if process.pid not in known), None)
 
         error = await error_of(evaluator.describe_task(SMALL_TASK, "cpp"), fresh)
         assert "the judge died of signal 9" in str(error)
@@ -132,6 +144,25 @@ async def test_a_judge_killed_while_it_opens_its_task(store: Path) -> None:
         assert (await evaluator.describe_task(SMALL_TASK, "cpp")).tensors
     finally:
         await evaluator.aclose()
+
+
+async def test_judges_are_forked_from_one_process_and_from_another_when_that_is_gone(store: Path) -> None:
+    known = set(own_processes())
+    evaluator = LocalEvaluator(store, slots=1, limits=LIMITS)
+    try:
+        await evaluator.describe_task(SMALL_TASK, "cpp")
+        started = set(own_processes()) - known
+        (warm,) = started & set(psutil.Process().children())
+        assert runs(warm, "evaluators.warm")
+        assert all(warm in process.parents() for process in judges() if process in started)
+        warm.kill()
+        psutil.wait_procs([warm], timeout=PATIENCE_S)
+        assert (await evaluator.describe_task(replace(SMALL_TASK, text=f"{SMALL_TASK.text}# 2\n"), "cpp")).tensors
+        started |= set(own_processes()) - known
+    finally:
+        await evaluator.aclose()
+    _, alive = psutil.wait_procs(list(started), timeout=PATIENCE_S)
+    assert alive == []
 
 
 async def test_a_judge_killed_while_it_times(judge: Judging) -> None:

@@ -1,0 +1,30 @@
+"""Entry of a judge: `python -m evaluators.judge.entry FD`, or forked from a warm process (`evaluators/warm.py`).
+
+In a warm process nothing but imports is done: the forks of a judge's own baselines must come before the first use of
+OpenMP, and so must the judge's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+from evaluators.judge.service import serve
+
+NAME = b"ks-judge"
+"""What lists of processes show: 15 characters at most."""
+_PR_SET_NAME = 15
+
+
+def prepare() -> None:
+    """Do nothing more: what judges share has been imported."""
+
+
+def main(descriptor: str) -> int:
+    """Serve the evaluator at the other end of a socket. Returns an exit code."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, NAME, 0, 0, 0)
+    return serve(int(descriptor))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
