@@ -180,7 +180,7 @@ class EndpointModel(ABC):
             else:
                 said = self._read(response, call, started)
                 self._has_kept_to_schema |= used.structured and request.schema is not None
-                self._look_at_length(said, used)
+                self._look_at_length(request, said, used)
                 return said
 
     def _gives_up_feature(self, request: Request, used: Features, faults: list[EndpointFault]) -> bool:
@@ -195,10 +195,12 @@ class EndpointModel(ABC):
             log.warning("the model's endpoint refuses a feature; asking without it", detail=refused.detail)
         return True
 
-    def _look_at_length(self, said: Said, used: Features) -> None:
+    def _look_at_length(self, request: Request, said: Said, used: Features) -> None:
         if not self.renames_limit:
             return
-        tokens = said.usage.completion_tokens if said.usage else None
+        usage = said.usage
+        # An estimate may be too high by half; those who do not count tokens in streams are those who know few names.
+        tokens = usage.completion_tokens if usage else estimated_usage(request, said.text).completion_tokens // 2
         renamed = after_overlong(used, self._sampling.max_tokens, tokens)
         if renamed is not None and self.features == used:
             self.features = renamed

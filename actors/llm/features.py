@@ -74,7 +74,7 @@ def seed_of(seed: int, request_id: str) -> int:
     return int.from_bytes(digest) >> (64 - _SEED_BITS)
 
 
-def after_overlong(features: Features, limit: int | None, said: int | None) -> Features | None:
+def after_overlong(features: Features, limit: int | None, said: int) -> Features | None:
     """Return the features with the limit's older name, where an answer shows that the newer one is passed over.
 
     Servers of one's own often know `max_tokens` only, and leave out in silence what they do not know.
@@ -82,12 +82,12 @@ def after_overlong(features: Features, limit: int | None, said: int | None) -> F
     Args:
         features: that were used.
         limit: tokens that an answer may have; null: none was sent.
-        said: tokens that it had; null: the endpoint does not say.
+        said: tokens that it had, at least.
 
     Returns:
         None: the answer shows nothing, or there is no other name.
     """
-    if limit is None or said is None or said <= limit or features.max_tokens_name == "max_tokens":
+    if limit is None or said <= limit or features.max_tokens_name == "max_tokens":
         return None
     return msgspec.structs.replace(features, max_tokens_name="max_tokens")
 

@@ -77,6 +77,15 @@ async def test_an_endpoint_that_passes_over_the_new_name_of_the_limit_gets_the_o
     assert [request.get("max_tokens") for request in server.requests] == [None, 29, 29]
 
 
+@pytest.mark.parametrize(("words", "name"), [(400, "max_tokens"), (40, "max_completion_tokens")])
+async def test_an_endpoint_that_does_not_count_is_judged_by_the_length_of_its_text(words: int, name: str) -> None:
+    async with endpoint(lambda _: CHAT.whole("word " * words, usage=False)) as server:
+        model = ChatModel(model="small", base_url=server.url, sampling=Sampling(max_tokens=40))
+        await model.complete(QUESTION)
+        await model.aclose()
+    assert model.features.max_tokens_name == name
+
+
 async def test_an_answer_within_its_limit_says_nothing_of_the_limits_name() -> None:
     async with endpoint(lambda _: CHAT.whole("Thirty tokens.")) as server:
         model = ChatModel(model="small", base_url=server.url, sampling=Sampling(max_tokens=30))
