@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated
 
 import anyio
 import msgspec
 from cyclopts import Parameter
 
-from evaluators.local import LocalEvaluator
 from evaluators.tasks.own.document import Draft
 from evaluators.tasks.own.drafts import accept_draft, draft_of
 from evaluators.tasks.reference import reference_candidate
@@ -24,7 +21,7 @@ from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.cli.verdicts import as_object
 from ksearch_async.config import RunConfig
 from ksearch_async.evaluation import Evaluation
-from ksearch_async.judging import evaluate
+from ksearch_async.judging import Judge, open_judge
 from ksearch_async.logs import configure_logs
 from ksearch_async.refusals import refusal
 from ksearch_async.workers import find_target, read_task, with_library_calls
@@ -110,14 +107,7 @@ def examine_task(task: str, *, device: str, tolerance: str) -> Examined:
         ConfigError: the task cannot be used, or there is no such device.
         messages.errors.EvaluatorError: the judge is at fault.
     """
-    spec = read_task(RunConfig(task=task, tolerance=tolerance))
-    description = anyio.run(_described, spec, device)
-    intake = description.intake or Intake(fitness="fit")
-    itself = None
-    if intake.fitness != "refused":
-        note("the reference, as a candidate: building, checking and timing ...")
-        itself = anyio.run(_against_itself, spec, device)
-    return Examined(description=description, intake=intake, itself=itself)
+    return anyio.run(_examined, read_task(RunConfig(task=task, tolerance=tolerance)), device)
 
 
 def _about_draft(task: str, draft: Draft, found: Examined, *, is_accepted: bool) -> str:
@@ -128,39 +118,32 @@ def _about_draft(task: str, draft: Draft, found: Examined, *, is_accepted: bool)
     return f"drafted by {draft.model}; read its reference, then: ksearch check-task {task} --accept"
 
 
-async def _against_itself(task: TaskSpec, device: str) -> Evaluation:
-    """Evaluate a task's own reference as a candidate, which may call what the reference calls.
+async def _examined(task: TaskSpec, device: str) -> Examined:
+    """Run the reference, try trivial answers, and evaluate the reference as a candidate, all with the same processes.
+
+    What was found of trivial answers before is not looked for again. As a candidate it may call what a reference calls.
 
     Raises:
-        ConfigError: it cannot be a candidate.
+        ConfigError: the task cannot be used or cannot be a candidate, or there is no such device.
         messages.errors.EvaluatorError: the judge is at fault.
     """
-    return await evaluate(
-        with_library_calls(task, "allow", ""), reference_candidate(task), device=device, role="baseline"
-    )
-
-
-async def _described(task: TaskSpec, device: str) -> TaskDescription:
-    """Run the reference and try trivial answers; what was found before is not looked for again.
-
-    Raises:
-        ConfigError: the task cannot be used, or there is no such device.
-        messages.errors.EvaluatorError: the judge is at fault.
-    """
-    async with explained(_description(task, device)) as description:
-        return description
+    language: Language = "python"  # what is found is the same in all, and this one needs no compiler
+    await find_target(task, language, device)
+    allowed = with_library_calls(task, "allow", "")
+    async with open_judge(allowed, device=device, language=language, role="baseline") as judge:
+        async with explained(_description(judge)) as description:
+            pass
+        intake = description.intake or Intake(fitness="fit")
+        itself = None
+        if intake.fitness != "refused":
+            note("the reference, as a candidate: building, checking and timing ...")
+            itself = await judge.evaluate(reference_candidate(task))
+        return Examined(description=description, intake=intake, itself=itself)
 
 
 @asynccontextmanager
-async def _description(task: TaskSpec, device: str) -> AsyncIterator[TaskDescription]:
-    language: Language = "python"  # what is found is the same in all, and this one needs no compiler
-    await find_target(task, language, device)
-    with tempfile.TemporaryDirectory(prefix="ksearch-check-task-") as folder:
-        evaluator = LocalEvaluator(Path(folder), device=device, slots=1)
-        try:
-            yield await evaluator.describe_task(task, language)
-        finally:
-            await evaluator.aclose()
+async def _description(judge: Judge) -> AsyncIterator[TaskDescription]:
+    yield await judge.describe()
 
 
 def _lines(description: TaskDescription, intake: Intake, itself: Evaluation | None) -> Iterator[str]:
