@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ksearch_async.cli import main
+
 FAILING_PROBLEM = """
 import torch
 
@@ -81,16 +83,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_one_clear_line_and_exit_code_2(case: str, folder: Path) -> None:
+def test_bad_input_is_one_clear_line_and_exit_code_2(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words, said = BAD_INPUT[case]
-    done = ksearch(*words, cwd=folder)
-    first, *rest = done.stderr.splitlines()
-    assert done.returncode == 2, done.stderr
+    monkeypatch.chdir(folder)
+    for name in [name for name in os.environ if name.startswith(("KSEARCH_", "OPENAI_"))]:
+        monkeypatch.delenv(name)
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    first, *rest = err.splitlines()
     assert first.startswith("error: ")
-    assert said in done.stderr
+    assert said in err
     assert all(line.startswith("hint: ") for line in rest)
-    assert done.stdout == ""
+    assert out == ""
     assert not (folder / "runs").exists()
+
+
+def test_bad_input_is_a_processs_exit_code_too(folder: Path) -> None:
+    words, said = BAD_INPUT["unknown flag"]
+    done = ksearch(*words, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize("words", [["run", "rmsnorm_silu"], ["eval", "rmsnorm_silu", "kernel.cpp"]])
@@ -130,7 +144,7 @@ AS_A_BACKGROUND_JOB = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
 @pytest.mark.parametrize(
     ("launcher", "number"),
-    [(AT_A_TERMINAL, signal.SIGINT), (AT_A_TERMINAL, signal.SIGTERM), (AS_A_BACKGROUND_JOB, signal.SIGTERM)],
+    [(AT_A_TERMINAL, signal.SIGINT), (AS_A_BACKGROUND_JOB, signal.SIGTERM)],
 )
 def test_a_signal_while_the_reference_is_checked_leaves_no_run_behind(
     launcher: tuple[str, ...], number: signal.Signals, folder: Path

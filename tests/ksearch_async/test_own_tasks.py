@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from evaluators.tasks import load_task
-from ksearch_async import ConfigError, Evaluation, Input, evaluate, task, task_from_module
+from ksearch_async import ConfigError, Input, evaluate_many, task, task_from_module
 
 EPSILON = 1e-6
 UNUSED = object()
@@ -99,14 +99,10 @@ def test_a_module_is_a_problem_with_inputs_like_the_examples() -> None:
         task_from_module(Gate(3, "a"), [])  # type: ignore[arg-type]
 
 
-async def _evaluated(what: os.PathLike[str], source: str) -> Evaluation:
-    return await evaluate(what, source, language="python")
-
-
 @pytest.mark.anyio
 async def test_both_can_be_evaluated() -> None:
     kernel = "def own_norm(x, weight, scale):\n    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()\n"
-    right = await _evaluated(own_norm, f"{kernel}    return x * weight * scale\n")
+    sources = [f"{kernel}    return x * weight * scale\n", f"{kernel}    return x * weight\n"]
+    right, wrong = await evaluate_many(own_norm, sources, language="python")
     assert right.fate in {"measured", "unstable", "outpaced"}, right
-    wrong = await _evaluated(own_norm, f"{kernel}    return x * weight\n")
     assert wrong.fate == "wrong", wrong

@@ -11,7 +11,7 @@ import pytest
 from ksearch_async.cli import main
 from ksearch_async.config import EFFORTS
 
-IDENTITY = """
+PLUS_ONE = """
 import torch
 
 class Model(torch.nn.Module):
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith("KSEARCH_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "plus_one.py").write_text(IDENTITY)
+    (tmp_path / "plus_one.py").write_text(PLUS_ONE)
     return tmp_path
 
 
@@ -50,28 +50,26 @@ def test_a_dry_run_says_settings_and_origins_and_makes_nothing(
     assert [path.name for path in folder.iterdir()] == ["plus_one.py"]
 
 
-def test_a_dry_run_is_a_page_for_people(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "plus_one.py", "--dry-run", "--world-model", "off"]) == 0
+def test_a_dry_run_is_a_page_for_people_that_says_what_is_set_for_each_of_several_models(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "two.toml").write_text(
+        '[model]\nbase_url = "http://127.0.0.1:9/v1"\nname = "large"\n'
+        '[[model.coder.members]]\nname = "small"\nweight = 3\n[[model.coder.members]]\nname = "large"\n'
+    )
+    assert main(["run", "plus_one.py", "--dry-run", "--world-model", "off", "-c", "two.toml"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "task       plus_one (cpp)"
     assert "calls      40 or more to write, 0 to plan" in lines
     table = [line.split() for line in lines]
     assert ["search.world_model", "off", "--world-model"] in table
     assert ["search.confirm", "true", "default"] in table
-
-
-def test_of_several_models_the_page_says_what_is_set_for_each(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "two.toml").write_text(
-        '[model]\nbase_url = "http://127.0.0.1:9/v1"\nname = "large"\n'
-        '[[model.coder.members]]\nname = "small"\nweight = 3\n[[model.coder.members]]\nname = "large"\n'
-    )
-    assert main(["run", "plus_one.py", "--dry-run", "-c", "two.toml"]) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("model.coder.members ")]
+    (row,) = [line for line in lines if line.startswith("model.coder.members ")]
     assert row.split(None, 1)[1].startswith("small weight=3.0; large weight=1.0 ")
 
 
 def test_what_is_wrong_with_a_run_is_wrong_with_its_dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "failing.py").write_text(IDENTITY.replace("return [torch.randn(8, 8)]", "raise ValueError('no inputs')"))
+    (folder / "failing.py").write_text(PLUS_ONE.replace("return [torch.randn(8, 8)]", "raise ValueError('no inputs')"))
     (folder / "file").touch()
     (folder / "taken").mkdir()
     for words, said in (

@@ -45,10 +45,10 @@ def test_repeats_are_told_each_and_one_source_stays_one_object(capsys: pytest.Ca
     assert main(["eval", "small.py", "wrong.cpp", "--repeat", "2", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert (told["source"], told["verdict"], len(told["repeats"])) == ("wrong.cpp", "wrong", 2)
-    assert main(["eval", "small.py", "wrong.cpp", "--repeat", "2"]) == 1
+    assert main(["eval", "small.py", "broken.cpp", "--repeat", "2"]) == 1
     out, err = capsys.readouterr()
-    assert "repeats    2 in fresh processes: wrong, wrong" in out.splitlines()
-    assert "wrong.cpp, 2 of 2: building ..." in err.splitlines()
+    assert "repeats    2 in fresh processes: did_not_build, did_not_build" in out.splitlines()
+    assert "broken.cpp, 2 of 2: building ..." in err.splitlines()
 
 
 def test_a_runs_best_is_evaluated_against_the_runs_own_task(

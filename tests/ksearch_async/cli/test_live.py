@@ -30,6 +30,7 @@ from ksearch_async.cli.views import PlainView
 from ksearch_async.config import RunConfig
 from ksearch_async.runs import RunFolder
 from tests.ksearch_async.stories import RUN_ID, story
+from tests.ksearch_async.test_whole_run import PROBLEM
 
 COLUMNS, ROWS = 60, 16
 
@@ -247,7 +248,8 @@ def test_colours_are_left_out_where_they_are_not_wanted(screen: Screen, monkeypa
 @pytest.mark.slow
 def test_ctrl_c_ends_a_real_search_and_leaves_the_terminal_as_it_was(screen: Screen, tmp_path: Path) -> None:
     screen.resize(80, 40)
-    command = [sys.executable, "-m", "ksearch_async", "run", "rmsnorm_silu", "--max-rounds", "200"]
+    command = [sys.executable, "-m", "ksearch_async", "run", "gate.py", "--max-rounds", "200", "--branches", "1"]
+    (tmp_path / "gate.py").write_text(PROBLEM)
     modes = termios.tcgetattr(screen.stream.fileno())
     with subprocess.Popen(command, cwd=tmp_path, stdout=screen.stream, stderr=screen.stream) as search:
         screen.wait_for("evaluating", timeout_s=60)
@@ -256,6 +258,6 @@ def test_ctrl_c_ends_a_real_search_and_leaves_the_terminal_as_it_was(screen: Scr
         assert search.wait(60) == 130
     shown = screen.lines()
     assert "stopping when the evaluations in flight are done; again stops now" in shown
-    assert any(line.startswith("go on      ksearch resume runs/rmsnorm-silu-") for line in shown)
+    assert any(line.startswith("go on      ksearch resume runs/gate-") for line in shown)
     assert not any(line.startswith("flight") for line in shown)
     assert termios.tcgetattr(screen.stream.fileno()) == modes

@@ -24,6 +24,7 @@ from ksearch_async.cli.original_flags import (
 )
 from ksearch_async.config import SETTINGS
 from messages.errors import ConfigError
+from tests.ksearch_async.cli.test_dry_run import PLUS_ONE
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "coming-from-k-search.md"
 
@@ -229,7 +230,8 @@ def test_a_command_line_of_the_original_reaches_the_configuration(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LLM_API_KEY", "sk-secret")
-    words = """run softmax_rows --task-source kernelbench --model-name gpt --base-url http://127.0.0.1:9/v1
+    (tmp_path / "plus_one.py").write_text(PLUS_ONE)
+    words = """run plus_one.py --task-source kernelbench --model-name gpt --base-url http://127.0.0.1:9/v1
     --language cpp --max-opt-rounds 12 --save-solutions --artifacts-dir out --kernelbench-num-correct-trials 5
     --world-model --wm-stagnation-window 7 --wm-max-difficulty 4 --run-name My-Run --dry-run --json"""
     assert main(words.split()) == 0

@@ -13,6 +13,7 @@ import pytest
 from actors.llm.chat import ChatModel
 from ksearch_async.cli import main
 from tests.actors.llm.served.serving import serving
+from tests.ksearch_async.cli.test_dry_run import PLUS_ONE
 
 NAME = "offline-rules"
 
@@ -41,11 +42,22 @@ def test_what_was_found_is_printed_and_remembered(own_cache: Path, capsys: pytes
         assert main(["doctor", "--model", NAME, "--base-url", url]) == 0
         told = capsys.readouterr()
         (kept,) = own_cache.iterdir()
+        (own_cache.parent / "plus_one.py").write_text(PLUS_ONE)
         assert "dialect responses" in told.out
         assert "asked    7 questions" in told.out
         assert told.out.rstrip().endswith(str(kept))
         assert "some small questions" in told.err
-        dry = ["run", "softmax_rows", "--model", NAME, "--base-url", url, "--dry-run", "--runs-dir", str(own_cache)]
+        dry = [
+            "run",
+            str(own_cache.parent / "plus_one.py"),
+            "--model",
+            NAME,
+            "--base-url",
+            url,
+            "--dry-run",
+            "--runs-dir",
+            str(own_cache),
+        ]
         assert main(dry) == 0
     assert "(probed on " in capsys.readouterr().out
 
