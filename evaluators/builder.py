@@ -13,6 +13,7 @@ build is kept as well, unless it was stopped at a limit.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import uuid
@@ -100,14 +101,16 @@ def load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta:
 class LocalBuilder:
     """A `Builder` that runs the compilers of this host, at low priority, each under a guard."""
 
-    def __init__(self, artifacts: Path, *, isolation: Isolation = "auto") -> None:
+    def __init__(self, artifacts: Path, *, isolation: Isolation = "auto", limit_s: float = math.inf) -> None:
         """Make a builder.
 
         Args:
             artifacts: the store; made if it is missing. Several builders may share it.
             isolation: `strict`: only behind the layers without which a candidate's sources could reach the host.
+            limit_s: for how long a compiler may run, if that is less than what is usual for its language.
         """
         self._isolation: Isolation = isolation
+        self._limit_s = limit_s
         self._artifacts = artifacts.absolute()
         self._own: dict[tuple[Language, str], Target] = {}
         self._warm: dict[str, WarmProcess] = {}
@@ -168,7 +171,7 @@ class LocalBuilder:
             reads = await anyio.to_thread.run_sync(readable_by, plan.command)
             guard_job = GuardJob(
                 command=plan.command,
-                wall_s=plan.timeout_s,
+                wall_s=min(plan.timeout_s, self._limit_s),
                 memory_bytes=plan.memory_bytes,
                 file_bytes=plan.product_bytes,
                 idle=True,
@@ -251,7 +254,7 @@ def _judge(
                 f"the compiler {plan.command[0]!r} was starved: it had a core for {guard.cpu_s:.2g} s of "
                 f"{guard.wall_s:.2g} s, and was not done: this host is too busy to build on"
             )
-        return DidNotBuild(reason=f"compiler stopped after {plan.timeout_s:g} s")
+        return DidNotBuild(reason=f"compiler stopped after {guard.wall_s:.0f} s")
     if guard.exit_code == 0:
         return Built(artifact_id=artifact_id, log=support.summarize_remarks(log))
     if guard.signal is not None or guard.exit_code == 127 or _STOPPED.search(log):

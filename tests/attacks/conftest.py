@@ -36,7 +36,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
 @pytest.fixture(scope="module")
 def builder(places: Places) -> Iterator[LocalBuilder]:
-    builder = LocalBuilder(Path(places["STORE"]))
+    builder = LocalBuilder(Path(places["STORE"]), limit_s=20.0)
     yield builder
     builder.close()
 
