@@ -33,11 +33,11 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a problem file and one finished run of eight rounds."""
+    """A folder with a problem file and one finished run of four rounds."""
     folder = tmp_path_factory.mktemp("workplace")
     (folder / "gate.py").write_text(PROBLEM)
     done = ksearch(
-        *("run", "gate.py", "--max-rounds", "8", "--branches", "2", "--json"),
+        *("run", "gate.py", "--max-rounds", "4", "--branches", "2", "--json"),
         cwd=folder,
         environment={"KSEARCH_API_KEY": "sk-very-secret"},
         timeout_s=110,
@@ -59,8 +59,8 @@ def test_the_run_spends_its_rounds_and_ends_with_run_finished(workplace: Path) -
     events = [json.loads(line) for line in (workplace / "events.jsonl").read_text().splitlines()]
     assert events[0]["kind"] == "run.started"
     assert events[-1]["kind"] == "run.finished"
-    assert (events[-1]["rounds"], events[-1]["stopped_by"]) == (8, "rounds")
-    assert sum(event["kind"] == "attempt.finished" and event["round"] > 0 for event in events) == 8
+    assert (events[-1]["rounds"], events[-1]["stopped_by"]) == (4, "rounds")
+    assert sum(event["kind"] == "attempt.finished" and event["round"] > 0 for event in events) == 4
 
 
 def test_the_folder_holds_journal_configuration_best_and_log(workplace: Path) -> None:
@@ -79,7 +79,7 @@ def test_show_and_best_agree_with_the_runs_last_line(workplace: Path) -> None:
     last = json.loads((workplace / "events.jsonl").read_text().splitlines()[-1])
     assert shown(workplace, "best", "latest")["best"] == last["best"]
     summary = shown(workplace, "show", "latest")
-    assert (summary["best"], summary["rounds"], summary["state"]) == (last["best"], 8, "ended")
+    assert (summary["best"], summary["rounds"], summary["state"]) == (last["best"], 4, "ended")
 
 
 def test_resuming_a_run_that_is_over_says_so_and_does_nothing(workplace: Path) -> None:

@@ -155,14 +155,14 @@ async def test_a_frontier_that_runs_dry_is_refilled() -> None:
 
 
 async def test_with_64_branches_and_a_slow_planner_nine_scripts_in_ten_take_effect() -> None:
-    rig = Rig(SearchSettings(branches=64, max_new_nodes=64, stagnation_window=5, budget=Budget(max_rounds=4000)))
+    rig = Rig(SearchSettings(branches=64, max_new_nodes=64, stagnation_window=5, budget=Budget(max_rounds=2400)))
     planner, coder = scripted(news=48, planner_s=60.0, coder_s=8.0)
     finished = await rig.search(planner, coder_model=coder, evaluation_s=2.0)
     assert finished.stopped_by == "rounds"
     applied = [fact for fact in rig.facts() if isinstance(fact, EditsApplied)]
     refused = [fact for fact in rig.facts() if isinstance(fact, EditsRefused | PlanAbandoned)]
     whole = [fact for fact in applied if not fact.refusals]
-    assert len(applied) + len(refused) >= 8
+    assert len(applied) + len(refused) >= 5
     assert len(whole) >= 0.9 * (len(applied) + len(refused))
     assert max(len(fact.branch_ids) for fact in rig.facts() if isinstance(fact, PlanRequested)) >= 2
 
