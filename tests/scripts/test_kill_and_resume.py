@@ -13,7 +13,10 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "kill_and_resume"
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_search_that_is_killed_twice_is_resumed_and_nothing_is_lost_or_paid_for_again() -> None:
+def test_a_search_that_is_killed_twice_is_resumed_and_nothing_is_lost_or_paid_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # of judges and candidates: several spin on a busy host
     command = [sys.executable, str(SCRIPT), "--points", "3", "--first", "2", "--rounds", "6"]
     command += ["--begun", "--earliest", "1", "--longest", "4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
