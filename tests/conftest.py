@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -72,5 +73,8 @@ def no_process_is_left() -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Name the markers that this file gives a meaning, and have assertions of contracts explained."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Started in the background; what tests start would inherit that, and not end when it is told to.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     pytest.register_assert_rewrite("tests.contracts")
     config.addinivalue_line("markers", "virtual_time: runs on an event loop whose clock jumps to the next timer")
