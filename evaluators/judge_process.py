@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGKILL
 from typing import Protocol, TypeVar
@@ -40,6 +40,7 @@ from evaluators.judge.protocol import (
     encode_frame,
 )
 from evaluators.languages.interpreting import is_interpreted
+from evaluators.lease import Lease
 from evaluators.runners.pages import HEAP_ENVIRONMENT
 from evaluators.warmed import WarmProcess
 from messages.base import Language
@@ -200,12 +201,13 @@ def warm_judges() -> WarmProcess:
     return WarmProcess(_ENTRY, environment=_environment(), flags=_FLAGS)
 
 
-async def start_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
+async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = None) -> JudgeProcess:
     """Start a judge and have it load its task.
 
     Args:
         opening: its task, and what it is for.
         warm: what it is forked from, unless its imports depend on what it is for.
+        lease: what is held while it loads; null: nothing. On a GPU a judge that loads disturbs what another one times.
 
     Raises:
         ConfigError: the problem cannot be used.
@@ -233,7 +235,8 @@ async def start_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
     key = (opening.task.task_id, opening.language)
     judge = JudgeProcess(key, guard, await UNIXSocketStream.from_socket(ours), folder)
     try:
-        await judge.open(opening)
+        async with lease or nullcontext():
+            await judge.open(opening)
     except BaseException:
         await judge.end()
         raise

@@ -14,7 +14,7 @@ next. Nothing of torch is imported here. All of it must run on one event loop an
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import anyio
@@ -91,7 +91,10 @@ class LocalEvaluator:
         opening = _Opening(device=device, limits=limits, baseline=baseline, isolation=isolation)
         self._warm = warm_judges()
         sizes: dict[Work, int] = {"both": 1} if self._platform == "cuda" else {"check": slots, "time": 1}
-        self._pools = {work: _Pool(work, size, opening, self._warm) for work, size in sizes.items()}
+        self._pools = {
+            work: _Pool(work, size, opening, self._warm, self._lease if work == "both" else None)
+            for work, size in sizes.items()
+        }
         self._targets: dict[Language, Target] = {}
 
     @property
@@ -133,7 +136,8 @@ class LocalEvaluator:
             EvaluatorError: the judge is at fault.
         """
         await self._warm_up(task, language)
-        async with next(iter(self._pools.values())).lend(task, language) as judge:
+        pool = next(iter(self._pools.values()))
+        async with pool.lend(task, language) as judge, pool.lease or nullcontext():
             return await judge.describe()
 
     async def _warm_up(self, task: TaskSpec, language: Language) -> None:
@@ -286,8 +290,18 @@ def _untimed(passed: Passed, why_not: str) -> Measured:
 class _Pool:
     """Judges for one kind of work: at most `size`, started when needed and kept."""
 
-    def __init__(self, work: Work, size: int, opening: _Opening, warm: WarmProcess) -> None:
+    def __init__(self, work: Work, size: int, opening: _Opening, warm: WarmProcess, lease: Lease | None) -> None:
+        """Start nothing yet.
+
+        Args:
+            work: what its judges do.
+            size: how many there are at most.
+            opening: how they are opened.
+            warm: what they are forked from.
+            lease: what a judge needs for all it does but starting; null: nothing but what who borrows it takes.
+        """
         self._work: Work = work
+        self.lease = lease
         self._opening = opening
         self._warm = warm
         self.size = size
@@ -350,6 +364,6 @@ class _Pool:
             if self._idle and self.judges > self.size:
                 # One of another task makes way.
                 await self._idle.pop(0).end()
-            return await start_judge(self._opening.of(task, language, self._work), self._warm)
+            return await start_judge(self._opening.of(task, language, self._work), self._warm, self.lease)
         finally:
             self._starting -= 1

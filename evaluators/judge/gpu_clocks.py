@@ -56,7 +56,9 @@ class Seen:
         """Of the second baseline."""
         self._around: dict[str, list[int]] = {}
         self.sweeps = 0
-        """That its calls begin behind."""
+        """That its calls begin behind; 0: on an idle GPU."""
+        self.is_entered = False
+        """Whether that was found out."""
 
     def add(self, what: str, answer: Answer) -> None:
         """Note what the judge's clock says beyond the events of a call, or of an empty one."""

@@ -2,7 +2,11 @@
 
 It overwrites the L2 cache, and it keeps the GPU busy while the call is launched, so that launches are not in the times.
 It must be the judge's: a GPU runs the work of one process at a time, and what a candidate launches meanwhile, on
-whatever stream, begins when this is over. Behind work in its own process, another stream would begin at once.
+whatever stream, waits with its first event. Behind work in its own process, another stream would begin at once.
+
+A call that waits for the GPU in its midst, to read a length, hides nothing: a GPU takes turns between processes that
+have work for it, so the call would begin in its turn and then wait until the cover is over. Such calls, and those that
+take no longer so, begin on an idle GPU. Each side is timed in the way that suits it best.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from messages.tasks import Measure
 
 _FACTOR = 4
 """A sweep writes this many times the L2 cache: no line of it is left."""
+IDLE = 0
+"""The call begins when the GPU is idle again, after one sweep."""
 _LEVELS = (6, 24, 96)
 """Sweeps that launches are hidden behind: 0.4, 1.5 and 6 ms on an H200."""
 _TRIES = 4
@@ -41,47 +47,55 @@ class Cover:
     @property
     def levels(self) -> tuple[int, ...]:
         """How many sweeps a call may begin behind."""
-        return _LEVELS if self._hides else (1,)
+        return (IDLE, *_LEVELS) if self._hides else (IDLE,)
 
     def over(self, sweeps: int) -> Callable[[], None]:
         """Return what is to be done right before a call is asked for.
 
         Args:
-            sweeps: how many, if the call begins behind them; else one does.
+            sweeps: how many the call begins behind, or `IDLE`.
         """
         return lambda: self._begin(sweeps)
 
     def _begin(self, sweeps: int) -> None:
         self._context.forget_persisting_l2()
-        for _ in range(sweeps if self._hides else 1):
+        for _ in range(sweeps or 1):
             self._memory.zero_()
-        if not self._hides:
+        if sweeps == IDLE:
             torch.cuda.synchronize()
 
-    def enough_for(self, span_ns: Callable[[int], int]) -> int:
-        """Return how many sweeps hide all launches of a side: with more, its calls take no less time.
+    def best_for(self, span_ns: Callable[[int], int]) -> int:
+        """Return behind how many sweeps a side's calls take least, or `IDLE`.
 
         Args:
             span_ns: makes a call behind so many sweeps and returns its time.
         """
-        return fewest_sweeps(span_ns) if self._hides else 1
+        return best_sweeps(span_ns) if self._hides else IDLE
 
 
-def fewest_sweeps(span_ns: Callable[[int], int]) -> int:
-    """Return how many sweeps hide all launches of a side; see `Cover.enough_for`.
+def best_sweeps(span_ns: Callable[[int], int]) -> int:
+    """Return how many sweeps hide all launches of a side, or `IDLE`; see `Cover.best_for`.
 
     Levels are tried from the lowest on, until one turns out to be enough. What launches for longer than a level hides
     takes less time behind the next one, by as much as that hides more, until its launches are hidden: where that is
-    nothing, a third one would hide nothing either.
+    nothing, a third one would hide nothing either. What takes longer behind sweeps than on an idle GPU waits for them.
     """
-    found: list[list[int]] = []
+    idle_ns = [span_ns(IDLE) for _ in range(_TRIES)]
+    if min(idle_ns) > _LONG_NS:
+        return IDLE
+    found: dict[int, list[int]] = {}
     for level in _LEVELS:
-        found.append([span_ns(level) for _ in range(_TRIES)])
-        if min(found[-1]) > _LONG_NS:
-            return _LEVELS[0]
+        found[level] = [span_ns(level) for _ in range(_TRIES)]
+        if median(found[level]) > _at_most(median(idle_ns)):
+            break
         # One call in which a launch came too late is enough: it would be one of many.
-        least = min(median(took) for took in found) * _NO_SLOWER + _NO_SLOWER_NS
-        for enough, took in zip(_LEVELS, found[:-1], strict=False):
-            if max(took) <= least:
+        least = _at_most(min(map(median, found.values())))
+        for enough in (*found,)[:-1]:
+            if max(found[enough]) <= least:
                 return enough
-    return _LEVELS[-1]
+    return min((IDLE, *found), key=lambda level: median(found.get(level, idle_ns)))
+
+
+def _at_most(span_ns: float) -> float:
+    """Return what takes as long as that."""
+    return span_ns * _NO_SLOWER + _NO_SLOWER_NS

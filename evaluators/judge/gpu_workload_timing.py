@@ -91,7 +91,7 @@ class GpuWorkloadTimer:
         bench.buffers.settle()
         for baseline in baselines:
             baseline.attach(bench.buffers.inputs, bench.problem)
-        self._sweeps = {side: self._cover.enough_for(partial(self._baseline_ns, side)) for side in baselines}
+        self._sweeps = {side: self._cover.best_for(partial(self._baseline_ns, side)) for side in baselines}
         self._alone_ns = median(
             self._baseline_ns(self._reference, self._sweeps[self._reference]) for _ in range(_WARM_UPS)
         )
@@ -175,13 +175,13 @@ class GpuWorkloadTimer:
             WrongOutputError: it writes beside its outputs.
         """
         calls.turn()
-        is_first = not self._seen.sweeps
+        is_first, self._seen.is_entered = not self._seen.is_entered, True
         for _ in range(_WARM_UPS if is_first else 1):
             calls.on(self._data.next())
         self._reference.call()
         if is_first:
             family = self._data.next().family
-            self._seen.sweeps = self._cover.enough_for(lambda level: self._candidate_ns(calls, family, level))
+            self._seen.sweeps = self._cover.best_for(lambda level: self._candidate_ns(calls, family, level))
 
     def recheck(self, lane: Lane) -> None:
         """Run more pairs if the candidate looks like a liar: in few calls that may be noise.

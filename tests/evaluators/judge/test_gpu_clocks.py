@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from evaluators.judge.gpu_clocks import Seen, Unloaded
-from evaluators.judge.gpu_cover import fewest_sweeps
+from evaluators.judge.gpu_cover import IDLE, best_sweeps
 from evaluators.judge.gpu_workload_timing import between_processes
 from evaluators.judge.side import Answer
 
-HIDDEN_NS = {6: 400_000, 24: 1_500_000, 96: 6_000_000}
+HIDDEN_NS = {IDLE: 0, 6: 400_000, 24: 1_500_000, 96: 6_000_000}
 """How long so many sweeps keep the GPU busy."""
 
 
@@ -53,13 +55,13 @@ def test_what_goes_on_after_the_events_is_doubtful_on_any_workload(late_us: floa
 
 @pytest.mark.parametrize(
     ("kernels_us", "launches_us", "sweeps"),
-    [(100, 50, 6), (100, 1200, 24), (100, 5000, 96), (4000, 300, 6), (30_000, 5000, 6), (100, 50_000, 6)],
+    [(100, 50, 6), (100, 1200, 24), (100, 5000, 96), (4000, 300, 6), (30_000, 5000, IDLE), (100, 50_000, IDLE)],
 )
 def test_as_few_sweeps_are_taken_as_hide_all_launches(kernels_us: int, launches_us: int, sweeps: int) -> None:
     def span_ns(level: int) -> int:
         return max(1000 * kernels_us, 1000 * launches_us - HIDDEN_NS[level])
 
-    assert fewest_sweeps(span_ns) == sweeps
+    assert best_sweeps(span_ns) == sweeps
 
 
 def test_no_more_is_tried_once_it_is_known_to_be_enough() -> None:
@@ -69,13 +71,29 @@ def test_no_more_is_tried_once_it_is_known_to_be_enough() -> None:
         tried.append(level)
         return 100_000
 
-    assert fewest_sweeps(span_ns) == 6
-    assert set(tried) == {6, 24}
+    assert best_sweeps(span_ns) == 6
+    assert set(tried) == {IDLE, 6, 24}
 
 
 def test_one_call_in_which_a_launch_came_too_late_takes_more_sweeps() -> None:
-    spans = iter([100_000, 100_000, 180_000, 100_000] + [100_000] * 8)
-    assert fewest_sweeps(lambda _: next(spans)) == 24
+    spans = iter([105_000] * 4 + [100_000, 100_000, 180_000, 100_000] + [100_000] * 8)
+    assert best_sweeps(lambda _: next(spans)) == 24
+
+
+@pytest.mark.parametrize("noise_us", [0, 30])
+def test_a_call_that_waits_for_the_gpu_in_its_midst_waits_for_no_sweeps(noise_us: int) -> None:
+    noise = itertools.cycle((0, 0, 1000 * noise_us, 0))
+
+    def span_ns(level: int) -> int:
+        return 250_000 + HIDDEN_NS[level] + next(noise)
+
+    assert best_sweeps(span_ns) == IDLE
+
+
+def test_a_call_of_which_no_level_is_steady_gets_the_quickest_one() -> None:
+    noise = itertools.cycle((0, 0, 0, 50_000))
+    least = {IDLE: 140_000, 6: 100_000, 24: 120_000, 96: 130_000}
+    assert best_sweeps(lambda level: least[level] + next(noise)) == 6
 
 
 @pytest.mark.parametrize(("latency_us", "share"), [(1000.0, 0.0031), (100.0, 0.004), (5.0, 0.023), (0.01, 1.003)])

@@ -1,0 +1,68 @@
+"""A judge loads its task, or fails to, while it holds the lease that it is given, and asks for nothing before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+import pytest
+from msgspec.structs import replace
+
+from evaluators.judge.protocol import Limits, Open
+from evaluators.judge_process import start_judge, warm_judges
+from evaluators.warmed import WarmProcess
+from messages.errors import ConfigError
+from messages.tasks import TaskSpec
+from tests.evaluators.words import SMALL_TASK
+
+pytestmark = pytest.mark.anyio
+
+UNUSABLE = replace(SMALL_TASK, text="class Model:\n")
+
+
+class Lease:
+    """Says what became of it."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.told: list[str] = []
+        self._refusal = refusal
+
+    async def __aenter__(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self.told.append("taken")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.told.append("given back" if kind is None else f"given back after {kind.__name__}")
+
+
+def opening(task: TaskSpec) -> Open:
+    return Open(task=task, language="cpp", limits=Limits(), work="check", device="cpu", baseline="")
+
+
+@pytest.fixture
+def warm() -> Iterator[WarmProcess]:
+    process = warm_judges()
+    yield process
+    process.close()
+
+
+async def test_the_lease_is_held_while_a_judge_loads_and_no_longer(warm: WarmProcess) -> None:
+    lease = Lease()
+    judge = await start_judge(opening(SMALL_TASK), warm, lease)
+    assert lease.told == ["taken", "given back"]
+    await judge.end()
+
+
+async def test_a_task_that_cannot_be_loaded_fails_under_the_lease(warm: WarmProcess) -> None:
+    lease = Lease()
+    with pytest.raises(ConfigError):
+        await start_judge(opening(UNUSABLE), warm, lease)
+    assert lease.told == ["taken", "given back after ConfigError"]
+
+
+async def test_a_judge_whose_lease_is_refused_loads_nothing(warm: WarmProcess) -> None:
+    with pytest.raises(LookupError, match="not today"):
+        await start_judge(opening(UNUSABLE), warm, Lease(LookupError("not today")))
