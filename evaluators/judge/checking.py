@@ -19,6 +19,7 @@ from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.compare import same_bytes
 from evaluators.judge.draws import CheckedDraws
 from evaluators.judge.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
+from evaluators.judge.keeping import Room, room_for
 from evaluators.judge.naming import HELD_OUT, named
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Artifact, Judged, Passed
@@ -62,8 +63,9 @@ class Checker:
         self._is_slow = is_slow
         self._tolerance = task.tolerance
         by_cost = sorted(benches, key=lambda bench: (bench.is_hidden, bench.reference_ns))
+        room = room_for([bench.problem for bench in benches])
         self._cases = [
-            _Case(bench, task, is_slow=is_slow, share=len(benches), is_first=not place)
+            _Case(bench, task, is_slow=is_slow, share=len(benches), room=room, is_first=not place)
             for place, bench in enumerate(by_cost)
         ]
 
@@ -157,14 +159,15 @@ class Checker:
 class _Case:
     """One workload: its data, and what the candidate that is being checked did on it."""
 
-    def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool, share: int, is_first: bool) -> None:
+    def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool, share: int, room: Room, is_first: bool) -> None:
         """Prepare.
 
         Args:
             bench: the workload's.
             task: for its tolerances.
             is_slow: see `Checker`.
-            share: how many workloads share the memory for data.
+            share: how many workloads share the time for further families.
+            room: for data, which they share.
             is_first: whether it is the cheapest: it is checked on as many families as the one workload of a task, each
                 other one on fewer.
         """
@@ -177,7 +180,7 @@ class _Case:
             families=CHECKS if is_thorough else FEW_CHECKS,
             drawn=DRAWN if is_thorough else FEW_DRAWN,
             extra_s=0.0 if is_slow else EXTRA_S if is_first else EXTRA_S / share,
-            share=share,
+            room=room,
         )
         self.checks: list[CallCheck] = []
         self._seeds: list[str] = []

@@ -7,7 +7,6 @@ bit; timed calls get data that this candidate never saw. Everything is computed 
 
 from __future__ import annotations
 
-import os
 import random
 import secrets
 import time
@@ -19,6 +18,7 @@ import torch
 from evaluators.judge import distributions
 from evaluators.judge.compare import Allowed, relative_distance
 from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
+from evaluators.judge.keeping import Room, room_for
 from evaluators.judge.low_bits import LOW_BITS, in_full
 from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
 from evaluators.tolerances import bounds_of
@@ -38,8 +38,6 @@ EXTRA_S = 1.0
 """Further ones are, as far as they fit in this time: all of them where tensors are small."""
 _OTHERS = tuple(family for family in ADVERSARIAL if family != SPIKES)
 
-_LEAST_KEPT_BYTES, _KEPT_ONE_IN, _KEPT_BYTES_ON_GPU = 512 << 20, 16, 8 << 30
-"""On a host a judge keeps data of a sixteenth of the memory, or this much: there are three of them."""
 _RENEW_EVERY = 4
 _MOST_SAID = 160
 _MAKING_S = 2.0
@@ -270,7 +268,7 @@ class CheckData:
         families: Sequence[str] = CHECKS,
         drawn: int = DRAWN,
         extra_s: float = EXTRA_S,
-        share: int = 1,
+        room: Room | None = None,
     ) -> None:
         """Prepare.
 
@@ -280,7 +278,7 @@ class CheckData:
             families: what every candidate is checked on, in this order.
             drawn: how many others besides, at least.
             extra_s: for how long there may be more of them.
-            share: how many workloads share the memory for data.
+            room: for what is kept, which workloads share; null: as much as there is for one.
         """
         self._maker = DataMaker(problem, tolerance)
         self._families = families
@@ -288,7 +286,7 @@ class CheckData:
         self._spent_s = 0.0
         """What making data of drawn families for this candidate has taken."""
         self._kept: dict[str, DataSet] = {}
-        self._most_bytes = kept_bytes(problem) // share
+        self._room = room or room_for([problem])
         self._candidates = 0
         self._chance = random.SystemRandom()
 
@@ -312,7 +310,7 @@ class CheckData:
         self._candidates += 1
         if self._candidates % _RENEW_EVERY == 0 and self._kept:
             # The oldest: a dictionary keeps the order in which things came.
-            del self._kept[next(iter(self._kept))]
+            self._room.give_back(self._kept.pop(next(iter(self._kept))).size_bytes)
         for index, family in enumerate(self._families[:-1]):
             yield from self._found(family, f"{family} {index}")
         yield from self._drawn_sets()
@@ -344,8 +342,7 @@ class CheckData:
         self._spent_s += time.perf_counter() - begun
         if data is None:
             return
-        taken_bytes = sum(kept.size_bytes for kept in self._kept.values())
-        if taken_bytes + data.size_bytes <= self._most_bytes:
+        if self._room.take(data.size_bytes):
             self._kept[key] = data
         yield data
 
@@ -363,14 +360,6 @@ def generator_for(seed: int, index: int, tensor: torch.Tensor) -> torch.Generato
 def most_lost(dtype: torch.dtype) -> float:
     """Return by how much rounding may move an output, relative to its scale, for a check of it to say something."""
     return max(_MOST_LOST, 4 * torch.finfo(dtype).eps) if dtype.is_floating_point else _MOST_LOST
-
-
-def kept_bytes(problem: Problem) -> int:
-    """Return how much data a judge keeps for the next candidates."""
-    if problem.device != "cpu":
-        return _KEPT_BYTES_ON_GPU
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(_LEAST_KEPT_BYTES, memory_bytes // _KEPT_ONE_IN)
 
 
 def _is_finite(tensors: Tensors) -> bool:

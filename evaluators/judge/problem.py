@@ -39,6 +39,7 @@ __all__ = [
     "ProblemError",
     "Tensors",
     "load_model",
+    "needed_bytes",
     "put_state",
     "require_memory",
     "run_model",
@@ -49,8 +50,8 @@ __all__ = [
 _T = TypeVar("_T")
 _INPUT_COPIES = 6
 _MOST_SAID = 500
-_ALL_COPIES = 10
-"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured): buffers, and float64."""
+_ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 13
+"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured); a GPU's is everybody's."""
 
 
 class Problem:
@@ -96,8 +97,7 @@ class Problem:
         self._output_form = self._admit(inputs)
         self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
         """What a call takes and returns; null: one tensor after the other."""
-        all_bytes = sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in self.tensors)
-        require_memory(_ALL_COPIES * all_bytes, device)
+        require_memory(needed_bytes(self), device)
         if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
             raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
 
@@ -277,16 +277,24 @@ class Problem:
         return [names[index] if index < len(names) else f"input{index}" for index in range(count)]
 
 
-def require_memory(needed_bytes: int, device: str = "cpu") -> None:
+def needed_bytes(problem: Problem) -> int:
+    """Return how much memory judging a candidate takes, or more."""
+    copies = _ALL_COPIES if problem.device == "cpu" else _ALL_COPIES_ON_GPU
+    return copies * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in problem.tensors)
+
+
+def require_memory(most_bytes: int, device: str = "cpu") -> None:
     """Refuse a problem for which this host or GPU is too small, before the kernel kills somebody.
 
     Raises:
         ProblemError: it is.
     """
+    if device != "cpu":
+        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone is free, and the driver does not know it
     free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
-    if needed_bytes > free:
+    if most_bytes > free:
         raise ProblemError(
-            f"judging it takes {needed_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
+            f"judging it takes {most_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
             "use smaller inputs"
         )
 

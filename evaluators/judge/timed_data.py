@@ -13,9 +13,9 @@ from evaluators.judge.families import (
     SPIKES,
     DataMaker,
     DataSet,
-    kept_bytes,
     new_seed,
 )
+from evaluators.judge.keeping import timed_bytes
 from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance
 
@@ -45,7 +45,7 @@ class TimedData:
         """
         self._maker = maker = DataMaker(problem, tolerance)
         self._ready: list[DataSet] = []
-        self._most_bytes = kept_bytes(problem) // share
+        self._most_bytes = timed_bytes(problem) // share
         self._served = 0
         self._last: DataSet | None = None
         self._chance = random.SystemRandom()

@@ -1,0 +1,57 @@
+"""Room for data: what is taken is not there for another workload, and a GPU's is not all taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluators.judge.families import CheckData
+from evaluators.judge.keeping import Room, gpu_bytes
+from evaluators.judge.problem import Problem
+from messages.tasks import Tolerance
+from tests.evaluators.words import SMALL_TASK
+
+GIB = 1 << 30
+
+
+def test_what_one_has_taken_nobody_else_gets_until_it_is_given_back() -> None:
+    room = Room(100)
+    assert room.take(60)
+    assert not room.take(41)
+    room.give_back(60)
+    assert room.take(100)
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "needed", "most"),
+    [
+        (125, 140, 33, 46),  # half of what is left beside judging
+        (138, 140, 1, 56),  # two fifths of the memory, however little judging takes
+        (75, 80, 60, 7),
+        (60, 80, 75, 0),
+    ],
+)
+def test_candidates_find_memory_beside_what_is_kept(free: int, total: int, needed: int, most: int) -> None:
+    assert gpu_bytes(free * GIB, total * GIB, needed * GIB) // GIB == most
+
+
+def data_in(room: Room) -> CheckData:
+    return CheckData(Problem(SMALL_TASK), Tolerance(), drawn=0, extra_s=0.0, room=room)
+
+
+def test_workloads_keep_data_while_there_is_room_and_make_the_rest_anew() -> None:
+    sizes = [data.size_bytes for data in data_in(Room(0)).sets()]
+    room = Room(sum(sizes) + sizes[0])
+    first, second = data_in(room), data_in(room)
+    seeds = [[data.seed for data in one.sets()] for one in (first, second)]
+    again = [[data.seed for data in one.sets()] for one in (first, second)]
+    assert again[0] == seeds[0]
+    assert [one == other for one, other in zip(again[1], seeds[1], strict=True)] == [True] + [False] * (len(sizes) - 1)
+
+
+def test_the_oldest_data_is_renewed_in_its_own_room() -> None:
+    sizes = [data.size_bytes for data in data_in(Room(0)).sets()]
+    data = data_in(Room(sum(sizes)))
+    seen = [[one.seed for one in data.sets()] for _ in range(9)]
+    renewed = [number for number in range(1, 9) if seen[number] != seen[number - 1]]
+    assert renewed == [3, 7]
+    assert all(sum(one != other for one, other in zip(seen[n], seen[n - 1], strict=True)) == 1 for n in renewed)
