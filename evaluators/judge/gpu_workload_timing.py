@@ -42,7 +42,8 @@ _WARM_UPS = 5
 _EMPTY_CALLS = 20
 _UNLOADED_CALLS = 12
 """Behind each number of sweeps; what they are held against has a slack of 60 us."""
-_RECHECKS = 80
+_RECHECKS, _FEWEST_RECHECKS, _RECHECK_S = 80, 8, 5.0
+"""Further pairs where a candidate is doubted: so many, but after some seconds no more than a few."""
 _FASTEST_MEMORY = 10e12
 """Bytes per second that no GPU's memory reaches: an H200 has 4.8e12, a B200 8e12."""
 _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
@@ -193,8 +194,10 @@ class GpuWorkloadTimer:
         """
         if self._seen.is_doubtful:
             lane.enter()
+        begun = time.perf_counter()
         for number in range(_RECHECKS):
-            if not self._seen.is_doubtful:
+            is_long = number >= _FEWEST_RECHECKS and time.perf_counter() - begun > _RECHECK_S
+            if is_long or not self._seen.is_doubtful:
                 return
             lane.run_pair(number % 2 == 0)
 
