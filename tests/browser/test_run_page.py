@@ -124,6 +124,23 @@ def test_the_slider_shows_the_run_as_it_was(open_page: OpenPage, folder: Folder)
     expect(page.locator(".figure-best .value")).to_have_text("2.11x")
 
 
+def test_before_there_is_a_best_its_figure_says_what_there_is_and_afterwards_what_it_is(
+    open_page: OpenPage, folder: Folder
+) -> None:
+    page = open_page(folder.address)
+    detail = page.locator(".figure-best .detail")
+    at_last = detail.text_content() or ""
+    assert "us" in at_last
+    move_slider(page, 0)
+    expect(detail).to_have_text("nothing right and timed yet")
+    screened = next(number for number, update in enumerate(folder.updates) if any(one.worth for one in update.attempts))
+    assert not folder.updates[screened].totals.best_id
+    move_slider(page, screened)
+    expect(detail).to_contain_text("none confirmed yet; up to")
+    page.get_by_role("button", name="Now").click()
+    expect(detail).to_have_text(at_last)
+
+
 def test_playing_on_ends_at_now(open_page: OpenPage, folder: Folder) -> None:
     page = open_page(folder.address)
     move_slider(page, len(folder.updates) - 8)

@@ -77,7 +77,8 @@ function showBest(target, moment, runId) {
   const mark = moment.best();
   const scored = moment.head?.scored;
   if (!mark) {
-    target.set("–", "nothing right and timed yet");
+    delete target.detail.dataset.said;
+    target.set("–", owed(moment, scored));
     return;
   }
   setText(target.value, worth(mark, scored));
@@ -89,6 +90,14 @@ function showBest(target, moment, runId) {
   if (target.detail.dataset.said === said) return;
   target.detail.dataset.said = said;
   fill(target.detail, `${range} `, link, ` round ${mark.round}${time}${versus}`);
+}
+
+/** What there is while nothing is confirmed. */
+function owed(moment, scored) {
+  const found = moment.attempts().filter(({ worth: each }) => each).map(({ worth: each }) => each);
+  if (!found.length) return "nothing right and timed yet";
+  const top = found.reduce((best, each) => (each.credit > best.credit ? each : best));
+  return `none confirmed yet; up to ${worth(top, scored)}, measured once`;
 }
 
 function spent(totals) {

@@ -5,7 +5,8 @@ import { color } from "./theme.js";
 const LABEL_ROW = 15; // px between rows, from which on titles are drawn
 const SECOND_ROW = 30; // and a second line below them
 const LABEL_COLUMN = 90; // px between levels, likewise
-const LAST_LABEL = 178; // px for titles that nothing stands behind
+const LAST_LABEL = 178; // px for titles that nothing stands behind,
+const LEAST_LABEL = 48; // and at the edge at least, so that one that is panned out of sight goes as a whole
 const CURVED_ROW = 5;
 const DOTS_BELOW = 2.1; // px of radius: smaller shapes are drawn as squares
 const TONES = [
@@ -40,7 +41,7 @@ export function paintTree(canvas, scene, camera, palette, box) {
   const seen = scene.spots.filter((spot) => isSeen(spot, camera, box));
   paintEdges(canvas, seen, camera, palette);
   paintSpots(canvas, seen, camera, palette);
-  if (camera.scaleY >= LABEL_ROW && camera.scaleX >= LABEL_COLUMN) paintLabels(canvas, seen, camera, palette);
+  if (camera.scaleY >= LABEL_ROW && camera.scaleX >= LABEL_COLUMN) paintLabels(canvas, seen, camera, palette, box.right);
 }
 
 /** Adds an action's outline to a path. */
@@ -151,7 +152,7 @@ function paintBest(canvas, spot, camera, palette) {
   canvas.stroke(path);
 }
 
-function paintLabels(canvas, seen, camera, palette) {
+function paintLabels(canvas, seen, camera, palette, end) {
   const hasSecond = camera.scaleY >= SECOND_ROW;
   canvas.font = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
   canvas.textBaseline = "alphabetic";
@@ -159,7 +160,8 @@ function paintLabels(canvas, seen, camera, palette) {
   for (const spot of seen) {
     const [x, y] = spotAt(spot, camera);
     const left = x + radiusOf(spot, camera) + 6;
-    const room = spot.isLast ? LAST_LABEL : camera.scaleX - (spot.isLeaf ? 24 : 48);
+    const beside = Math.round((end - left) / 8) * 8 - 8; // whole steps, so that few widths are measured
+    const room = spot.isLast ? Math.min(LAST_LABEL, Math.max(beside, LEAST_LABEL)) : camera.scaleX - (spot.isLeaf ? 24 : 48);
     canvas.globalAlpha = spot.isFaint ? 0.6 : 1;
     canvas.fillStyle = palette.text;
     const said = hasSecond || !spot.node.best ? spot.title : `${spot.told} ${spot.title}`;
