@@ -19,6 +19,8 @@ from messages.tasks import Target
 
 WAIT_S = 30.0
 """How long a start waits for an evaluator."""
+PROVING_S = 600.0
+"""The same while one is there that still builds, runs and times its known kernel: on a busy host that takes minutes."""
 _LOOK_S = 0.5
 
 
@@ -39,20 +41,22 @@ async def choose_target(
         ConfigError: there is none, or there are several.
         messages.errors.BusError: it cannot be seen who is there.
     """
-    was_said = False
-    deadline = anyio.current_time() + wait_s
+    said: set[str] = set()
+    begun = anyio.current_time()
     while True:
         presences = await read_presences(bus, "evaluator")
         found = [target for target in _targets(presences, language, own) if arch is None or _fits(target, arch)]
         if found:
             start.doing = "checking the reference"
             return _only(found, arch)
-        if anyio.current_time() >= deadline:
+        is_proving = any(_may_serve(presence, language) for presence in presences)
+        limit_s, still = (PROVING_S, "is ready yet") if is_proving else (wait_s, "is there")
+        if anyio.current_time() - begun >= limit_s:
             raise _nobody(presences, language, arch)
-        if not was_said:
+        if still not in said:
             start.doing = "waiting for an evaluator"
-            start.say(f"no evaluator for {_wanted(language, arch)} is there; waiting up to {wait_s:g} s for one")
-            was_said = True
+            start.say(f"no evaluator for {_wanted(language, arch)} {still}; waiting up to {limit_s:g} s for one")
+            said.add(still)
         await anyio.sleep(_LOOK_S)
 
 
@@ -90,6 +94,12 @@ def _targets(presences: Iterable[Presence], language: Language, own: Target | No
         if presence.state == "ready":
             served.extend(each.target for each in presence.served if each.language == language)
     return list({(target.fingerprint, target.device): target for target in served}.values())
+
+
+def _may_serve(presence: Presence, language: Language) -> bool:
+    """Say whether one that is not ready yet may come to serve a language."""
+    languages = {each.language for each in presence.served}
+    return presence.state == "proving" and (not languages or language in languages)
 
 
 def _fits(target: Target, arch: str) -> bool:

@@ -72,6 +72,28 @@ async def _joins_later(bus: MemoryBus) -> None:
     await joins(bus, "late", TARGET)
 
 
+async def test_one_that_still_proves_itself_is_waited_for_longer(bus: MemoryBus) -> None:
+    said: list[str] = []
+    await joins(bus, "slow", TARGET, state="proving")
+
+    async def is_ready_late() -> None:
+        await anyio.sleep(200)
+        await joins(bus, "quick", TARGET)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(is_ready_late)
+        assert await choose_target(bus, "cpp", None, None, Start(said.append)) == TARGET
+    assert said == ["no evaluator for cpp is ready yet; waiting up to 600 s for one"]
+
+
+async def test_one_that_proves_itself_for_another_language_is_not(bus: MemoryBus) -> None:
+    await joins(bus, "a", SIMULATED, state="proving")
+    began = anyio.current_time()
+    with pytest.raises(ConfigError, match="still proving themselves: 1"):
+        await choose_target(bus, "triton", None, None, Start())
+    assert 30 <= anyio.current_time() - began < 32
+
+
 async def test_if_none_comes_it_is_said_who_is_there_and_what_to_start(bus: MemoryBus) -> None:
     await joins(bus, "a", SIMULATED)
     began = anyio.current_time()
