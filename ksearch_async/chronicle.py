@@ -150,7 +150,8 @@ class Chronicle:
         """Take one record, and yield each of its facts right after it was folded."""
         body = record.body
         at = datetime.fromisoformat(record.at)
-        if self.last_at is not None and not isinstance(body, RunResumed) and not self.resting:
+        goes_on = self.finished is None and not self.resting
+        if self.last_at is not None and goes_on and not isinstance(body, RunResumed):
             self.elapsed_s += max(0.0, (at - self.last_at).total_seconds())
         self.last_seq, self.last_at = record.seq, at
         if isinstance(body, SteeringRequested):

@@ -101,11 +101,15 @@ async def begun(line: Line) -> Chronicle:
     """Return the run that a line leads to.
 
     Raises:
-        ConfigError: it ended before it began.
+        ConfigError: nothing of it is recorded.
     """
     chronicle = await line.read()
     if chronicle.started is None:
-        raise refusal(f"run {line.run_id!r} ended before it began", "start it again under another name")
+        raise refusal(
+            f"run {line.run_id!r} has not begun yet",
+            "it waits for an evaluator, or its reference is being checked; if nothing leads it, start it again under "
+            "another name",
+        )
     return chronicle
 
 

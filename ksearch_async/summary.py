@@ -146,6 +146,8 @@ def result_lines(chronicle: Chronicle, best: str, candidates: str) -> list[str]:
     waiting = _provisional_lines(chronicle)
     if found is None and waiting:
         return ["best       none yet: nothing that was timed has been confirmed", *waiting, *untimed]
+    if found is None and chronicle.fates["measured"] and not untimed:
+        return ["best       none: what was timed was not confirmed, or its time could not be told again"]
     if found is None and untimed:
         return ["best       none: nothing was timed", *untimed]
     return [*best_lines(found), *waiting, *untimed]

@@ -113,8 +113,9 @@ class Versions:
     def _best(self) -> Version:
         incumbent = self.chronicle.state.incumbent
         if incumbent is None:
-            said = "the run has no best kernel: no candidate was correct and timed"
-            raise refusal(said, self._known_rounds())
+            is_timed = bool(self.chronicle.fates["measured"])
+            why = "nothing that was timed has been confirmed" if is_timed else "no candidate was correct and timed"
+            raise refusal(f"the run has no best kernel: {why}", self._known_rounds())
         return self._by_id[incumbent.candidate_id]
 
     def _of_node(self, name: str) -> Version:

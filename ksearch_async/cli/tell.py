@@ -27,7 +27,7 @@ def tell_command(
     text: str | None = None,
     /,
     *,
-    file: Path | None = None,
+    file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     to: Audience = "both",
     list_: Annotated[bool, Parameter(name="--list", negative="", show_default=False)] = False,
     forget: int | None = None,

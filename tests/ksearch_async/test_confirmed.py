@@ -15,7 +15,7 @@ from messages.codec import Body, Record
 from messages.events import Event, StopRequested
 from messages.facts import BuildRequested, Decided, EvaluationRequested, Fact, WriteRequested
 from messages.settings import Budget, SearchSettings
-from messages.verdicts import Interval, Outpaced, Verdict, Wrong
+from messages.verdicts import Interval, Outpaced, Unstable, Verdict, Wrong
 from tests.actors.planner.core.world import RUN, World, built, candidate, evaluated, inserts, measured, written
 from tests.ksearch_async.stories import on_disk, records_of
 
@@ -108,6 +108,19 @@ def test_a_run_that_was_stopped_before_says_that_nothing_is_confirmed() -> None:
     assert lines == [
         "best       none yet: nothing that was timed has been confirmed",
         "waiting    1 candidate is provisional: measured once, up to 2.10x (round 1), not confirmed",
+    ]
+
+
+def test_a_run_whose_confirmations_told_nothing_does_not_say_that_nothing_was_correct() -> None:
+    told = Told()
+    for text in "012":
+        told.write(text, measured(2.0, width=0.2), 10.0)
+        told.confirm(
+            text, Unstable(reason="the host is busy", speedup_interval=Interval(low=0.5, high=4.0)), lease_s=5.0
+        )
+    assert told.state.finished
+    assert result_lines(folded(told.records), "best", "candidates") == [
+        "best       none: what was timed was not confirmed, or its time could not be told again"
     ]
 
 

@@ -286,6 +286,8 @@ async def test_texts_of_any_kind_reach_the_models_without_what_is_no_text(tmp_pa
         0,
         [{"kind": "instruction.given", "number": 1, "text": "a[2Jb", "to": "both"}],
     )
+    code, _, said = await ksearch(folder, "tell", "--file", "-")  # where there is nothing to read
+    assert (code, "--file requires" in said) == (2, False)
     (tmp_path / "long.txt").write_text("x" * 5000)
     code, _, said = await ksearch(folder, "tell", "--file", str(tmp_path / "long.txt"))
     assert (code, "at most 4000 are taken" in said) == (2, True)

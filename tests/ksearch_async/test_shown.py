@@ -45,6 +45,12 @@ def test_time_between_sessions_does_not_count() -> None:
     assert folded(records + later).elapsed_s > 12.0
 
 
+def test_what_is_recorded_after_the_end_takes_no_time() -> None:
+    records = story()
+    order = records_of([decided(RunPaused(reason="late"))], after=30)
+    assert folded(records + order).elapsed_s == folded(records).elapsed_s
+
+
 def test_each_evaluation_is_a_line_with_round_node_outcome_and_standing() -> None:
     narrator = Narrator(Chronicle())
     lines = [" ".join(line.split()) for record in story() for line in narrator.tell(record)]

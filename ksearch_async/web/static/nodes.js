@@ -59,11 +59,11 @@ function drawn({ nodes, runs = [] }) {
     ),
     ROLES.map((role) => nodes.filter((one) => one.presence.role === role))
       .filter((some) => some.length)
-      .map(roleTable),
+      .map((some) => roleTable(some, runs)),
   ];
 }
 
-function roleTable(nodes) {
+function roleTable(nodes, runs) {
   const { role } = nodes[0].presence;
   const sorted = [...nodes].sort((one, other) => (one.presence.name < other.presence.name ? -1 : 1));
   const heads = [
@@ -98,13 +98,13 @@ function roleTable(nodes) {
             heads.map(([head, isNumber]) => element(isNumber ? "th.number" : "th", { scope: "col" }, head)),
           ),
         ),
-        element("tbody", {}, sorted.map(line)),
+        element("tbody", {}, sorted.map((node) => line(node, runs))),
       ),
     ),
   );
 }
 
-function line({ presence, age_s: age, unfit }) {
+function line({ presence, age_s: age, unfit }, runs) {
   const tally = presence.tally ?? {};
   const slots = presence.slots ?? 1;
   const used = tally.uptime_s ? Math.min(1, (tally.busy_s ?? 0) / (tally.uptime_s * slots)) : null;
@@ -132,7 +132,7 @@ function line({ presence, age_s: age, unfit }) {
       presence.detail && element("span.reason", {}, isolated(legibleLine(presence.detail, 200))),
     ),
     element("td", {}, isolated(legibleLine(detail || "–", 80)), slots > 1 ? ` · ${count(slots)} slots` : ""),
-    element("td", {}, busyWith(presence.busy ?? [], slots)),
+    element("td", {}, presence.role === "planner" ? linked(ledBy(presence, runs)) : busyWith(presence.busy ?? [], slots)),
     element("td.number", {}, share(used)),
     element("td.bar-room", {}, element("span.bar-track", {}, bar)),
     element("td.number", {}, count(tally.done ?? 0)),
@@ -147,11 +147,20 @@ function line({ presence, age_s: age, unfit }) {
   );
 }
 
+/** The runs that a planner leads now. */
+function ledBy(presence, runs) {
+  if (presence.state === "left") return [];
+  return runs.filter(({ card }) => card.planner === presence.name && card.state !== "finished").map(({ card }) => card.run_id);
+}
+
 function busyWith(busy, slots) {
-  if (!busy.length) return element("span.quiet-text", {}, "nothing");
   const runs = [...new Set(busy.map((each) => each.run_id))];
+  return [busy.length ? `${count(busy.length)}${slots > 1 ? ` of ${count(slots)}` : ""}: ` : "", linked(runs)];
+}
+
+function linked(runs) {
+  if (!runs.length) return element("span.quiet-text", {}, "nothing");
   return [
-    `${count(busy.length)}${slots > 1 ? ` of ${count(slots)}` : ""}: `,
     runs
       .slice(0, 3)
       .map((runId, at) => [

@@ -19,7 +19,7 @@ export function runSteering(context) {
   const verbs = new Map([
     ["pause", desk.button("Pause", "pause", { title: "What is in flight is finished, nothing new begins" })],
     ["continue", desk.button("Continue", "continue")],
-    ["stop", desk.careful("Stop", "stop", "Stop the run for good?")],
+    ["stop", desk.careful("Stop", "stop", "Stop the run? `ksearch resume` goes on with it later.")],
   ]);
   const text = element("textarea", {
     rows: 2,
@@ -116,7 +116,7 @@ export function refusalOf(server, totals, isKnown) {
     return "Looking only: this page has no token. Open the address that `ksearch web` printed, with its #token=….";
   if (!isKnown) return "The run has not begun.";
   if (totals.standing === "finished")
-    return "The run has ended; `ksearch resume` with a larger budget goes on with it.";
+    return "The run has ended; `ksearch resume` goes on with it, with a larger budget if that was used up.";
   return "";
 }
 

@@ -167,8 +167,9 @@ class Moment {
     return valid(this.#run.jobs, this.position);
   }
 
-  /** `JobView`s that were under way. */
+  /** `JobView`s that were under way; what a run leaves undone when it ends is not. */
   openJobs() {
+    if (this.totals.standing === "finished") return [];
     return this.jobs().filter((job) => (job.ended_s ?? null) === null);
   }
 

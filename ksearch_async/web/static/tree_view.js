@@ -143,7 +143,7 @@ export class TreeView {
       this.#byId.set(spot.id, spot);
       this.#spots.push(spot);
     }
-    this.#busy = this.#spots.filter((spot) => spot.node.in_flight);
+    this.#busy = moment.totals.standing === "finished" ? [] : this.#spots.filter((spot) => spot.node.in_flight);
   }
 
   #acts() {
