@@ -139,7 +139,8 @@ def curve(moment: Moment, most: int) -> list[Text]:
     values = moment.progress.chronicle.curve
     first = next((value for value in values if value), None)
     if first is None:
-        return [labelled("curve", ("nothing to draw yet", "dim"))]
+        why = "nothing is confirmed yet" if moment.state.provisional else "nothing to draw yet"
+        return [labelled("curve", (why, "dim"))]
     scored = moment.state.scored
     lifted = [value - first + abs(first) if value else 0.0 for value in values] if scored else values
     low, high = (score_text(first), score_text(values[-1])) if scored else (f"{first:.2f}x", f"{values[-1]:.2f}x")

@@ -189,6 +189,7 @@ class Comparison {
             ...spec,
             xTitle: title,
             xText,
+            xWhole: axis === "round" || axis === "calls",
             yTitle: this.isScored ? "best score so far" : "best speedup so far",
             yText: (value) => (this.isScored ? String(value) : `${value}x`),
             height: 300,

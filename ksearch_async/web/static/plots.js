@@ -10,7 +10,7 @@ const LABEL_WIDTH = 62; // px that a number at the axis may take
  * Draw into a box, and again whenever its width changes; returns how to stop.
  *
  * `spec`: `{lines: [{points: [[x, y]…], tone, label}], bands: [{points: [{x, low, high}…], tone}], guides: [{y, label}],
- * xTitle, yTitle, xText, yText, yTop, height, label}`. A line's points hold until the next one.
+ * xTitle, yTitle, xText, yText, xWhole, yTop, height, label}`. A line's points hold until the next one.
  */
 export function plot(box, spec) {
   let width = 0;
@@ -31,12 +31,14 @@ export function toneOf(place) {
   return `tone-${place % TONES}`;
 }
 
-/** Return round numbers between two others, about `count` of them. */
-export function roundSteps(low, high, count) {
+/** Return round numbers between two others, about `count` of them; whole ones only, if that is asked for. */
+export function roundSteps(low, high, count, { whole = false } = {}) {
   const span = high - low || 1;
   const rough = span / Math.max(1, count);
   const decade = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((each) => each * decade).find((each) => each >= rough * 0.999);
+  const parts = whole ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+  const found = parts.map((each) => each * decade).find((each) => each >= rough * 0.999);
+  const step = whole ? Math.max(1, found) : found;
   const steps = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-6; at += 1)
     steps.push(Number((at * step).toPrecision(10)));
@@ -100,7 +102,7 @@ function axes(spec, scale, width, height) {
     group.append(svg("line.plot-grid", { x1: MARGIN.left, x2: right, y1: scale.y(y), y2: scale.y(y) }));
     group.append(svg("text", { x: MARGIN.left - 7, y: scale.y(y) + 4, "text-anchor": "end" }, spec.yText(y)));
   }
-  for (const x of roundSteps(0, scale.xMost, Math.max(2, Math.floor((width - 80) / LABEL_WIDTH)))) {
+  for (const x of roundSteps(0, scale.xMost, Math.max(2, Math.floor((width - 80) / LABEL_WIDTH)), { whole: spec.xWhole })) {
     group.append(svg("line.plot-grid", { x1: scale.x(x), x2: scale.x(x), y1: MARGIN.top, y2: floor }));
     group.append(svg("text", { x: scale.x(x), y: floor + 16, "text-anchor": "middle" }, spec.xText(x)));
   }
