@@ -7,6 +7,7 @@ bit; timed calls get data that this candidate never saw. Everything is computed 
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import time
@@ -77,6 +78,8 @@ class DataMaker:
         self.problem = problem
         self._tolerance = tolerance
         self.reference_dtype = "float64"
+        self._elements = max((math.prod(spec.shape) for spec in problem.output_specs), default=1)
+        """Of the largest output."""
         self.skipped: dict[str, str] = {}
         """Families that this reference cannot be checked on, and why."""
         first = problem.inputs(new_seed())
@@ -218,10 +221,10 @@ class DataMaker:
         return tuple(widen(tensor) for tensor in native)
 
     def _step(self, dtype: torch.dtype) -> float:
-        """Return the machine epsilon of the precision that inputs may be rounded to."""
+        """Return the machine epsilon of the precision that inputs may be rounded to: what the task itself allows."""
         if dtype in LOW_BITS:
             return torch.finfo(dtype).eps
-        bounds = bounds_of(self._tolerance, str(dtype).removeprefix("torch."))
+        bounds = bounds_of(self._tolerance, str(dtype).removeprefix("torch.")).for_elements(self._elements)
         return max(torch.finfo(dtype).eps, 0.0 if bounds.atol is None else bounds.rtol)
 
     def _is_loose(self, dtype: torch.dtype) -> bool:

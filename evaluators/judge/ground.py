@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from evaluators.judge.baseline import BaselineSide
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.cores import pin, quietest_cores
-from evaluators.judge.side import JUDGE_PRIORITY, schedule
+from evaluators.judge.side import JUDGE_PRIORITY, schedule, schedule_thread, stat_fields
 from evaluators.judge.stopwatch import CacheSweeper
+
+_LONGEST_SPIN_S = 0.03
+_LOOK_EVERY_S = 0.0005
 
 
 class Ground:
@@ -25,6 +31,8 @@ class Ground:
         self.threads = threads
         self.cores = frozenset(os.sched_getaffinity(0))
         """Where both sides run."""
+        self._goes_before = False
+        """Whether sides take a core at once from whoever has it."""
         self._sweeper = CacheSweeper()
 
     @property
@@ -50,13 +58,17 @@ class Ground:
 
     @contextmanager
     def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
-        """Let the references and the judge go before other processes of this host. Yields whether that is permitted."""
+        """Let the references and the judge go before other processes of this host. Yields whether that is permitted.
+
+        Of the judge its own thread alone: those of OpenMP, with which it sweeps and compares, must not go before sides.
+        """
         is_privileged = all(baseline.hurry(first=True) for baseline in baselines)
-        is_privileged = is_privileged and schedule(os.getpid(), JUDGE_PRIORITY)
+        self._goes_before = is_privileged and schedule_thread(threading.get_native_id(), JUDGE_PRIORITY)
         try:
-            yield is_privileged
+            yield self._goes_before
         finally:
             schedule(os.getpid(), 0)
+            self._goes_before = False
             for baseline in baselines:
                 baseline.hurry(first=False)
 
@@ -70,8 +82,30 @@ class Ground:
         """Sweep the last-level cache, and the own caches of the core on which the sides run."""
         if not self.threads:
             self._sweeper.sweep()
-            return
-        own = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self.cores)
-        self._sweeper.sweep()
-        os.sched_setaffinity(0, own)
+        else:
+            own = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, self.cores)
+            self._sweeper.sweep()
+            os.sched_setaffinity(0, own)
+        if not self._goes_before:
+            wait_for_own_threads()
+
+
+def wait_for_own_threads() -> None:
+    """Wait until no other thread of this process has or wants a core, but not for long.
+
+    OpenMP's threads spin once they have nothing to do, for 7 ms where it was measured, and would for so long keep a core
+    from a side with threads on all cores.
+    """
+    until = time.monotonic() + _LONGEST_SPIN_S
+    while _others_run() and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _others_run() -> bool:
+    own = str(threading.get_native_id())
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended
+            if thread.name != own and stat_fields(thread / "stat")[0] == "R":
+                return True
+    return False

@@ -87,11 +87,18 @@ def schedule(pid: int, priority: int) -> bool:
 
     Niceness would not do: a normal process keeps its core until the next tick, some milliseconds, whoever waits.
     """
-    policy = os.SCHED_RR if priority else os.SCHED_OTHER
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setscheduler(int(task.name), policy, os.sched_param(priority))
+        return all([schedule_thread(int(task.name), priority) for task in Path(f"/proc/{pid}/task").iterdir()])
+    except OSError:
+        return False
+
+
+def schedule_thread(thread: int, priority: int) -> bool:
+    """Give one thread a real-time priority, or with 0 the normal policy; one that has ended too. False if forbidden."""
+    try:
+        os.sched_setscheduler(thread, os.SCHED_RR if priority else os.SCHED_OTHER, os.sched_param(priority))
+    except ProcessLookupError:
+        return True
     except OSError:
         return False
     return True
@@ -108,7 +115,7 @@ def is_starved(pid: int, used_s: float, limit_s: float) -> bool:
         limit_s: how long ago that was, at least.
     """
     try:
-        states = [_stat(task / "stat")[0] for task in Path(f"/proc/{pid}/task").iterdir()]
+        states = [stat_fields(task / "stat")[0] for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return False
     return "R" in states and cpu_s(pid) - used_s < limit_s / 2
@@ -117,13 +124,13 @@ def is_starved(pid: int, used_s: float, limit_s: float) -> bool:
 def cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process so far; 0 if it is gone."""
     try:
-        fields = _stat(Path(f"/proc/{pid}/stat"))
+        fields = stat_fields(Path(f"/proc/{pid}/stat"))
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _stat(path: Path) -> list[str]:
+def stat_fields(path: Path) -> list[str]:
     """Return the fields behind the command's name, which stands in parentheses and may hold anything."""
     return path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
 

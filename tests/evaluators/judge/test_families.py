@@ -168,3 +168,20 @@ def test_spikes_in_timed_data_widen_the_tolerance_in_their_rows_only() -> None:
     wrong[row] *= 1.001
     assert data.allowed[0].accepts_beside(eager.clone(), eager)
     assert not data.allowed[0].accepts_beside(wrong, eager)
+
+
+def test_a_tolerance_that_grows_lets_sums_of_a_lower_precision_through_on_all_data() -> None:
+    """Sorted data takes a running sum far from zero and back: near its end, an absolute error is all there is.
+
+    torch.cumsum in float32 lost eight roundings of the largest sum on 2^28 sorted numbers (H200).
+    """
+    there_and_back = "(lambda x: torch.cat((x, -x)))(torch.randn(1 << 17))"
+    problem = Problem(task("return x.double().cumsum(0)", there_and_back))
+    sums = DataMaker(problem, Tolerance(profile="gpumode:1e-5,1e-5,sqrt"))
+    given, away = sums.make(GIVEN), sums.make("sorted with ties")
+    assert given is not None
+    assert away is not None, sums.skipped
+    lost = 8 * torch.finfo(torch.float32).eps * away.expected[0].abs().max()
+    assert not away.allowed[0].errors(away.expected[0] + lost, away.expected[0]).wrong.any()
+    one_late = given.expected[0].roll(1)
+    assert given.allowed[0].errors(one_late, given.expected[0]).wrong.any()

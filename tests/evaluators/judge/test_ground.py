@@ -1,0 +1,52 @@
+"""What a timing judge leaves of itself on the cores of the sides. Each case is a process of its own, with its threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+TELLING = """
+import os, threading
+from pathlib import Path
+
+import torch
+
+from evaluators.judge.ground import Ground
+
+torch.set_num_threads(2)
+ground = Ground(0)
+
+def others():
+    return [int(path.name) for path in Path("/proc/self/task").iterdir() if int(path.name) != threading.get_native_id()]
+
+def at_work():
+    return any(Path(f"/proc/self/task/{other}/stat").read_text().rpartition(")")[2].split()[0] == "R" for other in others())
+"""
+
+
+def told(program: str) -> str:
+    """Return what a process says that has a ground on which OpenMP has two threads."""
+    return subprocess.run(
+        [sys.executable, "-c", TELLING + program], check=True, capture_output=True, text=True, timeout=120
+    ).stdout.strip()
+
+
+def test_where_sides_have_no_priority_the_threads_that_swept_are_at_rest_when_one_is_called() -> None:
+    """On a busy host a thread may want a core for long, so that one sweep of several has to do."""
+    said = told("rests = 0\nfor _ in range(8):\n    ground.sweep()\n    rests += not at_work()\nprint(rests)")
+    assert int(said) > 0, "OpenMP's threads still spin"
+
+
+def test_of_the_judge_its_own_thread_alone_goes_before_other_processes() -> None:
+    said = told(
+        "ground.sweep()\n"
+        "with ground.hurried([]) as is_permitted:\n"
+        "    print(is_permitted, os.sched_getscheduler(0) == os.SCHED_RR, len(others()) > 0,\n"
+        "          {os.sched_getscheduler(other) for other in others()} == {os.SCHED_OTHER})\n"
+        "print(os.sched_getscheduler(0) == os.SCHED_OTHER)"
+    ).splitlines()
+    if said[0].startswith("False"):
+        pytest.skip("real-time priority is not permitted here")
+    assert said == ["True True True True", "True"]
