@@ -94,8 +94,8 @@ class Ground:
 def wait_for_own_threads() -> None:
     """Wait until no other thread of this process has or wants a core, but not for long.
 
-    OpenMP's threads spin once they have nothing to do, for 7 ms where it was measured, and would for so long keep a core
-    from a side with threads on all cores.
+    OpenMP's threads spin once they have nothing to do, for 7 ms where it was measured, and would for so long keep a
+    core from a side with threads on all cores.
     """
     until = time.monotonic() + _LONGEST_SPIN_S
     while _others_run() and time.monotonic() < until:

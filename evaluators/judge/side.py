@@ -88,9 +88,10 @@ def schedule(pid: int, priority: int) -> bool:
     Niceness would not do: a normal process keeps its core until the next tick, some milliseconds, whoever waits.
     """
     try:
-        return all([schedule_thread(int(task.name), priority) for task in Path(f"/proc/{pid}/task").iterdir()])
+        threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
     except OSError:
         return False
+    return all(schedule_thread(thread, priority) for thread in threads)
 
 
 def schedule_thread(thread: int, priority: int) -> bool:

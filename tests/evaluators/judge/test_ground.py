@@ -1,4 +1,4 @@
-"""What a timing judge leaves of itself on the cores of the sides. Each case is a process of its own, with its threads."""
+"""What a timing judge leaves of itself on the cores of the sides. Each case is a process of its own."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ torch.set_num_threads(2)
 ground = Ground(0)
 
 def others():
-    return [int(path.name) for path in Path("/proc/self/task").iterdir() if int(path.name) != threading.get_native_id()]
+    own = threading.get_native_id()
+    return [int(path.name) for path in Path("/proc/self/task").iterdir() if int(path.name) != own]
 
 def at_work():
-    return any(Path(f"/proc/self/task/{other}/stat").read_text().rpartition(")")[2].split()[0] == "R" for other in others())
+    stats = [Path(f"/proc/self/task/{other}/stat").read_text() for other in others()]
+    return any(stat.rpartition(")")[2].split()[0] == "R" for stat in stats)
 """
 
 
