@@ -189,6 +189,23 @@ def test_differences_give_both_texts_back_and_bands_span_all_seeds(
     assert fraction == [[0, 1], [1, 0.75], [2, 0.5], [2, 0.25], [3, 0]]
 
 
+def test_rounds_are_counted_in_whole_numbers_where_runs_are_compared(
+    open_page: OpenPage, web: Serve, tmp_path: Path
+) -> None:
+    for name in ("one", "other"):
+        on_disk(tmp_path, story(), name)
+    page = open_page(f"{web(tmp_path).address}#/compare/one,other")
+    expect(page.locator("svg .plot-grid").first).to_be_attached()
+    labels = page.evaluate(
+        """() => {
+            const plot = document.querySelector("svg:has(.plot-grid)");
+            const below = [...plot.querySelectorAll("text[text-anchor=middle]:not([transform]):not(.plot-title)")];
+            return below.map((label) => label.textContent);
+        }"""
+    )
+    assert labels == ["0", "1", "2"]
+
+
 def sequel_from(base_id: str) -> list[Record]:
     """Return the longer story, whose last attempt is made of an earlier candidate."""
     records = sequel()

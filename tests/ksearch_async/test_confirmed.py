@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main
+from ksearch_async.cli.frame import frame_lines
 from ksearch_async.narrate import Narrator
+from ksearch_async.progress import Progress
 from ksearch_async.summary import confirmations_line, result_lines
 from messages.codec import Body, Record
 from messages.events import Event, StopRequested
@@ -122,6 +125,26 @@ def test_a_run_whose_confirmations_told_nothing_does_not_say_that_nothing_was_co
     assert result_lines(folded(told.records), "best", "candidates") == [
         "best       none: what was timed was not confirmed, or its time could not be told again"
     ]
+
+
+def test_the_live_view_says_that_nothing_is_confirmed_before_it_has_a_curve() -> None:
+    told = Told()
+    assert "nothing to draw yet" in frame(told)
+    told.write("0", measured(2.0, width=0.2), 10.0)
+    assert "nothing is confirmed yet" in frame(told)
+    told.confirm("0", measured(1.8, width=0.1), lease_s=5.0)
+    assert "nothing" not in frame(told)
+
+
+def frame(told: Told) -> str:
+    """Return the line of the live view that holds the curve."""
+    chronicle = Chronicle()
+    progress = Progress(chronicle, Narrator(chronicle))
+    for record in told.records:
+        list(progress.tell(record))
+    now = datetime.fromisoformat(told.records[-1].at)
+    lines = frame_lines(progress, now=now, width=100, rows=24)
+    return next(line.plain for line in lines if line.plain.startswith("curve"))
 
 
 def test_the_journal_tells_programs_of_both_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
