@@ -88,10 +88,10 @@ class Ground:
             self._sweeper.sweep()
             os.sched_setaffinity(0, own)
         if not self._goes_before:
-            wait_for_own_threads()
+            _wait_for_own_threads()
 
 
-def wait_for_own_threads() -> None:
+def _wait_for_own_threads() -> None:
     """Wait until no other thread of this process has or wants a core, but not for long.
 
     OpenMP's threads spin once they have nothing to do, for 7 ms where it was measured, and would for so long keep a
