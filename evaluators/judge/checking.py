@@ -2,7 +2,9 @@
 
 Of several workloads the cheapest comes first, and the first failing one decides. One process is called on all of them,
 so that what a candidate keeps from one shape to the next is seen. A module is called in two: its parameters are its
-own once it is loaded, so data with other ones, of all workloads, comes in a second process.
+own once it is loaded, so data with other ones, of all workloads, comes in a second process. A candidate that is not to
+be confirmed is checked like that on the cheapest workload; on each other one in brief: on what the task draws, and on
+one family more.
 
 A checking judge has low priority: it computes while another judge times, on what that one leaves free.
 """
@@ -14,38 +16,25 @@ from typing import TypeAlias
 
 import msgspec
 
-from evaluators.judge.bench import Bench, Calls
+from evaluators.judge.bench import Bench
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
-from evaluators.judge.compare import same_bytes
-from evaluators.judge.draws import CheckedDraws
-from evaluators.judge.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
-from evaluators.judge.keeping import Room, room_for
-from evaluators.judge.naming import HELD_OUT, named
-from evaluators.judge.problem import Tensors
+from evaluators.judge.case import Case
+from evaluators.judge.keeping import room_for
+from evaluators.judge.naming import named
 from evaluators.judge.protocol import Artifact, Judged, Passed
-from evaluators.judge.wrong import WrongOutputError, check_output
+from evaluators.judge.wrong import WrongOutputError
 from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
-from messages.verdicts import CallCheck, Crashed, DidNotBuild, Rejected, TimedOut, Wrong
+from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Wrong
 
 _DOWNGRADE = 30.0
 """Times what the reference itself loses: with so large an error a candidate computes in a lower precision."""
 
-_KEPT = "in a process of its own it is right there: what it keeps from other workloads does not fit"
+_KEPT = (
+    "in a process of its own it is right there: what it keeps from other workloads does not fit, "
+    "or it is not right each time"
+)
 _Failure: TypeAlias = Crashed | DidNotBuild | Rejected | TimedOut | Wrong
-
-
-class _First:
-    """The first call of a candidate."""
-
-    def __init__(self) -> None:
-        self.data: DataSet | None = None
-        self.outputs: Tensors = ()
-        """What it wrote then."""
-        self.is_repeated: bool | None = None
-        """Whether a second call on the same data gave the same bits; null: not made yet."""
-        self.is_overwritten = False
-        """Whether what it returned was another thing after the second call: it hands out the same memory again."""
 
 
 class Checker:
@@ -63,19 +52,25 @@ class Checker:
         self._is_slow = is_slow
         self._tolerance = task.tolerance
         by_cost = sorted(benches, key=lambda bench: (bench.is_hidden, bench.reference_ns))
-        room = room_for([bench.problem for bench in benches])
+        self._room = room_for([bench.problem for bench in benches])
         self._cases = [
-            _Case(bench, task, is_slow=is_slow, share=len(benches), room=room, is_first=not place)
+            Case(bench, task, is_slow=is_slow, share=len(benches), room=self._room, is_first=not place)
             for place, bench in enumerate(by_cost)
         ]
 
-    def check(self, artifact: Artifact) -> Passed | Judged:
+    def check(self, artifact: Artifact, *, is_brief: bool = False) -> Passed | Judged:
         """Say that it passed, or what is wrong with it: on the cheapest workload first, on the hidden ones at last.
 
         What fails once a hidden workload was called may tell of it, and is told as if it had failed there.
+
+        Args:
+            artifact: what was built.
+            is_brief: check it in brief on all but the cheapest workload.
         """
+        for case in self._cases[1:]:
+            case.is_brief = is_brief
         step: _Step | None = None
-        told: _Case | None = None
+        told: Case | None = None
         with self._cases[0].bench.side(artifact, others=self._benches) as side:
             try:
                 side.load()
@@ -103,7 +98,7 @@ class Checker:
             return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {_KEPT}")
         return verdict
 
-    def _explain_segfault(self, artifact: Artifact, crashed: Crashed, cases: Sequence[_Case]) -> Crashed:
+    def _explain_segfault(self, artifact: Artifact, crashed: Crashed, cases: Sequence[Case]) -> Crashed:
         """Try the same calls once more with inputs that may be written to: does that cure it?"""
         with cases[0].bench.side(artifact, private_inputs=True, others=self._benches) as side:
             try:
@@ -117,7 +112,7 @@ class Checker:
         reason = f"{crashed.reason}: it writes to its inputs, which are mapped read-only"
         return msgspec.structs.replace(crashed, reason=reason)
 
-    def _is_right_alone(self, artifact: Artifact, case: _Case) -> bool:
+    def _is_right_alone(self, artifact: Artifact, case: Case) -> bool:
         """Say whether it is right on what it failed on where nothing came before: then it kept what does not fit."""
         with case.bench.side(artifact, others=self._benches) as side:
             try:
@@ -127,12 +122,22 @@ class Checker:
                 return False
         return True
 
+    def forget(self) -> bool:
+        """Drop the data that is kept for the next candidates, and keep half as much from now on.
+
+        Returns:
+            Whether there was any.
+        """
+        were_there = [case.forget() for case in self._cases]
+        self._room.halve()
+        return any(were_there)
+
     @property
     def isolation(self) -> tuple[str, ...]:
         """Return the layers that the last candidate's process was behind."""
         return self._cases[0].bench.isolation
 
-    def _passed(self, cases: Sequence[_Case]) -> Passed:
+    def _passed(self, cases: Sequence[Case]) -> Passed:
         same = [case.is_repeated for case in cases if case.is_repeated is not None]
         return Passed(
             checks=tuple(check for case in cases for check in case.checks),
@@ -141,7 +146,7 @@ class Checker:
             notes=tuple(self._notes(cases)),
         )
 
-    def _notes(self, cases: Sequence[_Case]) -> Iterator[str]:
+    def _notes(self, cases: Sequence[Case]) -> Iterator[str]:
         for case in cases:
             yield case.seeds_note
         yield f"tolerance: {say_tolerance(self._tolerance)}"
@@ -156,241 +161,16 @@ class Checker:
             yield "the reference runs in eval mode: in training mode it is random"
 
 
-class _Case:
-    """One workload: its data, and what the candidate that is being checked did on it."""
-
-    def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool, share: int, room: Room, is_first: bool) -> None:
-        """Prepare.
-
-        Args:
-            bench: the workload's.
-            task: for its tolerances.
-            is_slow: see `Checker`.
-            share: how many workloads share the time for further families.
-            room: for data, which they share.
-            is_first: whether it is the cheapest: it is checked on as many families as the one workload of a task, each
-                other one on fewer.
-        """
-        self.bench = bench
-        self._is_slow = is_slow
-        is_thorough = is_first and not is_slow
-        self._data = CheckData(
-            bench.problem,
-            task.tolerance,
-            families=CHECKS if is_thorough else FEW_CHECKS,
-            drawn=DRAWN if is_thorough else FEW_DRAWN,
-            extra_s=0.0 if is_slow else EXTRA_S if is_first else EXTRA_S / share,
-            room=room,
-        )
-        self.checks: list[CallCheck] = []
-        self._seeds: list[str] = []
-        self._first = _First()
-        self._draws = CheckedDraws()
-        self._calls: Calls | None = None
-        self._last: DataSet | None = None
-        """What it was called on last."""
-
-    def run(self, side: CandidateSide) -> None:
-        """Call a candidate on data of every family, then on the first once more.
-
-        A module: as far as they have the task's own parameters; `run_on_other_state` does the rest.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: an output is wrong.
-        """
-        self._calls = Calls(self.bench, side)
-        self._first, self._draws = _First(), CheckedDraws()
-        self.checks, self._seeds = [], []
-        for data in self._data.on_given_state():
-            self._call(self._calls, data)
-            self._look_after(side, self._first, data, calls=len(self.checks))
-        if not self.bench.returns_outputs:
-            self._call_on_other_state()
-        if self.bench.problem.draws:
-            self._draws.finish(self._draw_again, limit_s=self.bench.evaluation_limit_s)
-        elif not self._is_slow:
-            self._repeat(self._calls, self._first)
-
-    def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call a module on data with other parameters, which takes another process: one for all workloads.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: an output is wrong.
-        """
-        if self.bench.returns_outputs:
-            self._call_on_other_state()
-
-    def _call_on_other_state(self) -> None:
-        for data in self._data.on_other_state():
-            if self._calls is not None:
-                self._call(self._calls, data)
-
-    def _call(self, calls: Calls, data: DataSet) -> None:
-        self._seeds.append(f"{data.family} {data.seed}")
-        self._last = data
-        calls.on(data)
-        self.checks.append(self._checked(data))
-
-    def _draw_again(self, data: DataSet) -> int:
-        """Call it once more on data that it was called on before. Returns how long that took, in ns."""
-        if self._calls is None:
-            return 0
-        self._calls.on(data)
-        self._checked(data)
-        return self._calls.last.elapsed_ns
-
-    def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
-        """Call a candidate on data of every family, whatever it writes.
-
-        Args:
-            side: the candidate.
-            other_state: on data with other parameters, else on the rest.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: it writes beside its outputs.
-        """
-        calls = Calls(self.bench, side)
-        for data in self._data.on_other_state() if other_state else self._data.on_given_state():
-            calls.on(data)
-
-    def call_as_failed(self, side: CandidateSide) -> None:
-        """Call a candidate on the data set that it was called on last.
-
-        Raises:
-            CandidateFailedError: the call fails.
-            WrongOutputError: an output is wrong.
-        """
-        if self._last is not None:
-            Calls(self.bench, side).on(self._last)
-            self._checked(self._last)
-
-    def revisit(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call it on the first data again, after it was called on other workloads: what it keeps must fit this one.
-
-        Raises:
-            CandidateFailedError: the call fails.
-            WrongOutputError: an output is wrong.
-        """
-        if self._calls is None or self._first.data is None:
-            return
-        was_right = "it was right here before it was called on other workloads"
-        try:
-            self._calls.on(self._first.data)
-            self._checked(self._first.data)
-        except WrongOutputError as wrong:
-            reason = f"{wrong.verdict.reason}; {was_right}"
-            raise WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason)) from None
-        except CandidateFailedError as failure:
-            reason = f"{failure.verdict.reason}; {was_right}"
-            raise CandidateFailedError(msgspec.structs.replace(failure.verdict, reason=reason)) from None
-
-    @property
-    def reference_dtype(self) -> str:
-        """Return the precision of the expected values."""
-        return self._data.reference_dtype
-
-    @property
-    def is_repeated(self) -> bool | None:
-        """Return whether a second call on the same data gave the same bits; null: none was made."""
-        return self._first.is_repeated
-
-    @property
-    def seeds_note(self) -> str:
-        """Say what the candidate was checked on."""
-        where = f" on {self._called!r}" if self._called else ""
-        return f"checked{where or ' on'} (family and seed): {', '.join(self._seeds)}"
-
-    @property
-    def notes(self) -> Iterator[str]:
-        """Say what else is to be known of the checks here."""
-        where = f"workload {self._called!r}: " if self._called else ""
-        if self.bench.problem.draws:
-            yield f"{where}{self._draws.note}"
-        for family, why in sorted(self._data.skipped.items()):
-            yield f"{where}not checked on {family} inputs: {why}"
-        if self._first.is_overwritten:
-            yield "outputs_reused: what it returned is overwritten by its next call; a caller must copy what it keeps"
-        if self._first.is_repeated is False:
-            yield f"{where}not deterministic: two calls on the same inputs differ, within the tolerance"
-
-    @property
-    def _called(self) -> str:
-        return HELD_OUT if self.bench.is_hidden else self.bench.workload
-
-    def _look_after(self, side: CandidateSide, first: _First, data: DataSet, *, calls: int) -> None:
-        """Keep what the first call gave; after the second, see that it is still that.
-
-        Raises:
-            CandidateFailedError: the candidate does not answer.
-        """
-        if calls == 1:
-            first.data = data
-            first.outputs = tuple(output.clone() for output in self._outputs)
-            if self.bench.returns_outputs:
-                side.keep_returned()
-        elif calls == 2 and first.data is not None and self.bench.returns_outputs:
-            side.give_kept()
-            first.is_overwritten = not self._holds(first.outputs)
-
-    @property
-    def _outputs(self) -> Tensors:
-        return self.bench.buffers.results
-
-    def _checked(self, data: DataSet) -> CallCheck:
-        """Compare the outputs of the last call.
-
-        Raises:
-            WrongOutputError: one is wrong.
-        """
-        if data.complaint is not None:
-            if said := data.complaint(self._outputs):
-                raise WrongOutputError(Wrong(reason=said, family=data.family))
-            self._draws.saw(data, self._outputs)
-            return CallCheck(family=data.family, max_abs_error=0.0, error_ratio=0.0, workload=self._called)
-        found = [
-            check_output(data.family, name, out, expected, allowed)
-            for name, out, expected, allowed in zip(
-                self.bench.output_names, self._outputs, data.expected, data.allowed, strict=True
-            )
-        ]
-        worst = max(found, key=lambda check: check.error_ratio)
-        return msgspec.structs.replace(worst, workload=self._called)
-
-    def _repeat(self, calls: Calls, first: _First) -> None:
-        """Call it once more on data that it was right on, unless that was done, and see whether it gives the same bits.
-
-        Raises:
-            CandidateFailedError: the call fails.
-            WrongOutputError: it is wrong this time.
-        """
-        if first.data is None or first.is_repeated is not None:
-            return
-        calls.on(first.data)
-        try:
-            self._checked(first.data)
-        except WrongOutputError as wrong:
-            reason = f"{wrong.verdict.reason}; on the same inputs it was right before"
-            raise WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason)) from None
-        first.is_repeated = self._holds(first.outputs)
-
-    def _holds(self, outputs: Tensors) -> bool:
-        """Say whether the last call's outputs are these, bit by bit."""
-        return all(same_bytes(now, then) for now, then in zip(self._outputs, outputs, strict=True))
-
-
 class _Step(msgspec.Struct, frozen=True):
     """Part of a check, on one workload."""
 
-    case: _Case
+    case: Case
     take: Callable[[CandidateSide], None]
     comes_after_others: bool
     """Whether its process was called on other workloads before."""
 
 
-def _steps(cases: Sequence[_Case]) -> Iterator[_Step]:
+def _steps(cases: Sequence[Case]) -> Iterator[_Step]:
     """Yield what is done, in this order."""
     yield from (_Step(case, case.run, case is not cases[0]) for case in cases)
     # What is wrong in a second visit says itself that it was right in the first.

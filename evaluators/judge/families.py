@@ -19,7 +19,7 @@ import torch
 from evaluators.judge import distributions
 from evaluators.judge.compare import Allowed, relative_distance
 from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
-from evaluators.judge.keeping import Room, room_for
+from evaluators.judge.keeping import Room, release_scratch, room_for
 from evaluators.judge.low_bits import LOW_BITS, in_full
 from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
 from evaluators.tolerances import bounds_of
@@ -180,7 +180,8 @@ class DataMaker:
         """Return data with its expected values, and the reference in the task's own dtype."""
         data = self.bare(family, new_seed())
         native = self.problem.reference(data.inputs, data.state)
-        data.expected = self._expected(data.inputs, data.state, native)
+        # Where the problem itself says what is right, no output is compared with the reference's.
+        data.expected = native if self.problem.has_check else self._expected(data.inputs, data.state, native)
         return data, native
 
     def nearly(self, base: DataSet) -> DataSet:
@@ -295,8 +296,9 @@ class CheckData:
 
     @property
     def reference_dtype(self) -> str:
-        """Return the precision of the expected values."""
-        return self._maker.reference_dtype
+        """Return the precision of the expected values; of the reference, where the problem says what is right."""
+        problem = self._maker.problem
+        return problem.output_specs[0].dtype if problem.has_check else self._maker.reference_dtype
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -308,15 +310,42 @@ class CheckData:
         yield from self.on_given_state()
         yield from self.on_other_state()
 
+    def forget(self) -> bool:
+        """Drop what is kept. Returns whether anything was."""
+        was_there = bool(self._kept)
+        for data in self._kept.values():
+            self._room.give_back(data.size_bytes)
+        self._kept.clear()
+        return was_there
+
+    def in_brief(self) -> Iterator[DataSet]:
+        """Yield what the task draws, and data of one other family with the task's own parameters, drawn by lot."""
+        first, *others = self._families[:-1]
+        self._begin()
+        yield from self._found(first, f"{first} 0")
+        families = [family for family in dict.fromkeys((*others, *_OTHERS)) if family != first]
+        self._chance.shuffle(families)
+        # Those that are there come first, most of the time: making one in float64 takes longer than a good candidate.
+        if self._chance.randrange(_RENEW_EVERY):
+            families.sort(key=lambda family: family not in self._kept)
+        for family in families:
+            for data in self._found(family, family):
+                yield data
+                return
+
     def on_given_state(self) -> Iterator[DataSet]:
         """Yield those that have the task's own parameters: all but the last."""
+        self._begin()
+        for index, family in enumerate(self._families[:-1]):
+            yield from self._found(family, f"{family} {index}")
+        yield from self._drawn_sets()
+
+    def _begin(self) -> None:
+        """Begin with another candidate: now and then without the oldest of what is kept."""
         self._candidates += 1
         if self._candidates % _RENEW_EVERY == 0 and self._kept:
             # The oldest: a dictionary keeps the order in which things came.
             self._room.give_back(self._kept.pop(next(iter(self._kept))).size_bytes)
-        for index, family in enumerate(self._families[:-1]):
-            yield from self._found(family, f"{family} {index}")
-        yield from self._drawn_sets()
 
     def on_other_state(self) -> Iterator[DataSet]:
         """Yield what comes last: data with other parameters, or nothing if there are none."""
@@ -342,6 +371,7 @@ class CheckData:
             return
         begun = time.perf_counter()
         data = self._maker.make(family)
+        release_scratch(self._maker.problem.device)
         self._spent_s += time.perf_counter() - begun
         if data is None:
             return

@@ -26,7 +26,9 @@ from messages.tasks import TaskSpec
 from messages.verdicts import Rejected, Verdict
 
 POLICIES: dict[Purpose, TimingPolicy] = {
-    "screen": TimingPolicy(min_pairs=16, max_pairs=100, lease_s=1.0, stretched_lease_s=3.0, half_width=0.005),
+    "screen": TimingPolicy(
+        min_pairs=16, max_pairs=100, lease_s=1.0, stretched_lease_s=3.0, more_time=0.1, half_width=0.005
+    ),
     "confirm": TimingPolicy(min_pairs=40, max_pairs=300, lease_s=4.0, stretched_lease_s=6.0, half_width=0.003),
 }
 

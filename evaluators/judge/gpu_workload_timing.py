@@ -28,7 +28,7 @@ from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.gpu_cover import IDLE, Cover
 from evaluators.judge.intervals import median_interval
-from evaluators.judge.rounds import Lane
+from evaluators.judge.rounds import SLOW_NS, Lane
 from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, outpaced, too_fast, widened
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
@@ -38,7 +38,8 @@ from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstabl
 CLOCK = "clock"
 """Rule by which a candidate is refused whose events do not agree with the judge's clock."""
 _PREPARED_PAIRS = 16
-_WARM_UPS = 5
+_WARM_UPS, _LONG_WARM_UPS, _LONG_NS = 5, 1, 100_000_000
+"""Calls before any is timed; of what takes so long, one."""
 _EMPTY_CALLS = 20
 _UNLOADED_CALLS = 12
 """Behind each number of sweeps; what they are held against has a slack of 60 us."""
@@ -95,7 +96,7 @@ class GpuWorkloadTimer:
             baseline.attach(bench.buffers.inputs, bench.problem)
         self._sweeps = {side: self._cover.best_for(partial(self._baseline_ns, side)) for side in baselines}
         self._alone_ns = median(
-            self._baseline_ns(self._reference, self._sweeps[self._reference]) for _ in range(_WARM_UPS)
+            self._baseline_ns(self._reference, self._sweeps[self._reference]) for _ in range(self._warm_ups)
         )
         """What a call of the reference takes before any candidate ran."""
         self._copy_ns = self._time_copy() if bench.returns_outputs else 0.0
@@ -120,6 +121,10 @@ class GpuWorkloadTimer:
             self.bench.buffers.take()
             took.append(time.perf_counter_ns() - begun)
         return lower_quartile(took)
+
+    @property
+    def _warm_ups(self) -> int:
+        return _LONG_WARM_UPS if self.bench.reference_ns > _LONG_NS else _WARM_UPS
 
     def renew(self) -> None:
         """Make data ready for the next candidate."""
@@ -167,7 +172,7 @@ class GpuWorkloadTimer:
             seen.add("empty call", side.empty())
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
 
-        return Lane(run_pair, lambda: self._enter(calls))
+        return Lane(run_pair, lambda: self._enter(calls), is_slow=self.bench.reference_ns > SLOW_NS)
 
     def _enter(self, calls: Calls) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload.
@@ -178,7 +183,7 @@ class GpuWorkloadTimer:
         """
         calls.turn()
         is_first, self._seen.is_entered = not self._seen.is_entered, True
-        for _ in range(_WARM_UPS if is_first else 1):
+        for _ in range(self._warm_ups if is_first else 1):
             calls.on(self._data.next())
         self._reference.call()
         if is_first:

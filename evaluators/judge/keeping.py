@@ -17,6 +17,8 @@ _LEAST_ON_HOST, _HOST_ONE_IN = 512 << 20, 16
 _TIMED_ON_GPU = 8 << 30
 _GPU_SHARE = 0.4
 """Of a GPU's memory; and of what is free beyond what judging takes no more than half: candidates need some."""
+_SCRATCH_ONE_IN = 16
+"""Part of a GPU's memory that a judge may hold without using it."""
 
 
 class Room:
@@ -28,7 +30,7 @@ class Room:
         Args:
             most_bytes: how much there may be.
         """
-        self._free_bytes = most_bytes
+        self._most_bytes = self._free_bytes = most_bytes
 
     def take(self, size_bytes: int) -> bool:
         """Take so much, if there is so much."""
@@ -41,6 +43,24 @@ class Room:
         """Give back what was taken."""
         self._free_bytes += size_bytes
 
+    def halve(self) -> None:
+        """Have half of it from now on; whoever took of it has given that back."""
+        self._most_bytes //= 2
+        self._free_bytes = self._most_bytes
+
+
+def release_scratch(device: str) -> None:
+    """Give memory that computing took back to the GPU: torch keeps it, and the candidate's process needs some, too.
+
+    Args:
+        device: of the judge; on a host there is nothing to give back.
+    """
+    if device == "cpu":
+        return
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if unused > torch.cuda.mem_get_info(device)[1] // _SCRATCH_ONE_IN:
+        torch.cuda.empty_cache()
+
 
 def room_for(problems: Sequence[Problem]) -> Room:
     """Return room for what candidates of a task are checked on.
@@ -50,6 +70,7 @@ def room_for(problems: Sequence[Problem]) -> Room:
     """
     if problems[0].device == "cpu":
         return Room(_host_bytes())
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(problems[0].device)
     return Room(gpu_bytes(free, total, max(map(needed_bytes, problems))))
 

@@ -2,7 +2,7 @@
 
 All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
 the workload that is known least. Precision and racing are those of the geometric mean, and the time for all of them
-grows by a quarter of one's for each workload more.
+grows by a part of one's for each workload more. Where a call takes half a second and more, the first pairs have to do.
 
 The speedup of a task with several workloads is the geometric mean of theirs: the logarithm is the mean of logarithms.
 Its interval's ends are the means, likewise, of the ends of theirs. If all are off in the same direction at once
@@ -20,6 +20,7 @@ from statistics import fmean
 
 import msgspec
 
+from evaluators.judge.intervals import FOUR
 from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, decide, summarize, time_pairs
 from messages.verdicts import Interval, Measured, TimedWorkload, Unstable
 
@@ -27,21 +28,24 @@ _FIRST_VISIT, _VISIT = 4, 8
 """Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls."""
 _FEWEST = 12
 """Pairs of each of several workloads, which has half of what one alone has: as few as give an interval of 95 %."""
-_MORE_TIME = 0.25
+SLOW_NS = 500_000_000
+"""A workload whose reference takes so long gets four pairs where there are others."""
 
 
 class Lane:
     """One workload while a candidate is timed on it."""
 
-    def __init__(self, run_pair: Callable[[bool], Pair], enter: Callable[[], None]) -> None:
+    def __init__(self, run_pair: Callable[[bool], Pair], enter: Callable[[], None], *, is_slow: bool = False) -> None:
         """Begin without a pair.
 
         Args:
             run_pair: measures one pair; told whether the candidate goes first.
             enter: done before pairs of this workload follow those of another.
+            is_slow: whether a call takes so long that four pairs have to do.
         """
         self.run_pair = run_pair
         self.enter = enter
+        self._is_slow = is_slow
         self.pairs: list[Pair] = []
         self.disturbed: list[Pair] = []
         self.timing: Timing | None = None
@@ -50,18 +54,26 @@ class Lane:
     def visit(self, policy: TimingPolicy) -> None:
         """Run some pairs; fewer if it turns out that the host is not fit to time on."""
         self.enter()
-        until = min(len(self.pairs) + (_VISIT if self.pairs else _FIRST_VISIT), policy.max_pairs)
+        until = min(len(self.pairs) + (_VISIT if self.pairs else _FIRST_VISIT), self.most_pairs(policy))
         while len(self.pairs) < until and not self.is_unfit(policy):
             pair = self.run_pair(len(self.pairs) % 2 == 0)
             (self.disturbed if pair.disturbance else self.pairs).append(pair)
         is_unfit = self.is_unfit(policy)
-        timing = summarize([*self.pairs, *self.disturbed] if is_unfit else self.pairs)
+        timing = summarize([*self.pairs, *self.disturbed] if is_unfit else self.pairs, are_all=self._is_slow)
         discarded = tuple(pair.disturbance for pair in self.disturbed)
         self.timing = msgspec.structs.replace(timing, discarded=discarded, is_disturbed=is_unfit)
 
     def is_unfit(self, policy: TimingPolicy) -> bool:
         """Say whether too many pairs were disturbed."""
         return len(self.disturbed) >= policy.max_disturbed and len(self.disturbed) > len(self.pairs)
+
+    def fewest_pairs(self, policy: TimingPolicy) -> int:
+        """Return how many pairs it gets in any case."""
+        return FOUR if self._is_slow else policy.min_pairs
+
+    def most_pairs(self, policy: TimingPolicy) -> int:
+        """Return how many pairs it gets at most."""
+        return FOUR if self._is_slow else policy.max_pairs
 
     @property
     def half_width(self) -> float:
@@ -93,9 +105,11 @@ def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
         if lane.is_unfit(policy):
             return Rounds(timings=timings, together=together(timings))
         if len(timings) == len(lanes):
-            decided = decide(together(timings), time.perf_counter() - begun, policy)
+            found = together(timings)
+            counted = msgspec.structs.replace(found, pairs=_counted(lanes, policy))
+            decided = decide(counted, time.perf_counter() - begun, policy)
             if decided is not None:
-                return Rounds(timings=timings, together=decided)
+                return Rounds(timings=timings, together=msgspec.structs.replace(decided, pairs=found.pairs))
     timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
     return Rounds(timings=timings, together=together(timings))
 
@@ -208,7 +222,7 @@ def told(name: str, timing: Timing) -> TimedWorkload:
 
 def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
     """Return a policy with time for so many workloads, each of which needs fewer pairs than one alone."""
-    factor = 1 + _MORE_TIME * (count - 1)
+    factor = 1 + policy.more_time * (count - 1)
     return msgspec.structs.replace(
         policy,
         min_pairs=min(policy.min_pairs, max(_FEWEST, policy.min_pairs // 2)),
@@ -217,13 +231,21 @@ def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
     )
 
 
+def _counted(lanes: Sequence[Lane], policy: TimingPolicy) -> int:
+    """Return the fewest pairs of any workload; one that has all that it gets lacks none."""
+    has_all = (len(lane.pairs) >= lane.most_pairs(policy) for lane in lanes)
+    return min(policy.max_pairs if has else len(lane.pairs) for lane, has in zip(lanes, has_all, strict=True))
+
+
 def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
     """Return the workload whose turn it is: those with the fewest pairs up to the minimum, then the least known.
 
     Null: what is not known well enough has had all the pairs that it may have.
     """
-    fewest = min(lanes, key=lambda lane: len(lane.pairs))
-    if len(fewest.pairs) < policy.min_pairs:
-        return fewest
-    worth_it = [lane for lane in lanes if len(lane.pairs) < policy.max_pairs and lane.half_width > policy.half_width]
+    too_few = [lane for lane in lanes if len(lane.pairs) < lane.fewest_pairs(policy)]
+    if too_few:
+        return min(too_few, key=lambda lane: len(lane.pairs))
+    worth_it = [
+        lane for lane in lanes if len(lane.pairs) < lane.most_pairs(policy) and lane.half_width > policy.half_width
+    ]
     return max(worth_it, key=lambda lane: lane.half_width, default=None)

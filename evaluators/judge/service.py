@@ -21,6 +21,7 @@ from evaluators.judge.description import describe_problem
 from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
 from evaluators.judge.gpu_timing import GpuTimer, is_healthy
 from evaluators.judge.host import Host, HostError
+from evaluators.judge.keeping import release_scratch
 from evaluators.judge.launching import RunnerError, open_launcher
 from evaluators.judge.problem import ProblemError
 from evaluators.judge.protocol import (
@@ -53,6 +54,7 @@ from evaluators.languages.interpreting import why_untimed
 from messages.commands import Purpose
 from messages.errors import ConfigError, ProtocolError
 from messages.tasks import TaskDescription, TaskSpec
+from messages.verdicts import Crashed
 
 
 def serve(descriptor: int) -> int:
@@ -169,25 +171,40 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
         keep=awake.pids | {baseline.pid for sides in baselines for baseline in sides},
     )
     benches = rooms.shown
-    checkers = _Checkers(rooms, opened.task, is_slow=False)
     timer = GpuTimer(benches, opened.task, baselines, awake)
+    # After what has to be there: what is kept for the next candidates gets of the rest.
+    checkers = _Checkers(rooms, opened.task, is_slow=False)
     channel.send(Opened())
     while (request := channel.receive()) is not None:
-        match request:
-            case Describe():
-                channel.send(Described(description=_examined(description, opened.task, benches)))
-                continue
-            case Check(artifact=artifact, purpose=purpose):
-                answer: Passed | Judged = checkers.check(artifact, purpose)
-            case Time(artifact=artifact, purpose=purpose, keep_above=keep_above):
-                answer = Judged(verdict=timer.time(artifact, purpose, keep_above))
-                timer.renew()
-            case _:
-                raise ProtocolError(f"a judge was sent {type(request).__name__}")
+        if isinstance(request, Describe):
+            channel.send(Described(description=_examined(description, opened.task, benches)))
+            continue
+        if not isinstance(request, Check | Time):
+            raise ProtocolError(f"a judge was sent {type(request).__name__}")
+        answer = _answer_on_gpu(request, checkers, timer)
+        # The memory of a GPU is everybody's: what the judge keeps in it is not to be a candidate's end.
+        if _is_out_of_memory(answer) and checkers.forget():
+            answer = _answer_on_gpu(request, checkers, timer)
         if not is_healthy():
             channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
             return
         channel.send(answer)
+
+
+def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) -> Passed | Judged:
+    """Check or time one candidate on a GPU."""
+    release_scratch(DEVICE)
+    if isinstance(request, Check):
+        return checkers.check(request.artifact, request.purpose)
+    answer = Judged(verdict=timer.time(request.artifact, request.purpose, request.keep_above))
+    timer.renew()
+    return answer
+
+
+def _is_out_of_memory(answer: Passed | Judged) -> bool:
+    """Say whether a candidate says of itself that it was given no memory of the GPU."""
+    verdict = answer.verdict if isinstance(answer, Judged) else None
+    return isinstance(verdict, Crashed) and "out of memory" in f"{verdict.reason} {verdict.log}".lower()
 
 
 def _loaded_and_described(opened: Open, device: str) -> tuple[list[Loaded], TaskDescription]:
@@ -229,5 +246,12 @@ class _Checkers:
         if purpose == "confirm" and self._rooms.is_hiding:
             # Made when it is first needed: most tasks have nothing to hide, and most candidates are never confirmed.
             checker = self._all = self._all or Checker(self._rooms.open_all(), self._task, is_slow=self._is_slow)
-        answer = checker.check(artifact)
+        answer = checker.check(artifact, is_brief=purpose == "screen")
         return msgspec.structs.replace(answer, isolation=checker.isolation)
+
+    def forget(self) -> bool:
+        """Drop the data that is kept for the next candidates. Returns whether there was any."""
+        were_there = [checker.forget() for checker in (self._shown, self._all) if checker is not None]
+        if any(were_there):
+            release_scratch(DEVICE)
+        return any(were_there)

@@ -20,7 +20,7 @@ from statistics import median
 import msgspec
 import torch
 
-from evaluators.judge.intervals import median_interval
+from evaluators.judge.intervals import FOUR, interval_of_four, median_interval
 from messages.commands import Purpose
 from messages.verdicts import Interval, Outpaced, Quarantined
 
@@ -43,6 +43,8 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
     stretched_lease_s: float = 6.0
     """No new pair after this, once there are `min_pairs`."""
+    more_time: float = 0.25
+    """Share of both by which they grow with each workload more."""
     half_width: float = 0.02
     """Of the interval, relative: narrow enough."""
     unstable_half_width: float = 0.20
@@ -205,16 +207,17 @@ def too_fast(timing: Timing, *, tensor_bytes: int, bytes_per_s: float) -> Quaran
     return Quarantined(reason=reason, speedup_interval=timing.interval)
 
 
-def summarize(pairs: list[Pair]) -> Timing:
+def summarize(pairs: list[Pair], *, are_all: bool = False) -> Timing:
     """Return the medians and the interval; the same pairs say the same.
 
     Args:
         pairs: at least one, in the order A B, B A, ….
+        are_all: of four pairs, that there will be no more; then the interval is one that four can have.
     """
     ratios = [pair.log_ratio for pair in pairs]
     # A last pair without its other half counts by itself only if there is nothing else.
     blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
-    middle, low, high = median_interval(blocks)
+    middle, low, high = interval_of_four(ratios) if are_all and len(ratios) == FOUR else median_interval(blocks)
     return Timing(
         pairs=len(pairs),
         latency_us=median(pair.candidate_ns for pair in pairs) / 1000,

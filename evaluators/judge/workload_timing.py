@@ -19,7 +19,7 @@ from evaluators.judge.draws import Draws
 from evaluators.judge.families import GIVEN, DataSet
 from evaluators.judge.ground import Ground
 from evaluators.judge.returned import copy_cost_ns, warm_up
-from evaluators.judge.rounds import Lane
+from evaluators.judge.rounds import SLOW_NS, Lane
 from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, floored, net_ns, outpaced, too_fast, widened
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
@@ -113,7 +113,7 @@ class WorkloadTimer:
             return self._pair(side, calls, candidate_first=candidate_first)
 
         self._share, self._grown, self._draws = None, 0, Draws()
-        return Lane(run_pair, lambda: self._enter(side, calls))
+        return Lane(run_pair, lambda: self._enter(side, calls), is_slow=self.bench.reference_ns > SLOW_NS)
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.judge.families import CheckData
+from evaluators.judge.families import GIVEN, PERTURBED, CheckData
 from evaluators.judge.keeping import Room, gpu_bytes
 from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance
@@ -55,3 +55,29 @@ def test_the_oldest_data_is_renewed_in_its_own_room() -> None:
     renewed = [number for number in range(1, 9) if seen[number] != seen[number - 1]]
     assert renewed == [3, 7]
     assert all(sum(one != other for one, other in zip(seen[n], seen[n - 1], strict=True)) == 1 for n in renewed)
+
+
+def test_what_is_forgotten_is_made_anew_in_half_of_the_room() -> None:
+    sizes = [data.size_bytes for data in data_in(Room(0)).sets()]
+    room = Room(sum(sizes))
+    data = data_in(room)
+    before = [one.seed for one in data.sets()]
+    assert data.forget()
+    room.halve()
+    after = [one.seed for one in data.sets()]
+    assert not set(before) & set(after)
+    assert not room.take(sum(sizes) // 2)
+    assert data.forget()
+    assert not data.forget()
+    assert room.take(sum(sizes) // 2)
+
+
+def test_in_brief_a_candidate_sees_what_the_task_draws_and_one_family_more() -> None:
+    data = data_in(Room(1 << 30))
+    seen = [[one.family for one in data.in_brief()] for _ in range(40)]
+    assert all(len(families) == 2 and families[0] == GIVEN for families in seen)
+    others = {families[1] for families in seen}
+    assert PERTURBED not in others
+    assert len(others) > 2, "always the same"
+    kept = sum(one == other for one, other in zip(seen[1:], seen[:-1], strict=True))
+    assert kept > 2, "nothing that is there is used again"

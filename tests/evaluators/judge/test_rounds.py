@@ -13,7 +13,13 @@ from messages.verdicts import Interval, Measured, Unstable, credit_of
 NO_HURRY = TimingPolicy(lease_s=60.0, stretched_lease_s=60.0)
 
 
-def lane(candidate_ns: Callable[[int], int], reference_ns: int = 1_000_000, visits: list[str] | None = None) -> Lane:
+def lane(
+    candidate_ns: Callable[[int], int],
+    reference_ns: int = 1_000_000,
+    visits: list[str] | None = None,
+    *,
+    is_slow: bool = False,
+) -> Lane:
     """Return a workload on which the n-th pair takes what is said."""
     count = 0
 
@@ -22,7 +28,7 @@ def lane(candidate_ns: Callable[[int], int], reference_ns: int = 1_000_000, visi
         count += 1
         return Pair(candidate_ns=candidate_ns(count), reference_ns=reference_ns)
 
-    return Lane(run_pair, lambda: (visits if visits is not None else []).append("entered"))
+    return Lane(run_pair, lambda: (visits if visits is not None else []).append("entered"), is_slow=is_slow)
 
 
 def steady(speedup: float) -> Lane:
@@ -111,3 +117,20 @@ def test_a_host_that_disturbs_one_workload_is_not_fit() -> None:
 
     rounds = time_lanes([Lane(disturbed, lambda: None), steady(2)], NO_HURRY)
     assert rounds.together.is_disturbed
+
+
+def test_slow_workloads_get_four_pairs_whose_interval_allows_for_that() -> None:
+    took_ns = iter([500_000, 510_000, 490_000, 505_000])
+    slow = lane(lambda _: next(took_ns), is_slow=True)
+    quick = lane(lambda number: 250_000 + 100 * (number % 3))
+    rounds = time_lanes([slow, quick], NO_HURRY)
+    assert [timing.pairs for timing in rounds.timings] == [4, 12]
+    assert rounds.together.pairs == 4
+    # By hand: mean 0.69076 and standard deviation 0.01709 of the logarithms; 3.896 * 0.01709 / 2 = 0.03330.
+    assert ends(rounds.timings[0].interval) == pytest.approx([1.9299, 2.0628], rel=1e-4)
+
+
+def test_slow_workloads_alone_are_done_after_four_pairs_each() -> None:
+    rounds = time_lanes([lane(lambda n: 500_000 + n, is_slow=True) for _ in range(2)], NO_HURRY)
+    assert [timing.pairs for timing in rounds.timings] == [4, 4]
+    assert not rounds.together.hopeless

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.builder import LocalBuilder
+from evaluators.judge.naming import HELD_OUT
 from evaluators.local import LocalEvaluator
 from evaluators.target import probe_target
 from messages.tasks import Target, TaskSpec, Workload
@@ -103,11 +104,12 @@ def judge(builder: LocalBuilder, evaluator: LocalEvaluator, target: Target) -> J
 
 
 async def test_a_right_module_is_checked_and_timed_on_each_workload(judge: Judging) -> None:
-    verdict = await judge(RIGHT, SHAPES)
+    verdict = await judge(RIGHT, SHAPES, purpose="confirm")
     assert isinstance(verdict, CORRECT), verdict
     if isinstance(verdict, Measured):
         assert {line.split(":")[0] for line in workload_lines(verdict)} == SHOWN
-        assert {check.workload for check in verdict.checks if check.family == "perturbed parameters"} == SHOWN
+        with_other_weights = {check.workload for check in verdict.checks if check.family == "perturbed parameters"}
+        assert with_other_weights == SHOWN | {HELD_OUT}
 
 
 @pytest.mark.parametrize("which", ["is_given", "not is_given"], ids=["the task's weights", "other weights"])
@@ -118,7 +120,8 @@ async def test_one_process_serves_all_workloads_with_one_set_of_weights(judge: J
             f"if {which} and len(made) == 2:",
             "    raise ValueError('2 in one process')",
         ),
-        SHAPES,
+        replace(SHAPES, workloads=SHAPES.shown),
+        purpose="confirm",
     )
     assert isinstance(verdict, Crashed), verdict
     assert "ValueError: 2 in one process" in verdict.reason
@@ -176,7 +179,7 @@ async def test_weights_that_it_knew_before_it_was_given_any_are_wrong(judge: Jud
 
 
 async def test_the_first_weights_kept_for_all_instances_are_wrong_where_those_differ(judge: Judging) -> None:
-    verdict = await judge(before("weight = kept.setdefault(0, weight)"), ALIKE)
+    verdict = await judge(before("weight = kept.setdefault(0, weight)"), ALIKE, purpose="confirm")
     assert isinstance(verdict, Wrong), verdict
     assert verdict.family == "perturbed parameters"
     assert OWN_PROCESS in verdict.reason

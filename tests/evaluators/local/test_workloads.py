@@ -8,6 +8,8 @@ import textwrap
 import pytest
 from msgspec.structs import replace
 
+from evaluators.judge.distributions import ADVERSARIAL
+from evaluators.judge.families import CENTRED, GIVEN, PERTURBED, SPIKES
 from messages.tasks import TaskSpec, Workload
 from messages.verdicts import Crashed, Measured, Outpaced, Unstable, Wrong, workload_lines
 from tests.evaluators.judging import Judging
@@ -56,6 +58,20 @@ async def test_one_program_is_checked_and_timed_on_each_workload(judge: Judging)
     low = (by_name["wide"].speedup_interval.low * by_name["long"].speedup_interval.low) ** 0.5
     assert verdict.speedup_interval.low == pytest.approx(low)
     assert [line.split(":")[0] for line in workload_lines(verdict)] == ["wide", "long"]
+
+
+async def test_screening_checks_all_but_the_cheapest_workload_in_brief(judge: Judging) -> None:
+    verdict = await judge.measured(before("usleep(500);"), SHAPES)
+    families: dict[str, list[str]] = {"wide": [], "long": []}
+    for check in verdict.checks:
+        families[check.workload].append(check.family)
+    brief, whole = sorted(families.values(), key=len)
+    assert whole[:4] == [GIVEN, CENTRED, SPIKES, GIVEN]
+    assert whole[-1] == PERTURBED
+    assert len(whole) > 7
+    assert brief[0] == GIVEN
+    assert len(brief) == 2
+    assert brief[1] in {CENTRED, *ADVERSARIAL}
 
 
 async def test_what_is_right_on_one_shape_and_wrong_on_another_is_wrong_there(judge: Judging) -> None:
