@@ -8,9 +8,10 @@ import msgspec
 
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.check_data import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData
 from evaluators.judge.compare import same_bytes
 from evaluators.judge.draws import CheckedDraws
-from evaluators.judge.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
+from evaluators.judge.families import DataSet
 from evaluators.judge.keeping import Room
 from evaluators.judge.naming import HELD_OUT
 from evaluators.judge.problem import Tensors

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 import torch
 
-from evaluators.judge.problem_code import ProblemError, called
+from evaluators.judge.problem_code import NoMemoryError, ProblemError, called
 from evaluators.structure import TENSOR, Form, Room, StructureError, describe, flatten, rebuild
 from messages.calls import CallForm, Calling, ConstantPlace, ListOf, Structure, TensorPlace, TupleOf, leaves_of
 
@@ -132,6 +132,8 @@ def check_outputs(
     with torch.no_grad():
         try:
             return called("check_outputs()", lambda: check(*arguments, rebuild(output_form, outputs)))
+        except NoMemoryError:
+            raise
         except ProblemError as error:
             return str(error)
 

@@ -30,6 +30,10 @@ class ProblemError(Exception):
     """The problem's code failed, or does what a task may not do. The text is for the one who wrote it."""
 
 
+class NoMemoryError(ProblemError):
+    """It found too little memory on the GPU, which a candidate may have taken: that says nothing of the problem."""
+
+
 def stage_of(task: TaskSpec, device: str) -> Callable[[], AbstractContextManager[None]]:
     """Return what the problem's code is to run in: on a CPU, if it names a GPU, that means the CPU."""
     names_gpu = device == "cpu" and any("cuda" in text for text in _texts(task))
@@ -113,6 +117,8 @@ def called(what: str, function: Callable[[], _T]) -> _T:
         return function()
     except ProblemError:
         raise
+    except torch.OutOfMemoryError as error:
+        raise NoMemoryError(f"{what} finds too little memory: {' '.join(str(error).split())[:500]}") from error
     except (Exception, SystemExit) as error:  # the problem's code may raise whatever it likes
         text = " ".join(str(error).split())[:500]
         raise ProblemError(f"{what} raises {type(error).__name__}: {text}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import torch
@@ -19,6 +20,7 @@ from evaluators.judge.checking import Checker
 from evaluators.judge.cores import CoresError, require_cores
 from evaluators.judge.description import describe_problem
 from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
+from evaluators.judge.gpu_memory import free_bytes, has_as_much_free, within_memory
 from evaluators.judge.gpu_timing import GpuTimer, is_healthy
 from evaluators.judge.host import Host, HostError
 from evaluators.judge.keeping import release_scratch
@@ -54,7 +56,6 @@ from evaluators.languages.interpreting import why_untimed
 from messages.commands import Purpose
 from messages.errors import ConfigError, ProtocolError
 from messages.tasks import TaskDescription, TaskSpec
-from messages.verdicts import Crashed
 
 
 def serve(descriptor: int) -> int:
@@ -174,6 +175,7 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
     timer = GpuTimer(benches, opened.task, baselines, awake)
     # After what has to be there: what is kept for the next candidates gets of the rest.
     checkers = _Checkers(rooms, opened.task, is_slow=False)
+    free = free_bytes()
     channel.send(Opened())
     while (request := channel.receive()) is not None:
         if isinstance(request, Describe):
@@ -181,10 +183,9 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
             continue
         if not isinstance(request, Check | Time):
             raise ProtocolError(f"a judge was sent {type(request).__name__}")
-        answer = _answer_on_gpu(request, checkers, timer)
-        # The memory of a GPU is everybody's: what the judge keeps in it is not to be a candidate's end.
-        if _is_out_of_memory(answer) and checkers.forget():
-            answer = _answer_on_gpu(request, checkers, timer)
+        answer = within_memory(
+            partial(_answer_on_gpu, request, checkers, timer), checkers.forget, partial(has_as_much_free, free)
+        )
         if not is_healthy():
             channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
             return
@@ -199,12 +200,6 @@ def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) 
     answer = Judged(verdict=timer.time(request.artifact, request.purpose, request.keep_above))
     timer.renew()
     return answer
-
-
-def _is_out_of_memory(answer: Passed | Judged) -> bool:
-    """Say whether a candidate says of itself that it was given no memory of the GPU."""
-    verdict = answer.verdict if isinstance(answer, Judged) else None
-    return isinstance(verdict, Crashed) and "out of memory" in f"{verdict.reason} {verdict.log}".lower()
 
 
 def _loaded_and_described(opened: Open, device: str) -> tuple[list[Loaded], TaskDescription]:

@@ -5,16 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 
-from evaluators.judge.families import (
-    CENTRED,
-    GIVEN,
-    NEARLY_EQUAL,
-    PERTURBED,
-    SPIKES,
-    DataMaker,
-    DataSet,
-    new_seed,
-)
+from evaluators.judge.families import CENTRED, GIVEN, NEARLY_EQUAL, PERTURBED, SPIKES, DataMaker, DataSet, new_seed
 from evaluators.judge.keeping import timed_bytes
 from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance

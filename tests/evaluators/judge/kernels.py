@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import torch
 
-from evaluators.judge.families import CheckData
+from evaluators.judge.check_data import CheckData
 from evaluators.judge.problem import Problem, Tensors
 from messages.tasks import TaskSpec, Tolerance
 

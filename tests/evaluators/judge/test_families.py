@@ -5,18 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from evaluators.judge.check_data import CHECKS, CheckData
 from evaluators.judge.distributions import ADVERSARIAL
-from evaluators.judge.families import (
-    CENTRED,
-    CHECKS,
-    GIVEN,
-    NEARLY_EQUAL,
-    PERTURBED,
-    SPIKES,
-    CheckData,
-    DataMaker,
-    DataSet,
-)
+from evaluators.judge.families import CENTRED, GIVEN, NEARLY_EQUAL, PERTURBED, SPIKES, DataMaker, DataSet
 from evaluators.judge.problem import Problem
 from evaluators.judge.stopwatch import POLICIES
 from evaluators.judge.timed_data import TimedData

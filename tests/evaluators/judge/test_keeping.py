@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.judge.families import GIVEN, PERTURBED, CheckData
+from evaluators.judge.check_data import CheckData
+from evaluators.judge.families import GIVEN, PERTURBED
 from evaluators.judge.keeping import Room, gpu_bytes
 from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance
