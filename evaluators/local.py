@@ -37,7 +37,7 @@ from evaluators.judge.protocol import (
     Work,
 )
 from evaluators.judge_process import JudgeProcess, start_judge, warm_judges
-from evaluators.languages.interpreting import why_candidate_untimed, why_untimed
+from evaluators.languages.interpreting import is_interpreted, why_candidate_untimed, why_untimed
 from evaluators.lease import HostLease, Lease
 from evaluators.policy.gate import Examined, examine
 from evaluators.sandbox.probe import require_layers
@@ -101,6 +101,15 @@ class LocalEvaluator:
     def is_resting(self) -> bool:
         """Whether the device was found sick and is not to be tried yet."""
         return self._health.is_resting
+
+    def begin(self, task: TaskSpec) -> None:
+        """Begin to import what judges of a task are forked from, beside whatever comes before the first of them.
+
+        Raises:
+            EvaluatorError: no process can be started.
+        """
+        if self._platform == "cpu" and not is_interpreted(task, self._platform):
+            self._warm.begin()
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
         """Judge one candidate.

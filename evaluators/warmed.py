@@ -110,6 +110,15 @@ class WarmProcess:
             self._send(order, [theirs.fileno(), *([passed.fileno()] if passed else [])])
         return WarmGuard(ours)
 
+    def begin(self) -> None:
+        """Start it before there is an order, if it was not started yet.
+
+        Raises:
+            EvaluatorError: it cannot be started.
+        """
+        if self._control is None:
+            self._start()
+
     def close(self) -> None:
         """End the warm process, not what it has started; the next order starts another."""
         if self._end is not None:

@@ -317,8 +317,11 @@ def _remote_workers(task: TaskSpec, language: Language, line: Line) -> Workers:
 
 def _kernel_workers(task: TaskSpec, language: Language, artifacts: Path, settings: WorkerSettings) -> Workers:
     from evaluators.builder import LocalBuilder  # noqa: PLC0415
+    from evaluators.local import LocalEvaluator  # noqa: PLC0415
 
     evaluator = _kernel_evaluator(artifacts, settings)
+    if isinstance(evaluator, LocalEvaluator):
+        evaluator.begin(task)
 
     async def describe(own: Language | None = None) -> TaskDescription:
         return await evaluator.describe_task(task, own or language)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import torch
-from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import torch
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count
+
+from evaluators.judge.dispatching import Dispatching
 from evaluators.judge.problem import Problem, ProblemError
 
 _SEED = 0
@@ -16,16 +20,44 @@ def count_flops(problem: Problem) -> int:
     Elementwise work, reductions and recurrent layers are not counted, a mask saves nothing. 0 also where torch's
     counter cannot follow a reference that runs well without it.
     """
-    on_cpu = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention}  # noqa: SLF001 - its only name
-    counter = FlopCounterMode(display=False, custom_mapping=on_cpu)
+    counter = _Counter()
     try:
         with counter:
             problem.reference(problem.inputs(seed=_SEED), problem.state)
     except ProblemError:
         return 0
-    return int(counter.get_total_flops())
+    return counter.total
 
 
-def _attention(query: tuple[int, ...], key: tuple[int, ...], value: tuple[int, ...], *_: object, **__: object) -> int:
+class _Counter(Dispatching):  # type: ignore[no-untyped-call]
+    """Adds up what torch's table of operators says of each; what is not in it is asked for its parts."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - its only name
+        self._counts: Mapping[object, Callable[..., int]] = {**flop_registry, attention: _attention}
+        self.total = 0
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload[..., Any],
+        types: tuple[type, ...],
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        given = dict(kwargs or {})
+        count = self._counts.get(func.overloadpacket)
+        if count is None:
+            with self:
+                parts: object = func.decompose(*args, **given)
+            if parts is not NotImplemented:
+                return parts
+        result = func(*args, **given)
+        if count is not None:
+            self.total += int(count(*args, **given, out_val=result))
+        return result
+
+
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: object, **__: object) -> int:
     """Count the attention of CPUs, of which torch's own table has only those of GPUs."""
-    return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
+    return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]

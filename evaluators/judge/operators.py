@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from evaluators.judge.dispatching import Dispatching
 from evaluators.judge.problem import Problem
 from evaluators.policy.operators import denied_operators
 from messages.tasks import TaskRules
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(Dispatching):
     """Remembers the names of the operators that are called, as they reach a backend."""
 
     def __init__(self) -> None:

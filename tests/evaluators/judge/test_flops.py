@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from evaluators.judge.flops import count_flops
@@ -50,3 +53,19 @@ def test_products_and_attentions_are_counted_and_elementwise_work_is_not(work: s
 
 def test_a_reference_that_the_counter_cannot_follow_is_unknown_and_no_error() -> None:
     assert flops("torch.ones(x.shape) * (x.shape[0] // len(x.tolist())) + self.w.sum()", "4, 4") == 0
+
+
+def test_counting_and_recording_leave_the_compiler_of_torch_alone() -> None:
+    """Importing it takes two seconds, in each judge."""
+    text = f"""
+import sys
+from evaluators.judge.flops import count_flops
+from evaluators.judge.operators import denied_to_candidates
+from evaluators.judge.problem import Problem
+from messages.tasks import TaskRules, TaskSpec
+
+problem = Problem(TaskSpec(name="t", source="kernelbench", text={_FORM.format(work="x @ self.w", shape="16, 64")!r}))
+assert count_flops(problem) and denied_to_candidates(problem, TaskRules())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", text], check=False, timeout=120).returncode == 0
