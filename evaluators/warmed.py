@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -140,9 +141,10 @@ class WarmProcess:
     def _start(self) -> socket.socket:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
+            named = (self._module, str(theirs.fileno()), str(os.getpid()))
             try:
                 process = subprocess.Popen(  # noqa: S603 - our own code
-                    [sys.executable, "-P", *self._flags, "-m", "evaluators.warm", self._module, str(theirs.fileno())],
+                    [sys.executable, "-P", *self._flags, "-m", "evaluators.warm", *named],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -1,0 +1,82 @@
+"""What evaluators are measured with on a CPU: a row normalisation, candidates of every fate, and another reduction."""
+
+from __future__ import annotations
+
+TASK = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.weight = nn.Parameter(1 + 0.1 * torch.randn(columns))
+
+    def forward(self, x):
+        return x * self.weight / (1 + x.abs().mean(dim=-1, keepdim=True))
+
+
+def get_inputs():
+    return [torch.randn(1024, 1024)]
+
+
+def get_init_inputs():
+    return [1024]
+"""
+
+REDUCTION = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        a = torch.tanh(x) * y
+        b = (a - a.mean(dim=-1, keepdim=True)).pow(2)
+        return (b + x).sum(dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(1024, 1024), torch.randn(1024, 1024)]
+
+
+def get_init_inputs():
+    return []
+"""
+"""Moves much memory and returns little: what a module hands over is not what it costs."""
+
+PASSING = """
+#include <cmath>
+#include <cstdint>
+
+extern "C" int ksearch_run(const void* const* inputs, void* const* outputs, const int64_t* const* shapes) {
+    const float* x = static_cast<const float*>(inputs[0]);
+    const float* weight = static_cast<const float*>(inputs[1]);
+    float* y = static_cast<float*>(outputs[0]);
+    const int64_t rows = shapes[2][0], columns = shapes[2][1];
+    // before
+    #pragma omp parallel for schedule(static)
+    for (int64_t r = 0; r < rows; ++r) {
+        float sum = 0;
+        #pragma omp simd reduction(+ : sum)
+        for (int64_t c = 0; c < columns; ++c) sum += std::fabs(x[r * columns + c]);
+        const float scale = 1.0f / (1.0f + sum / columns);
+        #pragma omp simd
+        for (int64_t c = 0; c < columns; ++c) y[r * columns + c] = x[r * columns + c] * weight[c] * scale;
+    }
+    return 0;
+}
+"""
+SLOW = "volatile float sink = 0; for (int64_t i = 0; i < 200 * rows * columns; ++i) sink = sink + 1;"
+SOURCES = {
+    "passing": PASSING,
+    "outpaced": PASSING.replace("// before", SLOW),
+    "wrong": PASSING.replace("* weight[c] * scale", "* weight[c] * scale * 0.5f"),
+    "not_building": PASSING.replace("return 0;", "return nothing_of_that_name;"),
+}
+FATES = {
+    "passing": {"measured", "unstable"},
+    "outpaced": {"outpaced"},
+    "wrong": {"wrong"},
+    "not_building": {"did_not_build"},
+}
