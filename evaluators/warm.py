@@ -1,8 +1,8 @@
 """A process that has imported what builds of a language, or judges, need, and forks a guard for each. A script.
 
 `python -P -m evaluators.warm MODULE FD PID`: MODULE has `prepare()` and `main(argument: str) -> int`; FD is a socket,
-PID who starts this. Each order is a JSON object (`WarmOrder` in `warmed.py`) with a descriptor: a socket that stands for
-the guard's standard input and output. The guard is that of `guard.py` in every respect, but the command's process,
+PID who starts this. Each order is a JSON object (`WarmOrder` in `warmed.py`) with a descriptor: a socket that stands
+for the guard's standard input and output. The guard is that of `guard.py` in every respect, but the command's process,
 instead of executing a program, goes on in here: it is forked after the imports and confined after the fork, and ends
 with what `main` returns. `main` gets the command's last argument or, where the order has a second descriptor, the
 number of that.
