@@ -242,7 +242,8 @@ async def test_a_program_cannot_fork_and_the_warm_process_stays_with_one_thread(
     assert warm
     assert {process.num_threads() for process in warm} == {1}
     assert all(process.children() == [] for process in warm)
-    assert {process.parent().cmdline()[-2] for process in warm} == {"evaluators.judge.entry"}
+    modules = {line[line.index("evaluators.warm") + 1] for line in (process.parent().cmdline() for process in warm)}
+    assert modules == {"evaluators.judge.entry"}
 
 
 async def test_a_killed_warm_process_is_an_error_for_the_job_and_is_replaced(judge: Judging) -> None:
