@@ -113,7 +113,8 @@ class Case:
                 self._call(self._calls, data)
 
     def forget(self) -> bool:
-        """Drop the data that is kept. Returns whether there was any."""
+        """Drop the data that is kept, and what the last candidate was called on. Returns whether any was kept."""
+        self._first, self._last = _First(), None
         return self._data.forget()
 
     def _call(self, calls: Calls, data: DataSet) -> None:

@@ -123,13 +123,14 @@ class Checker:
         return True
 
     def forget(self) -> bool:
-        """Drop the data that is kept for the next candidates, and keep half as much from now on.
+        """Drop the data that is kept for the next candidates, and keep half as much from now on if there was any.
 
         Returns:
-            Whether there was any.
+            Whether there was.
         """
         were_there = [case.forget() for case in self._cases]
-        self._room.halve()
+        if any(were_there):
+            self._room.halve()
         return any(were_there)
 
     @property
