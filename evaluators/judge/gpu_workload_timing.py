@@ -29,7 +29,7 @@ from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.gpu_cover import IDLE, Cover
 from evaluators.judge.intervals import median_interval
 from evaluators.judge.rounds import SLOW_NS, Lane
-from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, outpaced, too_fast, widened
+from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, outpaced, slowed, too_fast, widened
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from messages.tasks import TaskSpec
@@ -257,10 +257,12 @@ class GpuWorkloadTimer:
         refusal = self._doubt(timing, seen)
         if refusal is not None:
             return refusal
-        slowed = timing.reference_latency_us * 1000 / max(self._alone_ns, 1)
+        factor = 1 + seen.added_share
+        timing = slowed(timing, factor)
+        longer = timing.reference_latency_us * 1000 / max(self._alone_ns, 1)
         is_waiting = self._sweeps[self._reference] == IDLE and self.bench.problem.measure == "device"
-        if slowed > (_SLOWED_WAITING if is_waiting else _SLOWED):
-            reason = f"the reference took {slowed:.2f} times as long as alone: something else worked on the GPU"
+        if longer > (_SLOWED_WAITING if is_waiting else _SLOWED):
+            reason = f"the reference took {longer:.2f} times as long as alone: something else worked on the GPU"
             return Unstable(reason=reason, speedup_interval=interval)
         if timing.half_width > policy.unstable_half_width:
             reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
@@ -270,12 +272,12 @@ class GpuWorkloadTimer:
             latency_us=timing.latency_us,
             reference_latency_us=timing.reference_latency_us,
             speedup_vs_reference=timing.speedup,
-            speedup_interval=widened(interval, between_processes(timing.latency_us)),
+            speedup_interval=widened(timing.interval, between_processes(timing.latency_us)),
             measure=self.bench.problem.measure,
             pairs=timing.pairs,
             notes=self._notes(seen),
         )
-        return self._with_second(measured, seen)
+        return self._with_second(measured, seen, factor)
 
     def _doubt(self, timing: Timing, seen: Seen) -> Rejected | Quarantined | None:
         """Say why the candidate's own times are not believed, if so."""
@@ -288,11 +290,11 @@ class GpuWorkloadTimer:
             return Rejected(reason=reason, rule=CLOCK)
         return too_fast(timing, tensor_bytes=total_bytes(self.bench.problem.tensors), bytes_per_s=_FASTEST_MEMORY)
 
-    def _with_second(self, measured: Measured, seen: Seen) -> Measured:
-        """Add what the second baseline says."""
+    def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
+        """Add what the second baseline says of a candidate that takes longer than its events say by a factor."""
         if self._second is None:
             return measured
-        ratios = [math.log(second / own) for second, own in zip(seen.second, seen.candidate, strict=True)]
+        ratios = [math.log(second / (factor * own)) for second, own in zip(seen.second, seen.candidate, strict=True)]
         blocks = [(one + other) / 2 for one, other in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
         middle, low, high = median_interval(blocks)
         return msgspec.structs.replace(
@@ -307,12 +309,14 @@ class GpuWorkloadTimer:
 
     def _notes(self, seen: Seen) -> tuple[str, ...]:
         hidden = "launches hidden behind it" if self.bench.problem.measure == "device" else "the GPU idle before"
+        added_us = seen.added_share * median(seen.candidate) / 1000
         return (
             f"the L2 cache is overwritten before every timed call, {hidden}",
             f"reference: eager torch {torch.__version__}, TF32 matmul {_say(torch.backends.cuda.matmul.allow_tf32)}, "
             f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
             f"the judge's clock says {seen.beyond_ns / 1000:+.1f} us beyond the events, "
-            f"{seen.excess_ns('reference', 'empty reference') / 1000:+.1f} us for the reference",
+            f"{seen.excess_ns('reference', 'empty reference') / 1000:+.1f} us for the reference"
+            + (f"; {added_us:.1f} us of that are added to its time" if added_us else ""),
         )
 
 

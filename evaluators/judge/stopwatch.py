@@ -105,13 +105,14 @@ def net_ns(elapsed_ns: int, empty_ns: int) -> int:
 
 def floored(timing: Timing, floor_us: float) -> Timing:
     """Tell a candidate that took less than `floor_us` as if it had taken that: its speedup is at least so large."""
-    share = min(timing.latency_us / floor_us, 1.0) if floor_us > 0 else 1.0
-    low, high = timing.interval.low * share, timing.interval.high * share
+    return slowed(timing, max(floor_us / timing.latency_us, 1.0))
+
+
+def slowed(timing: Timing, factor: float) -> Timing:
+    """Tell a candidate as if it had taken longer by a factor."""
+    interval = Interval(low=timing.interval.low / factor, high=timing.interval.high / factor)
     return msgspec.structs.replace(
-        timing,
-        latency_us=timing.latency_us / share,
-        speedup=timing.speedup * share,
-        interval=Interval(low=low, high=high),
+        timing, latency_us=timing.latency_us * factor, speedup=timing.speedup / factor, interval=interval
     )
 
 

@@ -22,17 +22,30 @@ def answer(elapsed_us: float, span_us: float) -> Answer:
 def unloaded(around_us: float, take_us: float) -> Unloaded:
     """Empty calls of a workload whose outputs the judge copies in so many us."""
     found = Unloaded(1000 * take_us)
-    for _ in range(12):
-        found.add(6, answer(around_us, 0))
+    for sweeps in (IDLE, 6):
+        for _ in range(12):
+            found.add(sweeps, answer(around_us, 0))
     return found
 
 
-def seen(first: Unloaded, *, take_us: float, copy_us: float, around_us: float, span_us: float = 100) -> Seen:
+def seen(  # noqa: PLR0913 - times of one candidate
+    first: Unloaded,
+    *,
+    take_us: float,
+    copy_us: float,
+    around_us: float,
+    span_us: float = 100,
+    late_us: float = 0,
+    sweeps: int = 6,
+) -> Seen:
+    """A candidate that says `late_us` too little; the reference says 20 us too little."""
     found = Seen(first, 1000 * copy_us, 1000 * take_us)
-    found.sweeps = 6
+    found.sweeps = sweeps
     for _ in range(16):
         found.candidate.append(round(1000 * span_us))
-        found.add("call", answer(span_us + around_us, span_us))
+        found.add("call", answer(span_us + around_us + late_us, span_us))
+        found.add("reference", answer(320, 100))
+        found.add("empty reference", answer(200, 0))
         found.add("empty call", answer(around_us, 0))
     return found
 
@@ -51,6 +64,35 @@ def test_what_goes_on_after_the_events_is_doubtful_on_any_workload(late_us: floa
     late = seen(small, take_us=220, copy_us=0, around_us=430 + 220 + late_us)
     assert late.beyond_first_ns == pytest.approx(1000 * late_us)
     assert late.is_doubtful is is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("late_us", "added_us"),
+    [(11, 0), (12 + 20, 0), (12 + 20 + 30, 30), (12 + 20 + 50, 50)],
+)
+def test_what_a_call_on_an_idle_gpu_hides_beyond_the_references_is_added_to_its_time(
+    late_us: float, added_us: float
+) -> None:
+    first = unloaded(around_us=400, take_us=20)
+    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us + 3, sweeps=IDLE)
+    assert not found.is_doubtful
+    assert found.added_share * 500 == pytest.approx(added_us)
+
+
+def test_of_a_call_on_an_idle_gpu_no_more_than_a_fifth_is_added() -> None:
+    first = unloaded(around_us=400, take_us=20)
+    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 20 + 101, sweeps=IDLE)
+    assert found.is_doubtful
+
+
+def test_behind_sweeps_nothing_is_added_and_nothing_allowed() -> None:
+    first = unloaded(around_us=400, take_us=20)
+    late, punctual = (
+        seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us) for late_us in (16, 14)
+    )
+    assert late.is_doubtful
+    assert not punctual.is_doubtful
+    assert punctual.added_share == 0
 
 
 @pytest.mark.parametrize(
