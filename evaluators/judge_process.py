@@ -93,17 +93,29 @@ class JudgeProcess:
         self._guard = guard
         self._stream = stream
         self._buffer = bytearray()
+        self._is_open = False
 
-    async def open(self, request: Open) -> None:
-        """Give the judge its task.
+    async def begin(self, request: Open) -> None:
+        """Give the judge its task, which it begins to load.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        with self._watched(_OPEN_S):
+            await self._send(request)
+
+    async def opened(self) -> None:
+        """Wait until it has loaded its task.
 
         Raises:
             ConfigError: the problem cannot be used.
             EvaluatorError: the judge failed.
         """
+        if self._is_open:
+            return
         with self._watched(_OPEN_S):
-            await self._send(request)
             self._expect(await self._receive(), Opened)
+        self._is_open = True
 
     async def describe(self) -> TaskDescription:
         """Ask for the task's description.
@@ -206,12 +218,32 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
 
     Args:
         opening: its task, and what it is for.
-        warm: what it is forked from, unless its imports depend on what it is for.
+        warm: what it is forked from.
         lease: what is held while it loads; null: nothing. On a GPU a judge that loads disturbs what another one times.
 
     Raises:
         ConfigError: the problem cannot be used.
         EvaluatorError: the judge failed.
+    """
+    async with lease or nullcontext():
+        judge = await begin_judge(opening, warm)
+        try:
+            await judge.opened()
+        except BaseException:
+            await judge.end()
+            raise
+    return judge
+
+
+async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
+    """Start a judge that begins to load its task; whoever asks it for something waits for `opened` first.
+
+    Args:
+        opening: its task, and what it is for.
+        warm: what it is forked from, unless its imports depend on what it is for.
+
+    Raises:
+        EvaluatorError: it cannot be started.
     """
     folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
     platform = platform_of(opening.device)
@@ -235,8 +267,7 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
     key = (opening.task.task_id, opening.language)
     judge = JudgeProcess(key, guard, await UNIXSocketStream.from_socket(ours), folder)
     try:
-        async with lease or nullcontext():
-            await judge.open(opening)
+        await judge.begin(opening)
     except BaseException:
         await judge.end()
         raise

@@ -36,7 +36,7 @@ from evaluators.judge.protocol import (
     Passed,
     Work,
 )
-from evaluators.judge_process import JudgeProcess, start_judge, warm_judges
+from evaluators.judge_process import JudgeProcess, begin_judge, start_judge, warm_judges
 from evaluators.languages.interpreting import is_interpreted, why_candidate_untimed, why_untimed
 from evaluators.lease import HostLease, Lease
 from evaluators.policy.gate import Examined, examine
@@ -46,7 +46,7 @@ from evaluators.vendors.nvidia.probe import ails as gpu_ails
 from evaluators.warmed import WarmProcess
 from messages.base import Isolation, Language
 from messages.commands import EvaluateCandidate
-from messages.errors import EvaluatorError, KsearchError
+from messages.errors import EvaluatorError
 from messages.tasks import Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured, Verdict
 
@@ -150,27 +150,17 @@ class LocalEvaluator:
             return await judge.describe()
 
     async def _warm_up(self, task: TaskSpec, language: Language) -> None:
-        """Start all judges at once if there are none yet: importing torch takes them seconds.
+        """Start all judges at once if there are none yet: one loads the problem while another one checks.
+
+        On a GPU there is one, which is started when it is asked.
 
         Raises:
-            ConfigError: the problem cannot be used.
-            EvaluatorError: a judge failed.
+            EvaluatorError: a judge cannot be started.
         """
         await anyio.to_thread.run_sync(require_layers, self._isolation)
-        failures: list[KsearchError] = []
-
-        async def start(pool: _Pool) -> None:
-            try:
-                await pool.start(task, language)
-            except KsearchError as error:
-                failures.append(error)
-
-        async with anyio.create_task_group() as starts:
+        if self._platform == "cpu":
             for pool in self._pools_for(task, language):
-                for _ in range(0 if pool.judges else pool.size):
-                    starts.start_soon(start, pool)
-        if failures:
-            raise failures[0]
+                await pool.begin(task, language)
 
     def _pools_for(self, task: TaskSpec, language: Language) -> list[_Pool]:
         """Return those that candidates of a language need: some are not timed here."""
@@ -324,15 +314,18 @@ class _Pool:
         """Return how many there are, those that are starting counted."""
         return self._starting + len(self._idle) + len(self._busy)
 
-    async def start(self, task: TaskSpec, language: Language) -> None:
-        """Have a judge ready.
+    async def begin(self, task: TaskSpec, language: Language) -> None:
+        """Start as many judges as there can be, if there are none yet. They load their task meanwhile.
 
         Raises:
-            ConfigError: the problem cannot be used.
-            EvaluatorError: it failed.
+            EvaluatorError: one cannot be started.
         """
-        async with self.lend(task, language):
-            pass
+        for _ in range(0 if self.judges else self.size):
+            self._starting += 1
+            try:
+                self._idle.append(await begin_judge(self._opening.of(task, language, self._work), self._warm))
+            finally:
+                self._starting -= 1
 
     @asynccontextmanager
     async def lend(self, task: TaskSpec, language: Language) -> AsyncIterator[JudgeProcess]:
@@ -347,6 +340,7 @@ class _Pool:
             self._busy.add(judge)
             sound = False
             try:
+                await judge.opened()
                 yield judge
                 sound = True
             finally:

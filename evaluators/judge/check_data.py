@@ -23,7 +23,7 @@ FEW_CHECKS = (GIVEN, CENTRED, SPIKES, PERTURBED)
 """For candidates of which each call takes long."""
 DRAWN, FEW_DRAWN = 3, 1
 """How many other families each candidate is checked on at least, drawn for it."""
-EXTRA_S = 1.0
+EXTRA_S = 0.5
 """Further ones are, as far as they fit in this time: all of them where tensors are small."""
 _OTHERS = tuple(family for family in ADVERSARIAL if family != SPIKES)
 

@@ -161,7 +161,7 @@ def _within(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 def _put(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Return a copy with these values at random places."""
     places = torch.randint(tensor.numel(), (len(values),), generator=generator, device=tensor.device)
-    return tensor.reshape(-1).index_copy(0, places, _within(values, tensor)).view(tensor.shape)
+    return tensor.reshape(-1).scatter(0, places, _within(values, tensor)).view(tensor.shape)
 
 
 def _uniform(count: int, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

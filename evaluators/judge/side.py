@@ -29,10 +29,6 @@ _PATIENCE = 20
 _STOP_S = 15.0
 """A process takes the signal when it is given a core, and one of low priority may wait for that on a busy host."""
 _STOP_POLL_S = 20e-6
-_STOPPING_NS = 200_000 + 5_000 * (os.cpu_count() or 1)
-"""Within this a side has stopped that only computes: 0.07 to 0.18 ms on two cores, with one thread or several."""
-_LOOKING_NS = 100_000
-"""Within this a look at the outputs is over, unless something keeps the judge from looking: 0.01 to 0.04 ms."""
 _SETTLING_NS = 100_000
 """CPU time that threads may use when they have said that they stop, and have not stopped yet."""
 _MOST_WENT_ON = 2
@@ -49,9 +45,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """By the judge's clock, from the request to the answer."""
     span_ns: int = 0
     """What the side says that the call took by its device's clock; 0 on a CPU. Never believed alone."""
-    late_ns: int = 0
-    """For how long it went on after its answer, beyond what looking and stopping take: a system call that copies ends
-    first."""
+    after_ns: int = 0
+    """From its answer until it had stopped: looking at its outputs, and stopping it. A system call ends first."""
 
 
 class NoAnswerError(Exception):
@@ -200,21 +195,19 @@ class Line:
         if ready and take is not None:
             take()
         answered = time.perf_counter_ns()
-        elapsed, late = answered - begun, 0
+        elapsed, after = answered - begun, 0
         if ready and look is not None:
             look()
-            late = max(0, time.perf_counter_ns() - answered - _LOOKING_NS)
         if self._stops or not ready:
-            looked = time.perf_counter_ns()
             self._stop(limit_s)
-            late += max(0, time.perf_counter_ns() - looked - _STOPPING_NS)
+            after = time.perf_counter_ns() - answered
             # Not at once: what a thread has used is booked when it leaves its core, just after it says that it stops.
             time.sleep(_STOP_POLL_S)
             self._rested_ns = cpu_ns(self._pid)
         if not ready:
             raise NoAnswerError("timed out", limit_s)
         status, span_ns = self._answer(operation, limit_s)
-        return Answer(status=status, elapsed_ns=elapsed, span_ns=span_ns, late_ns=late)
+        return Answer(status=status, elapsed_ns=elapsed, span_ns=span_ns, after_ns=after)
 
     def _poll_patiently(self, limit_s: float) -> list[tuple[int, int]]:
         """Wait for an answer; longer than the limit only while the side has not had its share of a core."""

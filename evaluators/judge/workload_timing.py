@@ -14,7 +14,7 @@ from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.control import Control, Sample
 from evaluators.judge.cores import CoreShare
-from evaluators.judge.disturbance import Watch
+from evaluators.judge.disturbance import LOOKING_NS, STOPPING_NS, WAITING_NS, Usual, Watch
 from evaluators.judge.draws import Draws
 from evaluators.judge.families import GIVEN, DataSet
 from evaluators.judge.ground import Ground
@@ -27,7 +27,7 @@ from evaluators.runners.base import EMPTY
 from messages.tasks import TaskSpec
 from messages.verdicts import Measured, Unstable, Verdict, Wrong
 
-_PREPARED_PAIRS = 16
+_PREPARED_PAIRS = 24
 _WARM_UPS = 2
 _OWN_DATA = 2
 """Data sets that no candidate sees."""
@@ -72,6 +72,7 @@ class WorkloadTimer:
         """Less than this is not credited to the candidate."""
         self._share: CoreShare | None = None
         self._draws = Draws()
+        self._waiting, self._stopping = Usual(WAITING_NS), Usual(STOPPING_NS)
         self._control = Control(self._time_reference_between)
         self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
         self._own_data = [self._data.next() for _ in range(_OWN_DATA)]
@@ -150,7 +151,7 @@ class WorkloadTimer:
         return Pair(candidate_ns=candidate.net_ns, reference_ns=reference.net_ns, disturbance=disturbance)
 
     def _time_candidate(self, side: CandidateSide, calls: Calls, data: DataSet) -> Sample:
-        watch, share = Watch(side.pid, self._ground.cores), self._share
+        watch, share = Watch(side.pid, self._ground.cores, self._waiting), self._share
 
         def just_before() -> None:
             self._ground.sweep()
@@ -159,26 +160,30 @@ class WorkloadTimer:
                 share.begin()
 
         net_ns = calls.again(data.family, just_before=just_before)
+        last = calls.last
+        looking_ns = LOOKING_NS if self.bench.buffers.glimpse is not None else 0
+        late_ns = max(0, last.after_ns - looking_ns - self._stopping.most_ns)
         # All of the call: what a module's outputs cost to hand over is taken off its time, not off its process's.
-        taken_ns = calls.last.elapsed_ns + calls.last.late_ns
+        taken_ns = last.elapsed_ns + late_ns
         if share is not None:
             share.end(taken_ns)
         disturbance = watch.end(taken_ns)
-        if calls.last.late_ns:
+        if late_ns:
             # How much of its work it did between its answer and its stop, nobody knows.
             disturbance = disturbance or _STOPPED_LATE
-        return Sample(net_ns=net_ns + calls.last.late_ns, disturbance=disturbance)
+        return Sample(net_ns=net_ns + late_ns, disturbance=disturbance)
 
     def _time_reference(self) -> Sample:
-        watch = Watch(self.baseline.pid, self._ground.cores)
+        watch = Watch(self.baseline.pid, self._ground.cores, self._waiting)
         self._ground.sweep()
         pages = self.baseline.page_faults()
         watch.begin()
         answer = self.baseline.call(limit_s=self.bench.evaluation_limit_s)
-        disturbance = watch.end(answer.elapsed_ns + answer.late_ns)
+        disturbance = watch.end(answer.elapsed_ns)
+        self._waiting.add(watch.waited_ns)
+        self._stopping.add(answer.after_ns)
         self._grown += self.baseline.page_faults() - pages > FEW_PAGES
-        own_ns = net_ns(answer.elapsed_ns, self.baseline.empty_ns)
-        return Sample(net_ns=own_ns + answer.late_ns, disturbance=disturbance)
+        return Sample(net_ns=net_ns(answer.elapsed_ns, self.baseline.empty_ns), disturbance=disturbance)
 
     def _time_reference_between(self) -> Sample:
         """Time the reference among all that goes on between two of its calls in pairs, the candidate's call aside.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from evaluators.judge.disturbance import Watch
+from evaluators.judge.disturbance import WAITING_NS, Usual, Watch
 from tests.evaluators.judge.running import running
 
 CORE = max(os.sched_getaffinity(0))
@@ -17,7 +17,7 @@ WAIT = "print(flush=True); input()"
 
 def seen(pid: int, until_s: float = 0.2) -> str:
     """Return what a look of a fifth of a second says."""
-    watch = Watch(pid, {CORE})
+    watch = Watch(pid, {CORE}, Usual(WAITING_NS))
     watch.begin()
     begun = time.perf_counter_ns()
     time.sleep(until_s)
@@ -54,6 +54,22 @@ def test_threads_that_hardly_compute_do_not_hide_it_either() -> None:
 
 def test_a_process_that_is_gone_says_nothing() -> None:
     with running(WAIT) as pid:
-        watch = Watch(pid, {CORE})
+        watch = Watch(pid, {CORE}, Usual(WAITING_NS))
         watch.begin()
     assert watch.end(1000) == ""
+
+
+def test_what_is_usual_follows_the_references_calls_within_bounds() -> None:
+    usual = Usual(200)
+    assert usual.most_ns == 200
+    for _ in range(15):
+        usual.add(100)
+    assert usual.most_ns == 200
+    usual.add(10_000)
+    assert usual.most_ns == 200
+    for _ in range(15):
+        usual.add(220)
+    assert usual.most_ns == 330
+    for _ in range(15):
+        usual.add(10_000)
+    assert usual.most_ns == 500

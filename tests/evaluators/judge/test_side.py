@@ -99,7 +99,7 @@ def test_a_side_that_is_stopped_between_its_answers_is_believed() -> None:
             assert line.exchange(1, limit_s=30).elapsed_ns > 0
 
 
-def test_the_outputs_are_looked_at_before_the_side_is_stopped_and_a_long_look_counts_as_late() -> None:
+def test_the_outputs_are_looked_at_before_the_side_is_stopped_and_a_long_look_is_told() -> None:
     seen: list[int] = []
 
     with side() as (line, pid):
@@ -113,7 +113,7 @@ def test_the_outputs_are_looked_at_before_the_side_is_stopped_and_a_long_look_co
         line.exchange(1, limit_s=30)
         answer = line.exchange(1, limit_s=30, look=look)
     assert seen, "it was running while it was looked at"
-    assert answer.late_ns > 4_000_000
+    assert answer.after_ns > 4_000_000
 
 
 def test_a_side_that_was_continued_by_somebody_else_is_found_out() -> None:

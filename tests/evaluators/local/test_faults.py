@@ -87,12 +87,17 @@ def baseline_worker() -> psutil.Process | None:
     """Return the child of the timing judge that is not of the lowest priority."""
     judge = timing_judge_at_work()
     for child in forked_from(judge) if judge is not None else ():
-        try:
-            if os.sched_getscheduler(child.pid) != os.SCHED_IDLE:
-                return child
-        except ProcessLookupError:
-            continue
+        if not is_idle(child):
+            return child
     return None
+
+
+def is_idle(process: psutil.Process) -> bool:
+    """Say whether a process is of the lowest priority, or gone."""
+    try:
+        return os.sched_getscheduler(process.pid) == os.SCHED_IDLE
+    except ProcessLookupError:
+        return True
 
 
 def forked_from(judge: psutil.Process) -> list[psutil.Process]:
@@ -130,18 +135,28 @@ async def error_of(work: Awaitable[object], find: Find) -> EvaluatorError:
     return caught[0]
 
 
-async def test_a_judge_killed_while_it_opens_its_task(store: Path) -> None:
+@pytest.mark.parametrize("gives_way", [True, False])
+async def test_a_judge_killed_while_it_opens_its_task(
+    builder: LocalBuilder, target: Target, store: Path, *, gives_way: bool
+) -> None:
+    """That which checks gives way to all others; that which times loads the task beside it, and is awaited later."""
+    candidate = cpp(RIGHT)
+    built = (await builder.build(build_job(candidate, target))).outcome
+    assert isinstance(built, Built)
+    job = evaluate_job(candidate, built.artifact_id, target)
     evaluator = LocalEvaluator(store, slots=1, limits=LIMITS)
     try:
         known = {process.pid for process in own_processes()}
 
         def fresh() -> psutil.Process | None:
-            return next((process for process in judges() if process.pid not in known), None)
+            found = {process.pid: process for process in judges()}
+            new = [process for process in found.values() if process.pid not in known and process.ppid() not in found]
+            return next((process for process in new if is_idle(process) is gives_way), None)
 
-        error = await error_of(evaluator.describe_task(SMALL_TASK, "cpp"), fresh)
+        error = await error_of(evaluator.evaluate(job), fresh)
         assert "the judge died of signal 9" in str(error)
         assert not error.permanent
-        assert (await evaluator.describe_task(SMALL_TASK, "cpp")).tensors
+        assert isinstance((await evaluator.evaluate(job)).verdict, Measured | Unstable)
     finally:
         await evaluator.aclose()
 
