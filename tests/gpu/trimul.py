@@ -111,7 +111,7 @@ class ModelNew(nn.Module):
     def forward(self, x, mask):
         if self.weights is None:
             self.weights = {name: value.detach() for name, value in self.named_parameters()}
-        return custom_kernel((x, mask, self.weights, self.config))
+        return custom_kernel((x, mask, self.weights, self.config)).to(x.dtype)
 
 
 class AsUpstream(ModelNew):
@@ -124,7 +124,7 @@ class AsUpstream(ModelNew):
             self.given = (x, mask, self.weights, self.config)
         with torch.enable_grad():
             out = custom_kernel(self.given)
-        return out.detach() if is_first else [[out]]
+        return out.detach().to(x.dtype) if is_first else [[out]]
 
 
 class WeightsMoved(ModelNew):
@@ -141,7 +141,7 @@ class WeightsMoved(ModelNew):
         self.number = (self.number + 1) % OTHER_ADDRESSES
         with torch.enable_grad():
             out = custom_kernel(self.given[self.number])
-        return out.detach() if is_first else [[out]]
+        return out.detach().to(x.dtype) if is_first else [[out]]
 """
 AS_UPSTREAM, WEIGHTS_MOVED = "AsUpstream", "WeightsMoved"
 """Other classes of the same file: to see what a manner of calling costs."""
