@@ -139,6 +139,7 @@ extern "C" int ksearch_run(
     const float* const* in = (const float* const*)inputs;
     float* y = (float*)outputs[0];
     if (size % 64 != 0 || pair != hidden) return cudaErrorInvalidValue;
+    if (pair == 32) return run<32, 32>(in, y, batch, size, (cudaStream_t)stream);
     if (pair == 64) return run<64, 64>(in, y, batch, size, (cudaStream_t)stream);
     if (pair == 128) return run<128, 128>(in, y, batch, size, (cudaStream_t)stream);
     return cudaErrorInvalidValue;
