@@ -1,7 +1,8 @@
 """Run as a program: writes, compiles and runs programs for references, and prints how far they are from torch.
 
 A process of its own, since nothing that plans or writes may import torch. Standard input: JSON with `cases`, a list of
-(name, reference, plan). Standard output: JSON, by name: the largest error in units of what float32 arithmetic allows.
+(name, reference, plan). Standard output: JSON, by name: the largest error in units of what float32 arithmetic allows;
+with the argument `write` the programs themselves, which are not compiled then.
 """
 
 from __future__ import annotations
@@ -69,8 +70,11 @@ def largest_error(problem: Problem, product: Path) -> float:
 def main() -> None:
     """Do all cases; the compilers run two at a time."""
     cases = json.load(sys.stdin)["cases"]
+    programs = {name: written(reference, plan) for name, reference, plan in cases}
+    if sys.argv[1:] == ["write"]:
+        sys.stdout.write(json.dumps({name: source for name, (_, source) in programs.items()}))
+        return
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as pool:
-        programs = {name: written(reference, plan) for name, reference, plan in cases}
         products = {name: pool.submit(compiled, source, Path(scratch) / name) for name, (_, source) in programs.items()}
         errors = {name: largest_error(problem, products[name].result()) for name, (problem, _) in programs.items()}
     sys.stdout.write(json.dumps(errors))
