@@ -106,7 +106,12 @@ class Area:
                 self._laid[index] = value
 
     def restore(self) -> None:
-        """Have the memory be as fast as when it was new, whatever a candidate did to it."""
+        """Have the memory be as when it was new, whatever a candidate did to it: as fast, and nothing of it left there.
+
+        Beside tensors and guards, too: an area is larger than what lies in it.
+        """
+        if self._guard:  # others are mapped read-only
+            self._bytes.fill_(GUARD_BYTE)
         self._restore()
 
     def poison(self) -> None:

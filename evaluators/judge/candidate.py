@@ -370,8 +370,12 @@ class CandidateSide:
         return text.replace(self._artifact.product, Path(self._artifact.product).name).replace(str(self._folder), ".")
 
     def _cache(self) -> Path:
-        """Return where compiled kernels of this artifact are kept while the judge lives: checks fill it for timings."""
-        folder = Path.cwd() / f"cache-{hashlib.blake2b(self._artifact.product.encode(), digest_size=8).hexdigest()}"
+        """Return where compiled kernels of this artifact are kept while the judge lives: checks fill it for timings.
+
+        What was called on hidden workloads as well leaves nothing to a process whose words their author may read.
+        """
+        digest = hashlib.blake2b(self._artifact.product.encode(), digest_size=8).hexdigest()
+        folder = Path.cwd() / f"cache-{digest}-{len(self._others)}"
         folder.mkdir(exist_ok=True)
         folder.chmod(0o777)  # whoever the runner becomes; the judge's own folder is closed to others
         return folder

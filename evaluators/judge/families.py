@@ -24,6 +24,7 @@ from messages.tasks import Tolerance
 
 GIVEN, CENTRED, PERTURBED, SPIKES = "given", "centred", "perturbed parameters", "spikes"
 NEARLY_EQUAL = "nearly equal to an earlier call"
+NEARLY_EQUAL_PARAMETERS = "parameters nearly equal to an earlier call's"
 
 _MOST_SAID = 160
 _MOST_LOST = 2.0**-12
@@ -81,7 +82,7 @@ class DataMaker:
         """Say whether a family differs from the given data here, and was not found to say nothing."""
         if family in self.skipped:
             return False
-        if family == PERTURBED:
+        if family in {PERTURBED, NEARLY_EQUAL_PARAMETERS}:
             return any(tensor.is_floating_point() for tensor in self.problem.state[: self.problem.parameter_count])
         if family in WITH_TIES and any("float" not in spec.dtype for spec in self.problem.output_specs):
             return False
@@ -169,19 +170,28 @@ class DataMaker:
         data.expected = native if self.problem.has_check else self._expected(data.inputs, data.state, native)
         return data, native
 
-    def nearly(self, base: DataSet) -> DataSet:
-        """Make a copy that differs in one or two elements of one input, as a cache by samples would not notice.
+    def nearly(self, base: DataSet, family: str = NEARLY_EQUAL) -> DataSet:
+        """Make a copy that differs in one or two elements of one tensor, as a cache by samples would not notice.
 
         What is allowed there is what is allowed for `base`: the new values are as the others.
+
+        Args:
+            base: what is copied.
+            family: `NEARLY_EQUAL`: of an input; `NEARLY_EQUAL_PARAMETERS`: of a parameter.
         """
-        seed = new_seed()
-        choices = [index for index, continuous in enumerate(self._is_continuous) if continuous]
+        seed, count = new_seed(), len(base.inputs)
+        tensors = (*base.inputs, *base.state)
+        if family == NEARLY_EQUAL:
+            choices = [index for index, continuous in enumerate(self._is_continuous) if continuous]
+        else:
+            parameters = range(count, count + self.problem.parameter_count)
+            choices = [index for index in parameters if tensors[index].is_floating_point()]
         changed = choices[seed % len(choices)]
-        inputs = tuple(
+        made = [
             distributions.nearly_equal(tensor, generator_for(seed, index, tensor)) if index == changed else tensor
-            for index, tensor in enumerate(base.inputs)
-        )
-        data = self._judged(DataSet(NEARLY_EQUAL, seed, inputs, base.state))
+            for index, tensor in enumerate(tensors)
+        ]
+        data = self._judged(DataSet(family, seed, tuple(made[:count]), tuple(made[count:])))
         data.allowed = base.allowed
         return data
 

@@ -72,7 +72,9 @@ class GpuArea:
         torch.cuda.synchronize()
 
     def restore(self) -> None:
-        """Have the memory be as fast as when it was new: a GPU's is nothing else."""
+        """Leave nothing of what a candidate wrote, beside tensors and guards too; `fill` writes all of it then."""
+        self._bytes.fill_(GUARD_BYTE)
+        self.forget()
 
     def poison(self) -> None:
         """Fill all tensors with their pattern and the bytes around them with the guard's."""

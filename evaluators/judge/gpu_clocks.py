@@ -21,6 +21,9 @@ _IDLE_SHARE = 0.2
 added to its time. Such calls keep the host at work, which comes back to its next instructions with cold caches: seen on
 an H200 with honest ones, up to 8 % (`eigh` of small matrices)."""
 
+_USUAL_SHARE = 0.1
+"""Of the candidate's time: more of it is not usual, however much a long reference exceeds its own."""
+
 
 class Unloaded:
     """Empty calls of a process in which the candidate is not there yet; they hand no outputs over."""
@@ -92,10 +95,11 @@ class Seen:
     def unbelieved_ns(self) -> float:
         """By how much either is more than noise; below 0: neither is.
 
-        On an idle GPU the reference's own calls say what is to be expected besides.
+        On an idle GPU the reference's own calls say what is to be expected besides, as far as that is little.
         """
         span_ns = median(self.candidate)
         usual_ns = max(0.0, self.excess_ns("reference", "empty reference")) if self._is_idle else 0.0
+        usual_ns = min(usual_ns, _USUAL_SHARE * span_ns)
         beyond_ns = self.beyond_ns - max(_SLACK_NS, _SLACK_SHARE * span_ns)
         beyond_first_ns = self.beyond_first_ns - max(_FIRST_SLACK_NS, _FIRST_SLACK_SHARE * span_ns)
         return max(beyond_ns, beyond_first_ns) - usual_ns

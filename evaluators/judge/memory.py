@@ -42,7 +42,7 @@ class SharedArea(Protocol):
         """Wait until what was written can be seen by others."""
 
     def restore(self) -> None:
-        """Have the memory be as fast as when it was new, whatever a candidate did to it."""
+        """Have the memory be as when it was new, whatever a candidate did to it: as fast, and nothing of it left."""
 
     def poison(self) -> None:
         """Fill tensors and guards with their patterns."""

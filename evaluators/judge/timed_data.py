@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import deque
 
-from evaluators.judge.families import CENTRED, GIVEN, NEARLY_EQUAL, PERTURBED, SPIKES, DataMaker, DataSet, new_seed
+from evaluators.judge.families import (
+    CENTRED,
+    GIVEN,
+    NEARLY_EQUAL,
+    NEARLY_EQUAL_PARAMETERS,
+    PERTURBED,
+    SPIKES,
+    DataMaker,
+    DataSet,
+    new_seed,
+)
 from evaluators.judge.keeping import timed_bytes
 from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance
 
 _ADVERSARIAL_ONE_IN = 2
 """So that each of the kinds is among the twelve calls that are timed at least."""
+_NEARLY = frozenset({NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS})
+_RENEWING_S = 0.5
+"""For how long data that a candidate saw is made anew before the next one; large tensors take longer than that."""
 
 
 class TimedData:
     """Inputs for timed calls, made before the lease as far as memory allows.
 
     One in two is adversarial, the first or the second by chance. The kinds take turns: spikes in data that looks like
-    the others, an earlier call's data with one or two elements changed, other signs, other parameters. A candidate
+    the others, the last call's data or that of an older one with one or two elements changed, of parameters too, other
+    signs, other parameters. A candidate
     knows when it is timed, by its priority or by counting, so what the checks found there would hold for checks only.
     """
 
@@ -44,13 +59,19 @@ class TimedData:
         """Which of the next data sets are adversarial."""
         state_bytes = sum(tensor.numel() * tensor.element_size() for tensor in problem.state)
         keeps_state = same_state or state_bytes > self._most_bytes
-        kinds = [SPIKES, NEARLY_EQUAL, CENTRED, *(() if keeps_state else (PERTURBED,))]
+        kinds = [SPIKES, NEARLY_EQUAL, CENTRED, *(() if keeps_state else (PERTURBED, NEARLY_EQUAL_PARAMETERS))]
         self._kinds = deque(self._chance.sample(kinds, len(kinds)))
         """Which comes next, where it can be had."""
         self._allowed = maker.given().allowed
 
     def prepare(self, count: int) -> None:
-        """Make up to `count` data sets, and renew the oldest."""
+        """Make up to `count` data sets. What the last candidate saw is made anew, unless the reference computed it."""
+        begun = time.monotonic()
+        for place in self._chance.sample(range(self._served), self._served):
+            if time.monotonic() - begun > _RENEWING_S:
+                break
+            if place < len(self._ready) and self._ready[place].family in {GIVEN, *_NEARLY}:
+                self._ready[place] = self._of_family(self._ready[place].family)
         if self._ready:
             self._ready.pop(0)
         while len(self._ready) < count and self._fits():
@@ -83,10 +104,16 @@ class TimedData:
             self._plan = [True] + [False] * (_ADVERSARIAL_ONE_IN - 1)
             self._chance.shuffle(self._plan)
         data = self._adversarial(may_compute=may_compute) if self._plan.pop() else None
-        if data is None:
-            data = self._maker.bare(GIVEN, new_seed())
-            data.allowed = self._allowed
-        self._last = data
+        self._last = self._of_family(GIVEN) if data is None else data
+        return self._last
+
+    def _of_family(self, family: str) -> DataSet:
+        """Make data that needs no reference: as the task draws it, or nearly equal to the last or to an older set."""
+        if family in _NEARLY and self._last is not None:
+            base = self._chance.choice([self._last, self._chance.choice(self._ready or [self._last])])
+            return self._maker.nearly(base, family)
+        data = self._maker.bare(GIVEN, new_seed())
+        data.allowed = self._allowed
         return data
 
     def _adversarial(self, *, may_compute: bool) -> DataSet | None:
@@ -94,9 +121,10 @@ class TimedData:
         for _ in range(len(self._kinds)):
             self._kinds.rotate(-1)
             kind = self._kinds[-1]
-            if kind == NEARLY_EQUAL:
-                if self._maker.can_vary and self._last is not None:
-                    return self._maker.nearly(self._last)
+            if kind in _NEARLY:
+                can_be = self._maker.can_vary if kind == NEARLY_EQUAL else self._maker.applies(kind)
+                if can_be and self._last is not None:
+                    return self._of_family(kind)
             elif may_compute and self._maker.applies(kind) and (data := self._maker.make(kind)) is not None:
                 data.expected = ()
                 return data

@@ -7,7 +7,16 @@ import torch
 
 from evaluators.judge.check_data import CHECKS, CheckData
 from evaluators.judge.distributions import ADVERSARIAL
-from evaluators.judge.families import CENTRED, GIVEN, NEARLY_EQUAL, PERTURBED, SPIKES, DataMaker, DataSet
+from evaluators.judge.families import (
+    CENTRED,
+    GIVEN,
+    NEARLY_EQUAL,
+    NEARLY_EQUAL_PARAMETERS,
+    PERTURBED,
+    SPIKES,
+    DataMaker,
+    DataSet,
+)
 from evaluators.judge.problem import Problem
 from evaluators.judge.stopwatch import POLICIES
 from evaluators.judge.timed_data import TimedData
@@ -114,7 +123,7 @@ def test_half_of_the_timed_data_is_adversarial_and_every_kind_is_timed(
     data.prepare(64)
     families = [data.next().family for _ in range(64)]
     assert 30 <= sum(family != GIVEN for family in families) <= 34
-    kinds = {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, *((PERTURBED,) if spec is NORM else ())}
+    kinds = {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, *((PERTURBED, NEARLY_EQUAL_PARAMETERS) if spec is NORM else ())}
     for begin in range(len(families) - TIMED_AT_LEAST):
         assert set(families[begin : begin + TIMED_AT_LEAST]) == kinds
 
@@ -122,7 +131,30 @@ def test_half_of_the_timed_data_is_adversarial_and_every_kind_is_timed(
 def test_timed_data_for_modules_never_has_other_parameters() -> None:
     data = TimedData(Problem(NORM), Tolerance(), same_state=True)
     data.prepare(64)
-    assert PERTURBED not in {data.next().family for _ in range(64)}
+    assert not {PERTURBED, NEARLY_EQUAL_PARAMETERS} & {data.next().family for _ in range(64)}
+
+
+def test_no_candidate_is_timed_on_what_the_one_before_it_saw_but_for_what_the_reference_computed() -> None:
+    data = TimedData(Problem(NORM), Tolerance())
+    data.prepare(24)
+    seen = [data.next() for _ in range(16)]
+    data.prepare(24)
+    again = {each.seed for each in seen} & {data.next().seed for _ in range(24)}
+    assert again
+    assert {each.family for each in seen if each.seed in again} <= {SPIKES, CENTRED, PERTURBED}
+    assert {GIVEN, NEARLY_EQUAL} <= {each.family for each in seen}
+
+
+def test_parameters_nearly_equal_to_an_earlier_calls_differ_in_one_tensor_by_two_elements_at_most() -> None:
+    problem = Problem(NORM)
+    maker = DataMaker(problem, Tolerance())
+    base = maker.given()
+    for _ in range(8):
+        near = maker.nearly(base, NEARLY_EQUAL_PARAMETERS)
+        moved = [int((new != old).sum()) for new, old in zip(near.state, base.state, strict=True)]
+        assert sorted(moved)[-1] in {1, 2}
+        assert sum(moved) == max(moved)
+        assert all(new is old for new, old in zip(near.inputs, base.inputs, strict=True))
 
 
 def test_timed_data_beyond_what_is_prepared_is_adversarial_as_well() -> None:
@@ -131,21 +163,16 @@ def test_timed_data_beyond_what_is_prepared_is_adversarial_as_well() -> None:
     assert 14 <= families.count(NEARLY_EQUAL) <= 17
 
 
-def test_data_nearly_equal_to_an_earlier_call_changes_the_result_beyond_the_tolerance() -> None:
+@pytest.mark.parametrize("family", [NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS])
+def test_data_nearly_equal_to_an_earlier_call_changes_the_result_beyond_the_tolerance(family: str) -> None:
     problem = Problem(NORM)
-    data = TimedData(problem, Tolerance())
-    data.prepare(32)
-    before: DataSet | None = None
-    seen = 0
-    for _ in range(32):
-        current = data.next()
-        if current.family == NEARLY_EQUAL and before is not None:
-            now, then = (problem.reference(each.inputs, each.state)[0] for each in (current, before))
-            assert current.allowed[0].accepts_beside(now.clone(), now)
-            assert not current.allowed[0].accepts_beside(then, now)
-            seen += 1
-        before = current
-    assert seen
+    maker = DataMaker(problem, Tolerance())
+    base = maker.given()
+    for _ in range(8):
+        near = maker.nearly(base, family)
+        now, then = (problem.reference(each.inputs, each.state)[0] for each in (near, base))
+        assert near.allowed[0].accepts_beside(now.clone(), now)
+        assert not near.allowed[0].accepts_beside(then, now)
 
 
 def test_spikes_in_timed_data_widen_the_tolerance_in_their_rows_only() -> None:

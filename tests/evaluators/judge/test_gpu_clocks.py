@@ -28,7 +28,7 @@ def unloaded(around_us: float, take_us: float) -> Unloaded:
     return found
 
 
-def seen(  # noqa: PLR0913 - times of one candidate
+def seen(
     first: Unloaded,
     *,
     take_us: float,
@@ -37,14 +37,15 @@ def seen(  # noqa: PLR0913 - times of one candidate
     span_us: float = 100,
     late_us: float = 0,
     sweeps: int = 6,
+    reference_us: float = 20,
 ) -> Seen:
-    """A candidate that says `late_us` too little; the reference says 20 us too little."""
+    """A candidate that says `late_us` too little; the reference says `reference_us` too little."""
     found = Seen(first, 1000 * copy_us, 1000 * take_us)
     found.sweeps = sweeps
     for _ in range(16):
         found.candidate.append(round(1000 * span_us))
         found.add("call", answer(span_us + around_us + late_us, span_us))
-        found.add("reference", answer(320, 100))
+        found.add("reference", answer(300 + reference_us, 100))
         found.add("empty reference", answer(200, 0))
         found.add("empty call", answer(around_us, 0))
     return found
@@ -77,6 +78,14 @@ def test_what_a_call_on_an_idle_gpu_hides_beyond_the_references_is_added_to_its_
     found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us + 3, sweeps=IDLE)
     assert not found.is_doubtful
     assert found.added_share * 500 == pytest.approx(added_us)
+
+
+def test_what_a_long_reference_exceeds_its_events_by_is_no_room_for_a_short_candidate() -> None:
+    first = unloaded(around_us=400, take_us=20)
+    found = seen(
+        first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 50 + 30, sweeps=IDLE, reference_us=400
+    )
+    assert found.added_share * 500 == pytest.approx(30)
 
 
 def test_of_a_call_on_an_idle_gpu_no_more_than_a_fifth_is_added() -> None:

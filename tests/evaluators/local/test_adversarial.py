@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from messages.tasks import Tolerance
-from messages.verdicts import Wrong
+from messages.verdicts import Crashed, Wrong
 from tests.evaluators.judging import Judging
-from tests.evaluators.words import RIGHT, SLEEPY_TASK, after, before
+from tests.evaluators.words import RIGHT, SLEEPY_TASK, SMALL_TASK, after, before
 
 pytestmark = pytest.mark.anyio
 
@@ -90,3 +90,26 @@ async def test_lower_precision_that_a_profile_lets_through_is_noted(judge: Judgi
     full = after("usleep(2000);")
     verdict = await judge.measured(full, replace(SLEEPY_TASK, tolerance=Tolerance(profile="flashinfer")))
     assert not any(note.startswith("precision_downgrade") for note in verdict.notes)
+
+
+async def test_what_a_candidate_leaves_behind_its_outputs_is_gone_before_the_next_one(judge: Judging) -> None:
+    odd = replace(SMALL_TASK, text=SMALL_TASK.text.replace("(64, 256)", "(100, 37)").replace("[256]", "[37]"))
+    assert odd.text != SMALL_TASK.text
+    place = "y[rows * columns + 1024]"  # behind the guard, before the page's end
+    left = await judge(after(f"{place} = 4711.0f;"), odd)
+    found = await judge(before(f"if ({place} == 4711.0f) return 7;"), odd)
+    assert not isinstance(left, Crashed | Wrong), left
+    assert not isinstance(found, Crashed | Wrong), found
+
+
+async def test_a_cache_that_looks_at_samples_of_parameters_is_caught(judge: Judging) -> None:
+    kept = """
+        static std::vector<float> key, seen;
+        std::vector<float> now;
+        for (int i = 0; i < columns; i += 64) now.push_back(weight[i]);
+        if (now != key) { key = now; seen.assign(weight, weight + columns); }
+        weight = seen.data();
+        usleep(2000);
+    """
+    verdict = await mistake(judge, before(kept))
+    assert verdict.family == "parameters nearly equal to an earlier call's, timed call"

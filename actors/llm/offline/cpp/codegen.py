@@ -53,7 +53,7 @@ _NO_TRAPS = """\
 // Nobody asks for floating-point exceptions: so conditions may become blends, and loops with them vectors.
 #pragma GCC optimize("no-trapping-math")
 #endif"""
-"""Without it GCC 12 leaves loops with conditions scalar unless there are mask registers (AVX-512). No result changes."""
+"""Without it GCC 12 leaves loops with conditions scalar where there are no mask registers (AVX-512)."""
 
 
 def includes(plan: Plan) -> str:

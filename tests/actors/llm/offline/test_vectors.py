@@ -43,7 +43,16 @@ def test_every_loop_that_is_said_to_be_a_vector_is_one(
     name: str, level: str, sources: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "kernel.cpp").write_text(sources[name])
-    command = ("g++", "-std=c++17", "-O3", "-fopenmp", f"-march={level}", "-fopt-info-vec-optimized", "-c", "kernel.cpp")
+    command = (
+        "g++",
+        "-std=c++17",
+        "-O3",
+        "-fopenmp",
+        f"-march={level}",
+        "-fopt-info-vec-optimized",
+        "-c",
+        "kernel.cpp",
+    )
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True).stderr
     places = [int(line) for line in _TOLD.findall(told)]
     # The compiler names a line of the loop's body.
