@@ -25,7 +25,8 @@ _ADVERSARIAL_ONE_IN = 2
 """So that each of the kinds is among the twelve calls that are timed at least."""
 _NEARLY = frozenset({NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS})
 _RENEWING_S = 0.5
-"""For how long data that a candidate saw is made anew before the next one; large tensors take longer than that."""
+"""For how long data that a candidate saw is made anew before the next one, that of all workloads together; large tensors
+take longer than that."""
 
 
 class TimedData:
@@ -44,7 +45,7 @@ class TimedData:
             problem: the task's.
             tolerance: the task's.
             same_state: never change parameters: modules hold theirs, others would take another process.
-            share: how many workloads share the memory for data.
+            share: how many workloads share the memory for data, and the time for making it anew.
 
         Raises:
             ProblemError: the reference fails.
@@ -52,6 +53,7 @@ class TimedData:
         self._maker = maker = DataMaker(problem, tolerance)
         self._ready: list[DataSet] = []
         self._most_bytes = timed_bytes(problem) // share
+        self._renewing_s = _RENEWING_S / share
         self._served = 0
         self._last: DataSet | None = None
         self._chance = random.SystemRandom()
@@ -68,7 +70,7 @@ class TimedData:
         """Make up to `count` data sets. What the last candidate saw is made anew, unless the reference computed it."""
         begun = time.monotonic()
         for place in self._chance.sample(range(self._served), self._served):
-            if time.monotonic() - begun > _RENEWING_S:
+            if time.monotonic() - begun > self._renewing_s:
                 break
             if place < len(self._ready) and self._ready[place].family in {GIVEN, *_NEARLY}:
                 self._ready[place] = self._of_family(self._ready[place].family)
