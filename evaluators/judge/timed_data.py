@@ -25,8 +25,8 @@ _ADVERSARIAL_ONE_IN = 2
 """So that each of the kinds is among the twelve calls that are timed at least."""
 _NEARLY = frozenset({NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS})
 _RENEWING_S = 0.5
-"""For how long data that a candidate saw is made anew before the next one, that of all workloads together; large tensors
-take longer than that."""
+"""For how long data that a candidate saw is made anew before the next one, that of all workloads together: large
+tensors take longer."""
 
 
 class TimedData:
@@ -34,8 +34,8 @@ class TimedData:
 
     One in two is adversarial, the first or the second by chance. The kinds take turns: spikes in data that looks like
     the others, the last call's data or that of an older one with one or two elements changed, of parameters too, other
-    signs, other parameters. A candidate
-    knows when it is timed, by its priority or by counting, so what the checks found there would hold for checks only.
+    signs, other parameters. A candidate knows when it is timed, by its priority or by counting, so what the checks
+    found there would hold for checks only.
     """
 
     def __init__(self, problem: Problem, tolerance: Tolerance, *, same_state: bool = False, share: int = 1) -> None:
