@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -100,21 +100,44 @@ def schedule_thread(thread: int, priority: int) -> bool:
     return True
 
 
-def is_starved(pid: int, used_s: float, limit_s: float) -> bool:
+Queued: TypeAlias = Mapping[str, tuple[int, int]]
+"""By thread: for how long it has stood in a run queue, in ns, and how often it was given a core."""
+
+
+def queued(pid: int) -> Queued:
+    """Return how the threads of a process have waited for cores so far; nothing if it is gone."""
+    found: dict[str, tuple[int, int]] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            _, waited, times = (task / "schedstat").read_text(encoding="ascii").split()
+            found[task.name] = (int(waited), int(times))
+    return found
+
+
+def is_starved(pid: int, used_s: float, before: Queued, limit_s: float) -> bool:
     """Say whether a process wanted a core during the last `limit_s` and was given little of it.
 
-    What gives way to others may wait for long on a busy host; that is not the candidate's fault.
+    What gives way to others may wait for long on a busy host; that is not the candidate's fault. What slept, and wants
+    a core only when it is looked at, was not kept from one: it has run, and has not waited.
 
     Args:
         pid: the process.
         used_s: its CPU seconds when it was asked.
+        before: how its threads had waited then.
         limit_s: how long ago that was, at least.
     """
+    if cpu_s(pid) - used_s >= limit_s / 2:
+        return False
+    return any(_has_waited(pid, thread, now, before, limit_s) for thread, now in queued(pid).items())
+
+
+def _has_waited(pid: int, thread: str, now: tuple[int, int], before: Queued, limit_s: float) -> bool:
+    waited, times = before.get(thread, (0, -1))
     try:
-        states = [stat_fields(task / "stat")[0] for task in Path(f"/proc/{pid}/task").iterdir()]
+        wants = stat_fields(Path(f"/proc/{pid}/task/{thread}/stat"))[0] == "R"
     except OSError:
         return False
-    return "R" in states and cpu_s(pid) - used_s < limit_s / 2
+    return wants and (now[1] == times or now[0] - waited > limit_s * 1e9 / 2)
 
 
 def cpu_s(pid: int) -> float:
@@ -213,8 +236,9 @@ class Line:
         """Wait for an answer; longer than the limit only while the side has not had its share of a core."""
         used_s = cpu_s(self._pid)
         for _ in range(_PATIENCE):
+            before = queued(self._pid)
             ready = self._poll.poll(limit_s * 1000)
-            if ready or not is_starved(self._pid, used_s, limit_s):
+            if ready or not is_starved(self._pid, used_s, before, limit_s):
                 return ready
         return []
 
