@@ -36,7 +36,8 @@ async def test_a_cache_that_looks_at_samples_is_caught_by_data_that_nearly_equal
     """
     keep = f"if ({IS_TIMED}) {{ keys.push_back(key); kept.emplace_back(y, y + 16384); }}"
     verdict = await mistake(judge, WHEN_TIMED + before(find).replace("// after", keep))
-    assert verdict.family == "nearly equal to an earlier call, timed call"
+    # It looks at no parameter either.
+    assert "nearly equal to an earlier call" in verdict.family
     assert verdict.wrong_elements >= 1
 
 
