@@ -165,7 +165,7 @@ async def test_with_a_tenth_of_each_fault_the_budget_is_used_and_the_journal_exp
 ) -> None:
     search = session(tmp_path / "run", branches=4)
     tenth = FaultRates(rate_limit=0.1, server_error=0.1, hang=0.1, cut=0.1, endless=0.1)
-    async with serving(Conduct(faults=tenth, seed=2, retry_after_s=0.05), mistakes=0.1) as (served, base_url):
+    async with serving(Conduct(faults=tenth, seed=8, retry_after_s=0.05), mistakes=0.1) as (served, base_url):
         lines = await led(search, ChatModel(model="offline-rules", base_url=base_url, timeout_s=1.5))
     finished = search.chronicle.finished
     assert finished is not None
