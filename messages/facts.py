@@ -99,6 +99,8 @@ class WriteRequested(Message, frozen=True, kw_only=True, tag="write.requested.v1
     """Which of several models is to write; empty where there is one."""
     given_id: str | None = None
     """Candidate that is there already, and that no coder is asked for."""
+    lost: int = 0
+    """Times that the infrastructure lost this question before."""
 
 
 class BuildRequested(Message, frozen=True, kw_only=True, tag="build.requested.v1"):
@@ -109,6 +111,8 @@ class BuildRequested(Message, frozen=True, kw_only=True, tag="build.requested.v1
     """Empty if it is built again for its confirmation, which no branch waits for."""
     candidate_id: str
     draft: int = 0
+    lost: int = 0
+    """Times that the infrastructure lost the candidate's build or evaluation before."""
 
 
 class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.requested.v1"):
@@ -122,6 +126,8 @@ class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.re
     keep_above: float | None = None
     """Speedup below which it need not be known more exactly; null: it is timed to the end."""
     draft: int = 0
+    lost: int = 0
+    """As in `BuildRequested`."""
     build_facts: tuple[str, ...] = ()
     """What the compiler said of its kernels: registers, spills, shared memory; bounded."""
 

@@ -70,6 +70,8 @@ class PlanRequested(Message, frozen=True, kw_only=True, tag="plan.requested.v1")
     """Refusals so far."""
     renews: bool = False
     """The whole tree is written anew for this call; otherwise what changed is added to what earlier ones were told."""
+    lost: int = 0
+    """Times that the infrastructure lost this question before."""
 
 
 class EditsRefused(Message, frozen=True, kw_only=True, tag="edits.refused.v1"):

@@ -185,7 +185,8 @@ Verdict: TypeAlias = (
 )
 
 Fate: TypeAlias = str
-"""The tag of a verdict, `unusable` for an answer that held no candidate, or `declined` for one that wanted none."""
+"""The tag of a verdict, `unusable` for an answer that held no candidate, `declined` for one that wanted none, or `lost`
+where the infrastructure brought none."""
 
 
 GOOD_FATES: frozenset[Fate] = frozenset({"measured", "scored"})
@@ -196,7 +197,7 @@ REFUTING_FATES: frozenset[Fate] = frozenset(
     {"wrong", "did_not_build", "crashed", "timed_out", "rejected", "quarantined"}
 )
 """Fates in a confirmation that take a candidate's good verdict back; after any other it is correct still."""
-NO_FAILURES: frozenset[Fate] = GOOD_FATES | {"declined"}
+NO_FAILURES: frozenset[Fate] = GOOD_FATES | {"declined", "lost"}
 """Fates that are not held against an action."""
 
 

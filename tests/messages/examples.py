@@ -340,6 +340,7 @@ FACTS = (
         refusals=(REFUSAL,),
         tries=1,
         renews=True,
+        lost=1,
     ),
     EditsRefused(job_id="j4", refusals=(REFUSAL,)),
     EditsApplied(
@@ -361,8 +362,9 @@ FACTS = (
         draft=1,
         model="gpt-oss-120b",
         given_id="c2",
+        lost=1,
     ),
-    BuildRequested(job_id="j2", branch_id="b1", candidate_id="c1", draft=1),
+    BuildRequested(job_id="j2", branch_id="b1", candidate_id="c1", draft=1, lost=1),
     EvaluationRequested(
         job_id="j3",
         branch_id="b1",
@@ -372,6 +374,7 @@ FACTS = (
         keep_above=1.2,
         draft=1,
         build_facts=("row_sums: 40 registers",),
+        lost=1,
     ),
     InitialRequested(job_id="j5", candidate_id="c0"),
     InitialScored(job_id="j5", candidate_id="c0", fate="scored", outcome="scored: 0.5", credit=0.5),

@@ -20,6 +20,7 @@ from actors.planner.core.budget import proposed_spend, written_spend
 from actors.planner.core.confirming import conclude, conclude_with, present
 from actors.planner.core.evidence import build_facts_of
 from actors.planner.core.judging import finish, is_under_way, judge, may_be_retried
+from actors.planner.core.losses import give_up, is_given_up
 from actors.planner.core.racing import keep_above
 from actors.planner.core.scripts import WHOLE, changes, conflicts, without_refused
 from actors.planner.core.state import (
@@ -60,7 +61,6 @@ from messages.facts import (
     Fact,
     InitialRequested,
     InitialScored,
-    LossNoted,
     PlanAbandoned,
     PlanRequested,
     RunContinued,
@@ -73,6 +73,7 @@ from messages.facts import (
 from messages.steering import SteeringRequested
 from messages.verdicts import DidNotBuild, Verdict, credit_of, fate_of, outcome_line
 
+_NO_ANSWER = "no answer arrived, twice: a shorter one may"
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
 
@@ -161,13 +162,12 @@ def _ticked(step: Step, event: ClockTicked) -> None:
 def _lost(step: Step, event: JobLost) -> None:
     if (request := _request(step.state, event.job_id)) is None:
         return
-    is_old = step.state.jobs[event.job_id].reopened
-    step.take(LossNoted(job_id=event.job_id, error=event.error, permanent=event.permanent))
-    is_hopeless = not is_old and (event.permanent or step.state.losses >= step.state.settings.max_lost)
-    if is_hopeless and (step.state.running or is_confirmation(request)):
-        stop(step, "infrastructure", event.error)
-    if not (is_hopeless and step.state.ending):
-        resend(step, request)
+    if not is_given_up(step, request, event):
+        return
+    if isinstance(request, PlanRequested):
+        _refuse(step, request, (Refusal(index=WHOLE, reason=_NO_ANSWER),))
+    elif isinstance(request, WriteRequested | BuildRequested | EvaluationRequested):
+        give_up(step, request)
 
 
 @_reacts_to(CandidateWritten)
@@ -227,6 +227,7 @@ def _built(step: Step, event: CandidateBuilt) -> None:
                     artifact_id=artifact_id,
                     keep_above=keep_above(step.state, step.state.branches[request.branch_id]),
                     draft=request.draft,
+                    lost=request.lost,
                     build_facts=build_facts_of(build_log),
                 )
             )

@@ -169,6 +169,8 @@ def _with_ended(branch: Branch, fact: AttemptFinished) -> Branch:
 
 
 def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> SearchState:
+    if fact.fate == "lost" and fact.candidate_id is not None:
+        return state  # what it wrote was not judged
     is_new = bool(fact.round)  # what was evaluated before was worth nothing
     correct = is_new and fact.fate in CORRECT_FATES
     return replace(state, arms=with_outcome(state.arms, model, correct=correct, better=correct and fact.improved))

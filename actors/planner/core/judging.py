@@ -40,9 +40,14 @@ def judge(step: Step, request: BuildRequested | EvaluationRequested, verdict: Ve
     finish(step, branch, draft, known, round_number=round_number, lease_s=lease_s, evidence=evidence)
     artifact_id = request.artifact_id if isinstance(request, EvaluationRequested) else None
     present(step, known, branch.node_id, artifact_id=artifact_id)
+    finish_awaiting(step, known)
+
+
+def finish_awaiting(step: Step, known: Known) -> None:
+    """Finish the drafts that await what another draft's evaluation says of their candidate."""
     for branch in active(step.state):
         for draft in branch.drafts:
-            if draft.awaiting and draft.candidate_id == request.candidate_id:
+            if draft.awaiting and draft.candidate_id == known.candidate_id:
                 finish(step, step.state.branches[branch.branch_id], draft, known)
 
 

@@ -124,6 +124,7 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
                     branch_id=request.branch_id,
                     candidate_id=request.candidate_id,
                     draft=request.draft,
+                    lost=request.lost,
                 )
             )
         case ConfirmationRequested():
@@ -131,9 +132,9 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
         case InitialRequested():
             step.take(replace(request, job_id=step.job_id("e")))
         case PlanRequested():
-            tries = request.tries + 1 if refusals else request.tries
-            asked = replace(request, refusals=refusals or request.refusals, tries=tries, renews=renews(step.state))
-            step.take(replace(asked, job_id=step.job_id("p")))
+            if refusals:  # another question: it says what was wrong
+                request = replace(request, refusals=refusals, tries=request.tries + 1, lost=0)
+            step.take(replace(request, job_id=step.job_id("p"), renews=renews(step.state)))
 
 
 def drop_unpaid(step: Step) -> None:

@@ -252,7 +252,7 @@ def test_a_lost_confirmation_is_built_and_asked_for_again() -> None:
     world = screened(2.0)
     (request,) = world.requests(ConfirmationRequested)
     world.give(JobLost(job_id=request.job_id, kind="evaluate", error="the artifact is gone"))
-    (build,) = (found for found in world.requests(BuildRequested) if not found.branch_id)  # type: ignore[union-attr]
+    (build,) = (found for found in world.requests(BuildRequested) if not found.branch_id)
     world.give(built(build.job_id, candidate("0").candidate_id))
     world.confirm("0", measured(1.9))
     assert best(world) == named("0", 1.9)

@@ -171,7 +171,7 @@ def test_the_verdict_of_one_draft_is_not_taken_for_another() -> None:
     first, second = asked(world)
     world.give(written(first.job_id, "a"))
     world.give(written(second.job_id, "b"))
-    builds = {request.candidate_id: request for request in world.requests(BuildRequested)}  # type: ignore[union-attr]
+    builds = {request.candidate_id: request for request in world.requests(BuildRequested)}
     world.give(built(builds[candidate("b").candidate_id].job_id, candidate("b").candidate_id))
     world.evaluate("b", measured(2.0))
     left = only_branch(world).drafts

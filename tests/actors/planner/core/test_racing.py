@@ -63,7 +63,7 @@ def test_an_outpaced_candidate_is_correct_and_closes_its_node_if_the_branch_has_
     world = search(window=1)
     world.propose(inserts(1))
     world.attempt("0", SLOW)
-    assert world.requests(WriteRequested)[0].mode == "improve"  # type: ignore[union-attr]
+    assert world.requests(WriteRequested)[0].mode == "improve"
     world.attempt("1", Outpaced(reason="slower", speedup_interval=Interval(low=0.1, high=0.2)))
     node = world.state.node("n1")
     assert node.state == "closed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from actors.planner.core.decide import decide
@@ -31,6 +33,7 @@ from messages.settings import Budget, SearchSettings
 from messages.tasks import Candidate, SourceFile, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong
 
+RequestT = TypeVar("RequestT", bound=Requested)
 RUN = "test-run"
 WRONG = Wrong(reason="1 of 4 elements differ")
 TARGET = Target(arch="x86_64", march="x86-64-v3", toolchain="g++ 12", device="cpu")
@@ -136,7 +139,7 @@ class World:
         assert plan is not None
         return plan
 
-    def requests(self, kind: type) -> list[Requested]:
+    def requests(self, kind: type[RequestT]) -> list[RequestT]:
         """Return the open requests of one kind, oldest first."""
         found = [job.request for job in self.state.jobs.values() if isinstance(job.request, kind)]
         return sorted(found, key=lambda request: int(request.job_id.rsplit("-", 1)[1][1:]))
