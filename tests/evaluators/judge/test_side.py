@@ -105,18 +105,35 @@ def test_a_process_that_is_gone_is_not_starved() -> None:
 
 
 @contextmanager
-def side() -> Iterator[tuple[Line, int]]:
+def side(*, stops: bool = True) -> Iterator[tuple[Line, int]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-S", "-c", ANSWERS, str(theirs.fileno())]
         process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), process_group=0)
-    line = Line(ours, process.pid, 7)
+    line = Line(ours, process.pid, 7, stops=stops)
     try:
         yield line, process.pid
     finally:
         process.kill()
         process.wait()
         line.close()
+
+
+def test_nothing_is_read_of_a_process_while_its_call_is_timed() -> None:
+    touched: list[str] = []
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if event in {"open", "os.listdir", "os.scandir"} and is_timed:
+            touched.append(f"{event} {arguments[0]}")
+
+    is_timed = False
+    sys.addaudithook(note)
+    with side(stops=False) as (line, _):
+        line.exchange(1, limit_s=30)
+        is_timed = True
+        line.exchange(1, limit_s=30)
+        is_timed = False
+    assert touched == []
 
 
 def test_a_side_that_is_stopped_between_its_answers_is_believed() -> None:
