@@ -25,7 +25,7 @@ Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 
 
 _SOON_S = 0.25
-"""Calls that take no longer are not looked at while they run. What others cost, less than a millisecond, is no matter."""
+"""Calls that take no longer are not looked at while they run; less than a millisecond is no matter to others."""
 _PATIENCE = 20
 """How many times its limit a side may take that is starved."""
 _STOP_S = 15.0
