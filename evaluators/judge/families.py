@@ -191,7 +191,9 @@ class DataMaker:
             distributions.nearly_equal(tensor, generator_for(seed, index, tensor)) if index == changed else tensor
             for index, tensor in enumerate(tensors)
         ]
-        data = self._judged(DataSet(family, seed, tuple(made[:count]), tuple(made[count:])))
+        # The same object where it is the same: for another state a module's process is started anew.
+        state = base.state if family == NEARLY_EQUAL else tuple(made[count:])
+        data = self._judged(DataSet(family, seed, tuple(made[:count]), state))
         data.allowed = base.allowed
         return data
 

@@ -163,6 +163,16 @@ def test_timed_data_beyond_what_is_prepared_is_adversarial_as_well() -> None:
     assert 14 <= families.count(NEARLY_EQUAL) <= 17
 
 
+def test_timed_data_of_a_module_has_one_and_the_same_state() -> None:
+    """Its process is started anew for another, which takes longer than many calls."""
+    data = TimedData(Problem(NORM), Tolerance(), same_state=True)
+    states = []
+    for _ in range(2):
+        data.prepare(8)
+        states += [data.next().state for _ in range(24)]
+    assert all(state is states[0] for state in states)
+
+
 @pytest.mark.parametrize("family", [NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS])
 def test_data_nearly_equal_to_an_earlier_call_changes_the_result_beyond_the_tolerance(family: str) -> None:
     problem = Problem(NORM)
