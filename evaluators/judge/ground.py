@@ -12,7 +12,8 @@ from pathlib import Path
 from evaluators.judge.baseline import BaselineSide
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.cores import pin, quietest_cores
-from evaluators.judge.side import JUDGE_PRIORITY, schedule, schedule_thread, stat_fields
+from evaluators.judge.side import JUDGE_PRIORITY, schedule, schedule_thread
+from evaluators.judge.starving import stat_fields
 from evaluators.judge.stopwatch import CacheSweeper
 
 _LONGEST_SPIN_S = 0.03

@@ -12,13 +12,14 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
 from evaluators.judge.cores import cpu_ns
+from evaluators.judge.starving import Starving
 from evaluators.runners.base import FRAME, MAGIC
 
 Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
@@ -100,60 +101,6 @@ def schedule_thread(thread: int, priority: int) -> bool:
     except OSError:
         return False
     return True
-
-
-Queued: TypeAlias = Mapping[str, tuple[int, int]]
-"""By thread: for how long it has stood in a run queue, in ns, and how often it was given a core."""
-
-
-def queued(pid: int) -> Queued:
-    """Return how the threads of a process have waited for cores so far; nothing if it is gone."""
-    found: dict[str, tuple[int, int]] = {}
-    with contextlib.suppress(OSError, ValueError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            _, waited, times = (task / "schedstat").read_text(encoding="ascii").split()
-            found[task.name] = (int(waited), int(times))
-    return found
-
-
-def is_starved(pid: int, used_s: float, before: Queued, limit_s: float) -> bool:
-    """Say whether a process wanted a core during the last `limit_s` and was given little of it.
-
-    What gives way to others may wait for long on a busy host; that is not the candidate's fault. What slept, and wants
-    a core only when it is looked at, was not kept from one: it has run, and has not waited.
-
-    Args:
-        pid: the process.
-        used_s: its CPU seconds when it was asked.
-        before: how its threads had waited then.
-        limit_s: how long ago that was, at least.
-    """
-    if cpu_s(pid) - used_s >= limit_s / 2:
-        return False
-    return any(_has_waited(pid, thread, now, before, limit_s) for thread, now in queued(pid).items())
-
-
-def _has_waited(pid: int, thread: str, now: tuple[int, int], before: Queued, limit_s: float) -> bool:
-    waited, times = before.get(thread, (0, -1))
-    try:
-        wants = stat_fields(Path(f"/proc/{pid}/task/{thread}/stat"))[0] == "R"
-    except OSError:
-        return False
-    return wants and (now[1] == times or now[0] - waited > limit_s * 1e9 / 2)
-
-
-def cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process so far; 0 if it is gone."""
-    try:
-        fields = stat_fields(Path(f"/proc/{pid}/stat"))
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def stat_fields(path: Path) -> list[str]:
-    """Return the fields behind the command's name, which stands in parentheses and may hold anything."""
-    return path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
 
 
 class Line:
@@ -243,12 +190,14 @@ class Line:
         soon_s = min(_SOON_S, limit_s / 2)
         if ready := self._poll.poll(soon_s * 1000):
             return ready
-        used_s, left_s = cpu_s(self._pid), limit_s - soon_s
+        starving, left_s = Starving(self._pid), limit_s - soon_s
         for _ in range(_PATIENCE):
-            before = queued(self._pid)
-            ready = self._poll.poll(left_s * 1000)
-            if ready or not is_starved(self._pid, used_s, before, left_s):
-                return ready
+            for pause_s in starving.pauses_s(left_s):
+                if ready := self._poll.poll(pause_s * 1000):
+                    return ready
+                starving.look()
+            if not starving.is_starved(left_s):
+                break
         return []
 
     def hurry(self, *, first: bool) -> bool:

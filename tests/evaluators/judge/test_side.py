@@ -1,4 +1,4 @@
-"""Whether a side that does not answer works, waits, or is kept from working."""
+"""The judge's end of a side: what is believed of its answers, and when it is looked at."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from evaluators.judge.cores import cpu_ns
-from evaluators.judge.side import Line, NoAnswerError, cpu_s, is_starved, queued, stat_fields
+from evaluators.judge.side import Line, NoAnswerError
 from evaluators.runners.base import FRAME, MAGIC
-
-BUSY = "import os; print(flush=True); os.sched_setaffinity(0, {core})\nwhile True: pass"
-IDLE = BUSY.replace("\n", "; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n")
-LIMIT_S = 0.3
+from tests.evaluators.judge.programs import program
 
 ANSWERS = """
 import socket, sys, threading
@@ -32,76 +27,6 @@ while frame := control.recv(64):
     control.send(frame)
 """
 """A side that answers, and has a thread that never rests."""
-
-
-@contextmanager
-def program(code: str) -> Iterator[int]:
-    """Run a program that says when it has begun."""
-    core = min(os.sched_getaffinity(0))
-    command = [sys.executable, "-S", "-c", code.replace("{core}", f"{{{core}}}")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            yield process.pid
-        finally:
-            process.kill()
-
-
-def starved_after_the_limit(pid: int) -> bool:
-    used_s, before, until = cpu_s(pid), queued(pid), time.monotonic() + LIMIT_S
-    while time.monotonic() < until:
-        os.sched_yield()
-    return is_starved(pid, used_s, before, LIMIT_S)
-
-
-def test_a_process_that_waits_is_not_starved() -> None:
-    with program("print(flush=True); input()") as pid:
-        assert not starved_after_the_limit(pid)
-
-
-def test_a_process_that_gives_way_to_another_on_its_core_is_starved() -> None:
-    with program(IDLE) as modest, program(BUSY):
-        assert starved_after_the_limit(modest)
-
-
-def test_a_process_that_has_had_half_of_a_core_is_not_starved() -> None:
-    with program(BUSY) as greedy:
-        used_s, before = cpu_s(greedy), queued(greedy)
-        while cpu_s(greedy) - used_s < LIMIT_S / 2:
-            os.sched_yield()
-        assert not is_starved(greedy, used_s, before, LIMIT_S)
-
-
-SLEEPS = """
-import os, time
-os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-print(flush=True)
-while True:
-    time.sleep(0.1)
-    end = time.monotonic() + 0.02
-    while time.monotonic() < end: pass
-"""
-"""On another core than the one that whoever looks keeps busy."""
-
-
-def test_a_process_that_slept_and_wants_a_core_when_it_is_looked_at_was_not_starved() -> None:
-    with program(SLEEPS) as sleeper:
-        for _ in range(20):
-            used_s, before, until = cpu_s(sleeper), queued(sleeper), time.monotonic() + LIMIT_S
-            while time.monotonic() < until or stat_fields(Path(f"/proc/{sleeper}/stat"))[0] != "R":
-                os.sched_yield()
-            said, waited_ns = is_starved(sleeper, used_s, before, LIMIT_S), queued(sleeper)[str(sleeper)][0]
-            if waited_ns - before[str(sleeper)][0] < LIMIT_S * 1e9 / 4:  # others left it the core
-                assert not said
-                return
-        pytest.fail("its core was taken all the time")
-
-
-def test_a_process_that_is_gone_is_not_starved() -> None:
-    with program("print(flush=True); input()") as pid:
-        pass
-    assert not is_starved(pid, 0.0, {}, LIMIT_S)
 
 
 @contextmanager
