@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-TASK = """
-import torch
-from torch import nn
+from tests.evaluators.words import COLUMNS, ROWS, SMALL_TASK
 
-
-class Model(nn.Module):
-    def __init__(self, columns):
-        super().__init__()
-        self.weight = nn.Parameter(1 + 0.1 * torch.randn(columns))
-
-    def forward(self, x):
-        return x * self.weight / (1 + x.abs().mean(dim=-1, keepdim=True))
-
-
-def get_inputs():
-    return [torch.randn(1024, 1024)]
-
-
-def get_init_inputs():
-    return [1024]
-"""
+TASK = SMALL_TASK.text.replace(f"rand({ROWS}, {COLUMNS})", "randn(1024, 1024)").replace(f"[{COLUMNS}]", "[1024]")
 
 REDUCTION = """
 import torch
