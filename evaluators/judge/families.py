@@ -27,6 +27,8 @@ NEARLY_EQUAL = "nearly equal to an earlier call"
 NEARLY_EQUAL_PARAMETERS = "parameters nearly equal to an earlier call's"
 
 _MOST_SAID = 160
+_STATISTICS = frozenset({"running_mean", "running_var"})
+"""As torch's normalisation layers name what they have seen in training."""
 _MOST_LOST = 2.0**-12
 """A family says nothing where rounding alone moves the result by more than this, and than four roundings."""
 _MOST_LOST_LOOSELY = 2.0**-4
@@ -55,6 +57,19 @@ class DataSet:
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.inputs, *self.expected))
 
 
+def _untrained(problem: Problem) -> frozenset[int]:
+    """Return which tensors of the state normalisations would take from data, and have as they are in a new model.
+
+    Means of 0 and variances of 1 do nothing: in eval mode a candidate could leave the normalisation out.
+    """
+    named = enumerate(zip(problem.state_names, problem.state, strict=True))
+    return frozenset(
+        index
+        for index, (name, tensor) in named
+        if not problem.trains and name.rpartition(".")[2] in _STATISTICS and bool((tensor == tensor.view(-1)[0]).all())
+    )
+
+
 class DataMaker:
     """Makes data sets of a problem."""
 
@@ -77,13 +92,17 @@ class DataMaker:
             varies and not continuous and distributions.is_binary(tensor)
             for tensor, varies, continuous in zip(first, may_vary, self._is_continuous, strict=True)
         )
+        self._parameters = frozenset(
+            index for index in range(problem.parameter_count) if problem.state[index].is_floating_point()
+        )
+        self._untrained = _untrained(problem)
 
     def applies(self, family: str) -> bool:
         """Say whether a family differs from the given data here, and was not found to say nothing."""
         if family in self.skipped:
             return False
         if family in {PERTURBED, NEARLY_EQUAL_PARAMETERS}:
-            return any(tensor.is_floating_point() for tensor in self.problem.state[: self.problem.parameter_count])
+            return bool(self._parameters or (self._untrained and family == PERTURBED))
         if family in WITH_TIES and any("float" not in spec.dtype for spec in self.problem.output_specs):
             return False
         return family == GIVEN or any(self._is_continuous) or (family == "sparse" and any(self._is_binary))
@@ -92,14 +111,12 @@ class DataMaker:
         """Make the data alone."""
         inputs, state = self.problem.inputs(seed), self.problem.state
         if family == PERTURBED:
-            count = self.problem.parameter_count
-            moved = (
+            state = tuple(
                 distributions.perturbed(tensor, generator_for(seed, index, tensor))
-                if tensor.is_floating_point()
+                if index in self._parameters | self._untrained
                 else tensor
-                for index, tensor in enumerate(state[:count])
+                for index, tensor in enumerate(state)
             )
-            state = (*moved, *state[count:])
         elif family != GIVEN:
             inputs = tuple(
                 self._changed(family, index, tensor, generator_for(seed, index, tensor))
@@ -184,8 +201,7 @@ class DataMaker:
         if family == NEARLY_EQUAL:
             choices = [index for index, continuous in enumerate(self._is_continuous) if continuous]
         else:
-            parameters = range(count, count + self.problem.parameter_count)
-            choices = [index for index in parameters if tensors[index].is_floating_point()]
+            choices = [count + index for index in sorted(self._parameters)]
         changed = choices[seed % len(choices)]
         made = [
             distributions.nearly_equal(tensor, generator_for(seed, index, tensor)) if index == changed else tensor

@@ -82,12 +82,27 @@ def get_init_inputs():
 )
 """What libraries are best at."""
 
+NORMED_TASK = replace(
+    SMALL_TASK,
+    name="normed",
+    text=SMALL_TASK.text.replace(
+        "super().__init__()", "super().__init__()\n        self.norm = nn.BatchNorm1d(columns)"
+    )
+    .replace(
+        "def forward",
+        "def training_only(self, x):\n        return nn.functional.dropout(x, 0.5, self.training)\n\n    def forward",
+    )
+    .replace("return x *", "return self.training_only(self.norm(x)) *"),
+)
+"""Random in training mode, so judged in eval mode, with a new model's statistics: its normalisation does nothing."""
+
 TASKS = {
     "small": SMALL_TASK,
     "tiny": TINY_TASK,
     "infinite": INFINITE_TASK,
     "roll": ROLL_TASK,
     "product": PRODUCT_TASK,
+    "normed": NORMED_TASK,
 }
 
 FATES = {"wrong", "crashed", "rejected", "quarantined", "timed_out", "did_not_build"}

@@ -163,6 +163,49 @@ def test_timed_data_beyond_what_is_prepared_is_adversarial_as_well() -> None:
     assert 14 <= families.count(NEARLY_EQUAL) <= 17
 
 
+@pytest.mark.parametrize(
+    ("mode", "moves"), [("F.dropout(self.norm(x), 0.5, self.training)", True), ("self.norm(x)", False)]
+)
+def test_statistics_of_a_new_model_move_in_eval_mode_as_training_would_have_moved_them(
+    *, mode: str, moves: bool
+) -> None:
+    spec = TaskSpec(
+        name="normed",
+        source="kernelbench",
+        text=f"""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(32)
+
+    def forward(self, x):
+        return {mode}
+
+
+def get_inputs():
+    return [torch.randn(64, 32)]
+
+
+def get_init_inputs():
+    return []
+""",
+    )
+    problem = Problem(spec)
+    data = DataMaker(problem, Tolerance()).make(PERTURBED)
+    assert data is not None
+    state = dict(zip(problem.state_names, zip(data.state, problem.state, strict=True), strict=True))
+    for name in ("norm.running_mean", "norm.running_var"):
+        new, old = state[name]
+        assert bool((new != old).any()) is moves
+    assert bool((state["norm.running_var"][0] > 0).all())
+    assert torch.equal(*state["norm.num_batches_tracked"])
+
+
 def test_timed_data_of_a_module_has_one_and_the_same_state() -> None:
     """Its process is started anew for another, which takes longer than many calls."""
     data = TimedData(Problem(NORM), Tolerance(), same_state=True)
