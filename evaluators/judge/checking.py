@@ -123,15 +123,13 @@ class Checker:
         return True
 
     def forget(self) -> bool:
-        """Drop the data that is kept for the next candidates, and keep half as much from now on if there was any.
-
-        Returns:
-            Whether there was.
-        """
+        """Drop the data that is kept for the next candidates. Returns whether there was any."""
         were_there = [case.forget() for case in self._cases]
-        if any(were_there):
-            self._room.halve()
         return any(were_there)
+
+    def keep_less(self) -> None:
+        """Keep half as much for the next candidates from now on."""
+        self._room.halve()
 
     @property
     def isolation(self) -> tuple[str, ...]:

@@ -33,13 +33,19 @@ def has_as_much_free(before: int) -> bool:
 
 
 def within_memory(
-    judge: Callable[[], Passed | Judged], give_up: Callable[[], bool], has_room: Callable[[], bool]
+    judge: Callable[[], Passed | Judged],
+    give_up: Callable[[], bool],
+    keep_less: Callable[[], None],
+    has_room: Callable[[], bool],
 ) -> Passed | Judged:
     """Judge a candidate; once more without what the judge keeps, if there was too little memory.
+
+    Less is kept from then on, if that was what it lacked: who asks for more than there is goes without in any case.
 
     Args:
         judge: does it. When it raises, the candidate is dead.
         give_up: gives back what is kept for later candidates; says whether there was anything.
+        keep_less: has less kept for them from now on.
         has_room: says whether there is as much memory as ever, when no candidate is there.
 
     Raises:
@@ -48,8 +54,11 @@ def within_memory(
     answer = _judged(judge)
     if answer is not None and not _lacks_memory(answer):
         return answer
-    if give_up() or answer is None:
+    has_given_up = give_up()
+    if has_given_up or answer is None:
         answer = _judged(judge)
+        if has_given_up and answer is not None and not _lacks_memory(answer):
+            keep_less()
     if answer is not None:
         return answer
     if not has_room():

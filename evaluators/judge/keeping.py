@@ -44,9 +44,10 @@ class Room:
         self._free_bytes += size_bytes
 
     def halve(self) -> None:
-        """Have half of it from now on; whoever took of it has given that back."""
-        self._most_bytes //= 2
-        self._free_bytes = self._most_bytes
+        """Have half of it from now on. Where more was taken, nothing is left until that is given back."""
+        lost_bytes = self._most_bytes - self._most_bytes // 2
+        self._most_bytes -= lost_bytes
+        self._free_bytes -= lost_bytes
 
 
 def release_scratch(device: str) -> None:

@@ -183,9 +183,8 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
             continue
         if not isinstance(request, Check | Time):
             raise ProtocolError(f"a judge was sent {type(request).__name__}")
-        answer = within_memory(
-            partial(_answer_on_gpu, request, checkers, timer), checkers.forget, partial(has_as_much_free, free)
-        )
+        judge = partial(_answer_on_gpu, request, checkers, timer)
+        answer = within_memory(judge, checkers.forget, checkers.keep_less, partial(has_as_much_free, free))
         if not is_healthy():
             channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
             return
@@ -246,7 +245,16 @@ class _Checkers:
 
     def forget(self) -> bool:
         """Drop the data that is kept for the next candidates. Returns whether there was any."""
-        were_there = [checker.forget() for checker in (self._shown, self._all) if checker is not None]
+        were_there = [checker.forget() for checker in self._checkers]
         if any(were_there):
             release_scratch(DEVICE)
         return any(were_there)
+
+    def keep_less(self) -> None:
+        """Keep half as much of it from now on."""
+        for checker in self._checkers:
+            checker.keep_less()
+
+    @property
+    def _checkers(self) -> list[Checker]:
+        return [checker for checker in (self._shown, self._all) if checker is not None]
