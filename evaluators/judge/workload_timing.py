@@ -20,7 +20,17 @@ from evaluators.judge.families import GIVEN, DataSet
 from evaluators.judge.ground import Ground
 from evaluators.judge.returned import copy_cost_ns, warm_up
 from evaluators.judge.rounds import SLOW_NS, Lane
-from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, floored, net_ns, outpaced, too_fast, widened
+from evaluators.judge.stopwatch import (
+    Pair,
+    Timing,
+    TimingPolicy,
+    between_processes,
+    floored,
+    net_ns,
+    outpaced,
+    too_fast,
+    widened,
+)
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from evaluators.runners.base import EMPTY
@@ -40,8 +50,8 @@ _GROWTH_SHARE = 0.1
 _FASTEST_MEMORY = 2e12
 """Bytes per second that no host's memory reaches: two sockets with twelve channels each give half of it."""
 _BETWEEN_PROCESSES = 0.02
-"""What two processes of the same program differ by for as long as they live. A reference's own program as a module, 21
-evaluations: 0.97 to 1.04."""
+"""What two processes of the same program differ by for as long as they live, at least. A reference's own program as a
+module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
 """And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
 _STOPPED_LATE = "it went on for a while after its answer"
@@ -239,7 +249,7 @@ class WorkloadTimer:
             latency_us=sure.latency_us,
             reference_latency_us=sure.reference_latency_us,
             speedup_vs_reference=sure.speedup,
-            speedup_interval=widened(sure.interval, max(own, self._control.bias)),
+            speedup_interval=widened(sure.interval, max(between_processes(timing.half_width, own), self._control.bias)),
             pairs=timing.pairs,
         )
 
