@@ -123,13 +123,14 @@ class Checker:
         return True
 
     def forget(self) -> bool:
-        """Drop the data that is kept for the next candidates. Returns whether there was any."""
+        """Drop the data that is kept for the next candidates, and keep none for now. Returns whether there was any."""
+        self._room.close()
         were_there = [case.forget() for case in self._cases]
         return any(were_there)
 
-    def keep_less(self) -> None:
-        """Keep half as much for the next candidates from now on."""
-        self._room.halve()
+    def keep(self, *, less: bool) -> None:
+        """Keep data for the next candidates again: as much as before, or half as much from now on."""
+        self._room.reopen(halved=less)
 
     @property
     def isolation(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def has_as_much_free(before: int) -> bool:
 def within_memory(
     judge: Callable[[], Passed | Judged],
     give_up: Callable[[], bool],
-    keep_less: Callable[[], None],
+    keep: Callable[[bool], None],
     has_room: Callable[[], bool],
 ) -> Passed | Judged:
     """Judge a candidate; once more without what the judge keeps, if there was too little memory.
@@ -44,8 +44,8 @@ def within_memory(
 
     Args:
         judge: does it. When it raises, the candidate is dead.
-        give_up: gives back what is kept for later candidates; says whether there was anything.
-        keep_less: has less kept for them from now on.
+        give_up: gives back what is kept for later candidates, and keeps nothing for now; says whether there was any.
+        keep: keeps again: less from now on, or as much as before.
         has_room: says whether there is as much memory as ever, when no candidate is there.
 
     Raises:
@@ -57,8 +57,7 @@ def within_memory(
     has_given_up = give_up()
     if has_given_up or answer is None:
         answer = _judged(judge)
-        if has_given_up and answer is not None and not _lacks_memory(answer):
-            keep_less()
+    keep(has_given_up and answer is not None and not _lacks_memory(answer))
     if answer is not None:
         return answer
     if not has_room():

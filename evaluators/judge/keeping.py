@@ -31,10 +31,11 @@ class Room:
             most_bytes: how much there may be.
         """
         self._most_bytes = self._free_bytes = most_bytes
+        self._is_open = True
 
     def take(self, size_bytes: int) -> bool:
-        """Take so much, if there is so much."""
-        if size_bytes > self._free_bytes:
+        """Take so much, if there is so much and it is open."""
+        if not self._is_open or size_bytes > self._free_bytes:
             return False
         self._free_bytes -= size_bytes
         return True
@@ -43,9 +44,14 @@ class Room:
         """Give back what was taken."""
         self._free_bytes += size_bytes
 
-    def halve(self) -> None:
-        """Have half of it from now on. Where more was taken, nothing is left until that is given back."""
-        lost_bytes = self._most_bytes - self._most_bytes // 2
+    def close(self) -> None:
+        """Have nobody take of it for now; whoever took of it gives that back."""
+        self._is_open = False
+
+    def reopen(self, *, halved: bool) -> None:
+        """Have it taken again: all of it, or half from now on. Where more was taken, the rest waits for its return."""
+        self._is_open = True
+        lost_bytes = self._most_bytes - self._most_bytes // 2 if halved else 0
         self._most_bytes -= lost_bytes
         self._free_bytes -= lost_bytes
 

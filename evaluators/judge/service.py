@@ -184,7 +184,7 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
         if not isinstance(request, Check | Time):
             raise ProtocolError(f"a judge was sent {type(request).__name__}")
         judge = partial(_answer_on_gpu, request, checkers, timer)
-        answer = within_memory(judge, checkers.forget, checkers.keep_less, partial(has_as_much_free, free))
+        answer = within_memory(judge, checkers.forget, checkers.keep, partial(has_as_much_free, free))
         if not is_healthy():
             channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
             return
@@ -244,16 +244,16 @@ class _Checkers:
         return msgspec.structs.replace(answer, isolation=checker.isolation)
 
     def forget(self) -> bool:
-        """Drop the data that is kept for the next candidates. Returns whether there was any."""
+        """Drop the data that is kept for the next candidates, and keep none for now. Returns whether there was any."""
         were_there = [checker.forget() for checker in self._checkers]
         if any(were_there):
             release_scratch(DEVICE)
         return any(were_there)
 
-    def keep_less(self) -> None:
-        """Keep half as much of it from now on."""
+    def keep(self, less: bool) -> None:
+        """Keep it again: as much as before, or half as much from now on."""
         for checker in self._checkers:
-            checker.keep_less()
+            checker.keep(less=less)
 
     @property
     def _checkers(self) -> list[Checker]:

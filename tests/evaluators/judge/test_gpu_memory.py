@@ -29,8 +29,8 @@ JUDGE_HAS_NONE = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2
 Answer = Passed | Judged
 
 
-def never() -> None:
-    pytest.fail("less is kept from now on")
+def as_before(less: bool) -> None:
+    assert not less
 
 
 def answers(*given: Answer | Exception) -> tuple[Callable[[], Answer], list[Answer | Exception]]:
@@ -49,43 +49,51 @@ def answers(*given: Answer | Exception) -> tuple[Callable[[], Answer], list[Answ
 @pytest.mark.parametrize("answer", [PASSED, SEGFAULT], ids=["passed", "crashed"])
 def test_an_answer_that_has_nothing_to_do_with_memory_stands_and_nothing_is_given_up(answer: Answer) -> None:
     judge, left = answers(answer, PASSED)
-    assert within_memory(judge, lambda: pytest.fail("given up"), never, lambda: True) is answer
+    assert within_memory(judge, lambda: pytest.fail("given up"), as_before, lambda: True) is answer
     assert left == [PASSED]
 
 
 @pytest.mark.parametrize("first", [HUNGRY, JUDGE_HAS_NONE, NoMemoryError("")], ids=["candidate", "judge", "reference"])
 def test_what_is_kept_for_later_candidates_is_given_up_before_one_is_judged_again(first: Answer | Exception) -> None:
     judge, left = answers(first, PASSED)
-    kept, told = ["data"], list[str]()
-    assert within_memory(judge, lambda: bool(kept.pop()), lambda: told.append("less"), lambda: True) is PASSED
-    assert (kept, left, told) == ([], [], ["less"])
+    kept, told = ["data"], list[bool]()
+    assert within_memory(judge, lambda: bool(kept.pop()), told.append, lambda: True) is PASSED
+    assert (kept, left, told) == ([], [], [True])
 
 
 def test_a_candidate_that_finds_too_little_in_any_case_costs_later_ones_nothing_that_is_kept_for_them() -> None:
     judge, left = answers(HUNGRY, HUNGRY)
-    assert within_memory(judge, lambda: True, never, lambda: True) is HUNGRY
+    assert within_memory(judge, lambda: True, as_before, lambda: True) is HUNGRY
     assert left == []
 
 
 def test_a_room_that_shrinks_below_what_was_taken_is_full_until_that_is_given_back() -> None:
     room = Room(100)
     assert room.take(80)
-    room.halve()
+    room.reopen(halved=True)
     assert not room.take(1)
     room.give_back(80)
     assert not room.take(51)
     assert room.take(50)
 
 
+def test_of_a_room_that_is_closed_nothing_is_taken() -> None:
+    room = Room(100)
+    room.close()
+    assert not room.take(1)
+    room.reopen(halved=False)
+    assert room.take(100)
+
+
 def test_a_candidate_that_finds_none_where_nothing_was_kept_has_crashed() -> None:
     judge, left = answers(HUNGRY, PASSED)
-    assert within_memory(judge, lambda: False, never, lambda: True) is HUNGRY
+    assert within_memory(judge, lambda: False, as_before, lambda: True) is HUNGRY
     assert left == [PASSED]
 
 
 def test_a_candidate_that_leaves_the_judge_too_little_twice_has_crashed() -> None:
     judge, _ = answers(JUDGE_HAS_NONE, NoMemoryError(""))
-    answer = within_memory(judge, lambda: True, never, lambda: True)
+    answer = within_memory(judge, lambda: True, as_before, lambda: True)
     assert isinstance(answer, Judged)
     assert isinstance(answer.verdict, Crashed)
     assert "so much of the GPU's memory" in answer.verdict.reason
@@ -94,7 +102,7 @@ def test_a_candidate_that_leaves_the_judge_too_little_twice_has_crashed() -> Non
 def test_where_there_is_too_little_without_the_candidate_too_the_host_is_at_fault() -> None:
     judge, _ = answers(JUDGE_HAS_NONE, JUDGE_HAS_NONE)
     with pytest.raises(HostError, match="other processes"):
-        within_memory(judge, lambda: True, never, lambda: False)
+        within_memory(judge, lambda: True, as_before, lambda: False)
 
 
 def test_a_reference_without_memory_is_not_taken_for_one_that_fails() -> None:

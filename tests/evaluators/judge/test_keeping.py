@@ -64,7 +64,7 @@ def test_what_is_forgotten_is_made_anew_in_half_of_the_room() -> None:
     data = data_in(room)
     before = [one.seed for one in data.sets()]
     assert data.forget()
-    room.halve()
+    room.reopen(halved=True)
     after = [one.seed for one in data.sets()]
     assert not set(before) & set(after)
     assert not room.take(sum(sizes) // 2)
