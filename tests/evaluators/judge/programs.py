@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+
+from tests.evaluators.judge.running import running
 
 
-@contextmanager
-def program(code: str) -> Iterator[int]:
+def program(code: str) -> AbstractContextManager[int]:
     """Run a program that says when it has begun. `{core}` in it becomes a core that it may use."""
     core = min(os.sched_getaffinity(0))
-    command = [sys.executable, "-S", "-c", code.replace("{core}", f"{{{core}}}")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            yield process.pid
-        finally:
-            process.kill()
+    return running(code.replace("{core}", f"{{{core}}}"))
