@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-LOOKS = 16
+_LOOKS = 16
 """How often, in the time of one limit."""
 _SHARE = 0.5
 """Of the looks, and of the time: wanted a core in more, was given one for less."""
@@ -31,11 +31,11 @@ class Starving:
 
     def pauses_s(self, over_s: float) -> list[float]:
         """Return for how long to wait before each look of the next `over_s`."""
-        shares = [self._chance.uniform(0.5, 1.5) for _ in range(LOOKS)]
+        shares = [self._chance.uniform(0.5, 1.5) for _ in range(_LOOKS)]
         return [over_s * share / sum(shares) for share in shares]
 
     def look(self) -> None:
-        """See which threads want a core; who looks has one, or ran until now."""
+        """See which threads want a core, whether they have one or not."""
         with contextlib.suppress(OSError):  # it is gone, or one of its threads
             for thread in Path(f"/proc/{self._pid}/task").iterdir():
                 self._wanting[thread.name] += stat_fields(thread / "stat")[0] == _RUNNABLE
@@ -45,7 +45,7 @@ class Starving:
 
         CPU time counts from the very beginning: who was given enough by and by is not waited for again.
         """
-        wanted = max(self._wanting.values(), default=0) > _SHARE * LOOKS
+        wanted = max(self._wanting.values(), default=0) > _SHARE * _LOOKS
         self._wanting.clear()
         return wanted and cpu_s(self._pid) - self._used_s < _SHARE * over_s
 

@@ -10,7 +10,7 @@ from tests.evaluators.judge.programs import program
 BUSY = "import os; print(flush=True); os.sched_setaffinity(0, {core})\nwhile True: pass"
 IDLE = BUSY.replace("\n", "; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n")
 SLEEPS = """
-import select
+import time
 print(flush=True)
 while True:
     time.sleep(0.1)
@@ -56,7 +56,9 @@ def test_a_process_that_has_had_half_of_a_core_is_not_starved() -> None:
 
 def test_a_process_that_sleeps_between_its_spells_of_work_is_not_starved() -> None:
     with program(SLEEPS) as sleeper:
+        before_s = cpu_s(sleeper)
         assert not starved_after_the_limit(sleeper)
+        assert cpu_s(sleeper) > before_s, "it is there, and works"
 
 
 def test_a_process_that_is_gone_is_not_starved() -> None:
