@@ -66,7 +66,10 @@ def _untrained(problem: Problem) -> frozenset[int]:
     return frozenset(
         index
         for index, (name, tensor) in named
-        if not problem.trains and name.rpartition(".")[2] in _STATISTICS and bool((tensor == tensor.view(-1)[0]).all())
+        if not problem.trains
+        and name.rpartition(".")[2] in _STATISTICS
+        and tensor.is_floating_point()
+        and bool((tensor == tensor.flatten()[:1]).all())
     )
 
 

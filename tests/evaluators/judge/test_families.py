@@ -169,33 +169,7 @@ def test_timed_data_beyond_what_is_prepared_is_adversarial_as_well() -> None:
 def test_statistics_of_a_new_model_move_in_eval_mode_as_training_would_have_moved_them(
     *, mode: str, moves: bool
 ) -> None:
-    spec = TaskSpec(
-        name="normed",
-        source="kernelbench",
-        text=f"""
-import torch
-import torch.nn.functional as F
-from torch import nn
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(32)
-
-    def forward(self, x):
-        return {mode}
-
-
-def get_inputs():
-    return [torch.randn(64, 32)]
-
-
-def get_init_inputs():
-    return []
-""",
-    )
-    problem = Problem(spec)
+    problem = Problem(task(f"return {mode}", "torch.randn(64, 32)", init="self.norm = torch.nn.BatchNorm1d(32)"))
     data = DataMaker(problem, Tolerance()).make(PERTURBED)
     assert data is not None
     state = dict(zip(problem.state_names, zip(data.state, problem.state, strict=True), strict=True))
@@ -204,6 +178,14 @@ def get_init_inputs():
         assert bool((new != old).any()) is moves
     assert bool((state["norm.running_var"][0] > 0).all())
     assert torch.equal(*state["norm.num_batches_tracked"])
+
+
+@pytest.mark.parametrize("buffer", ["torch.ones(32, 8).T", "torch.zeros(8, dtype=torch.int64)", "torch.zeros(0)"])
+def test_buffers_that_are_called_like_statistics_may_be_anything(buffer: str) -> None:
+    init = f"self.weight = torch.nn.Parameter(torch.ones(32)); self.register_buffer('running_mean', {buffer})"
+    problem = Problem(task("return F.dropout(x * self.weight, 0.5, self.training)", "torch.randn(8, 32)", init=init))
+    assert not problem.trains
+    assert DataMaker(problem, Tolerance()).make(PERTURBED) is not None
 
 
 def test_timed_data_of_a_module_has_one_and_the_same_state() -> None:
