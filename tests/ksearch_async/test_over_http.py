@@ -131,15 +131,22 @@ def journalled(search: Session) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("mistakes", [0.0, 0.3])
-async def test_the_search_over_http_is_the_built_in_one(tmp_path: Path, mistakes: float) -> None:
+@pytest.mark.parametrize(
+    ("seed", "mistakes", "stopped_by"), [(6, 0.0, "rounds"), (7, 0.0, "exhausted"), (7, 0.3, "rounds")]
+)
+async def test_the_search_over_http_is_the_built_in_one(
+    tmp_path: Path, seed: int, mistakes: float, stopped_by: str
+) -> None:
     """One question at a time, so that the order of events is no matter of speed: one branch, one look at the task."""
     here = session(tmp_path / "here", branches=1, world_model="frozen")
-    await led(here, OfflineModel(seed=6, mistakes=mistakes))
+    await led(here, OfflineModel(seed=seed, mistakes=mistakes))
     there = session(tmp_path / "there", branches=1, world_model="frozen")
-    async with serving(seed=6, mistakes=mistakes) as (served, base_url):
+    async with serving(seed=seed, mistakes=mistakes) as (served, base_url):
         await led(there, ChatModel(model="offline-rules", base_url=base_url))
-    assert here.chronicle.state.rounds == ROUNDS
+    finished = here.chronicle.finished
+    assert finished is not None
+    assert finished.stopped_by == stopped_by
+    assert (finished.rounds == ROUNDS) is (stopped_by == "rounds")
     assert decisions(there) == decisions(here)
     assert answers(there) == answers(here)
     assert served.report().ids_paid_twice == ()
