@@ -23,12 +23,12 @@ from ksearch_async.report.data import LEVELS, Against, Place, Series, Trace, rea
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, RunStarted
 from messages.tasks import TaskSpec
-from messages.verdicts import NO_FAILURES, score_text
+from messages.verdicts import GOOD_FATES, score_text
 
 _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SHOWN_LEVELS = 3
 _LONGEST = 60
-_AS_IT_SHOULD = (NO_FAILURES - {"lost"}) | {"outpaced", DUPLICATE}
+_AS_IT_SHOULD = GOOD_FATES | {"declined", "outpaced", DUPLICATE}
 """Fates that need no line of their own; `unstable` has one: it tells of a host that is not quiet."""
 _BRIEF = ("device", "language", "model", "world_model", "branches", "budget.max_rounds")
 """What is said of runs even where all have it in common."""

@@ -20,7 +20,7 @@ from actors.planner.core.budget import proposed_spend, written_spend
 from actors.planner.core.confirming import conclude, conclude_with, present
 from actors.planner.core.evidence import build_facts_of
 from actors.planner.core.judging import finish, is_under_way, judge, may_be_retried
-from actors.planner.core.losses import give_up, is_given_up
+from actors.planner.core.losses import give_up, note_loss
 from actors.planner.core.racing import keep_above
 from actors.planner.core.scripts import WHOLE, changes, conflicts, without_refused
 from actors.planner.core.state import (
@@ -73,7 +73,7 @@ from messages.facts import (
 from messages.steering import SteeringRequested
 from messages.verdicts import DidNotBuild, Verdict, credit_of, fate_of, outcome_line
 
-_NO_ANSWER = "no answer arrived, twice: a shorter one may"
+_NO_ANSWER = "no answer arrived: a shorter one may"
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
 
@@ -162,7 +162,7 @@ def _ticked(step: Step, event: ClockTicked) -> None:
 def _lost(step: Step, event: JobLost) -> None:
     if (request := _request(step.state, event.job_id)) is None:
         return
-    if not is_given_up(step, request, event):
+    if not note_loss(step, request, event):
         return
     if isinstance(request, PlanRequested):
         _refuse(step, request, (Refusal(index=WHOLE, reason=_NO_ANSWER),))

@@ -28,8 +28,8 @@ from messages.facts import (
 _GIVEN_UP_AFTER: Final = 2
 
 
-def is_given_up(step: Step, request: Requested, event: JobLost) -> bool:
-    """Take a loss in, and have the job done again; true if it is not, since it was lost before.
+def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
+    """Take a loss in, and have the job done again. True if it is to be given up instead: it was lost before.
 
     Too many losses in a row stop the run, and so does one that trying again cannot help. Neither says anything about
     this job, nor does the loss of one that was asked before the run was resumed.
@@ -57,12 +57,12 @@ def give_up(step: Step, request: WriteRequested | BuildRequested | EvaluationReq
                 branch_id=request.branch_id,
                 candidate_id=None,
                 fate="lost",
-                outcome="lost twice: no answer",
+                outcome="lost: no answer",
                 draft=request.draft,
             )
         )
         return
-    nothing = Known(candidate_id=request.candidate_id, fate="lost", outcome="lost twice: no verdict")
+    nothing = Known(candidate_id=request.candidate_id, fate="lost", outcome="lost: no verdict")
     branch = step.state.branches[request.branch_id]
     finish(step, branch, branch.draft(request.draft), nothing)
     finish_awaiting(step, nothing)

@@ -34,7 +34,7 @@ def test_a_question_that_is_lost_twice_is_given_up_and_the_branch_asks_another()
     assert not lost_attempts(world)
     lose(world, WriteRequested)
     (attempt,) = lost_attempts(world)
-    assert (attempt.candidate_id, attempt.outcome, attempt.round) == (None, "lost twice: no answer", 0)
+    assert (attempt.candidate_id, attempt.outcome, attempt.round) == (None, "lost: no answer", 0)
     (another,) = world.requests(WriteRequested)
     assert (another.branch_id, another.lost) == (question.branch_id, 0)
     assert only_branch(world).attempts[0].fate == "lost"
@@ -50,7 +50,7 @@ def test_a_candidate_that_is_lost_twice_is_given_up_and_says_nothing_of_its_prog
     world.give(built(world.requests(BuildRequested)[0].job_id, cid))
     lose(world, EvaluationRequested)
     (attempt,) = lost_attempts(world)
-    assert (attempt.candidate_id, attempt.outcome) == (cid, "lost twice: no verdict")
+    assert (attempt.candidate_id, attempt.outcome) == (cid, "lost: no verdict")
     assert cid not in world.state.known
     assert world.state.rounds == 0
     assert not world.state.finished
@@ -73,7 +73,7 @@ def test_a_planners_question_that_is_lost_twice_is_put_another_way_and_at_last_g
     lose(world, PlanRequested)
     lose(world, PlanRequested)
     (asked,) = world.requests(PlanRequested)
-    assert [refusal.reason for refusal in asked.refusals] == ["no answer arrived, twice: a shorter one may"]
+    assert [refusal.reason for refusal in asked.refusals] == ["no answer arrived: a shorter one may"]
     assert sum(isinstance(fact, EditsRefused) for fact in world.facts) == 1
     lose(world, PlanRequested)
     assert not any(isinstance(fact, PlanAbandoned) for fact in world.facts)
