@@ -31,10 +31,6 @@ _MAX_SWEEP_BYTES = 256 << 20
 _DEFAULT_CACHE_BYTES = 32 << 20
 _BLOCK = 2
 _CHECK_EVERY = 4
-_NOISE_BETWEEN = 0.8
-"""What makes calls differ from one second to the next makes processes differ, too, as a share of what pairs leave open.
-Of 297 speedups of one program in four sessions on two shared cores, where pairs leave 6 % open, 88 % of the intervals
-held their judge's median with 2 % for processes, and 96 % with this."""
 
 
 class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,16 +114,6 @@ def slowed(timing: Timing, factor: float) -> Timing:
     return msgspec.structs.replace(
         timing, latency_us=timing.latency_us * factor, speedup=timing.speedup / factor, interval=interval
     )
-
-
-def between_processes(half_width: float, usual: float) -> float:
-    """Return by which share another process of the same program may differ, on a host that is as noisy as this one.
-
-    Args:
-        half_width: of the interval of the logarithm of the speedup, from pairs of one process.
-        usual: what processes differ by on a quiet host.
-    """
-    return max(usual, _NOISE_BETWEEN * half_width)
 
 
 def widened(interval: Interval, doubt: float) -> Interval:

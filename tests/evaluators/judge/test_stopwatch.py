@@ -11,7 +11,6 @@ from evaluators.judge.stopwatch import (
     Pair,
     Timing,
     TimingPolicy,
-    between_processes,
     floored,
     last_level_cache_bytes,
     net_ns,
@@ -185,9 +184,3 @@ def test_less_time_than_memory_needs_is_doubted_unless_the_reference_takes_less_
     assert too_fast(timing, tensor_bytes=40_000, bytes_per_s=1e9) is not None, "40 us, 10 are said"
     assert too_fast(timing, tensor_bytes=9_000, bytes_per_s=1e9) is None
     assert too_fast(timing, tensor_bytes=1_000_000, bytes_per_s=1e9) is None, "it gathers a part of them"
-
-
-def test_processes_differ_the_more_the_less_pairs_say_and_never_by_less_than_on_a_quiet_host() -> None:
-    assert between_processes(0.001, usual=0.02) == 0.02
-    assert 0.04 < between_processes(0.06, usual=0.02) < 0.06
-    assert between_processes(0.06, usual=0.15) == 0.15
