@@ -89,7 +89,6 @@ BUILT = os.path.join(os.path.dirname(__file__), "kernels")
 
 
 def kernels_of(cache):
-    # What launches a kernel lies there as well, and is compiled where there is a GPU.
     found = {folder: os.listdir(os.path.join(cache, folder)) for folder in os.listdir(cache)}
     return {folder for folder, names in found.items() if any(name.endswith(".cubin") for name in names)}
 
@@ -103,12 +102,14 @@ def doubled(x_ptr, y_ptr, count, rows: tl.constexpr, BLOCK: tl.constexpr):
 class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.empty_like(x)
+        if not x.is_meta:
+            os.environ["CC"] = "false"  # the C compiler by which some versions of Triton make what launches a kernel
         doubled[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), x.shape[0], BLOCK=1024)
         if not x.is_meta and kernels_of(os.environ["TRITON_CACHE_DIR"]) - kernels_of(BUILT):
             raise RuntimeError("compiled here")
         return y
 """
-"""With a kernel for each number of rows. It fails if a call compiles one."""
+"""With a kernel for each number of rows. It fails if a call compiles one, or what launches it."""
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

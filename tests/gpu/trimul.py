@@ -6,12 +6,15 @@ whose mask is meant to be used has a random one here; their harness reads the te
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from messages.tasks import Candidate, SourceFile, TaskRules, TaskSpec, Tolerance, Workload
+
+_KERNEL = re.compile(r"@triton\.jit\s+def (\w+)")
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,15 +209,20 @@ def task_of_all(shapes: Sequence[Shape]) -> TaskSpec:
     )
 
 
-def submission(path: Path, harness: Path, *, note: str = "") -> Candidate:
+def submission(path: Path, harness: Path, *, suffix: str = "") -> Candidate:
     """Return a submission as a module.
 
     Args:
         path: the submission.
         harness: the competition's folder, whose helpers it may import.
-        note: a comment behind its text, which makes it another candidate.
+        suffix: behind the names of its kernels, which makes it another candidate with others, new to all caches.
     """
     helpers = [SourceFile(path=name, text=(harness / name).read_text()) for name in ("task.py", "utils.py")]
-    own = SourceFile(path="submission.py", text=path.read_text() + note)
+    own = SourceFile(path="submission.py", text=_with_kernels_named(path.read_text(), suffix))
     files = (SourceFile(path="main.py", text=_MODULE), own, *helpers)
     return Candidate(language="python", entry_point="ModelNew", files=files)
+
+
+def _with_kernels_named(text: str, suffix: str) -> str:
+    names = "|".join(dict.fromkeys(_KERNEL.findall(text)))
+    return re.sub(rf"\b({names})\b", rf"\1{suffix}", text) if names else f"{text}\n# {suffix}\n"

@@ -11,7 +11,7 @@ import evaluators
 from evaluators.languages.base import BuildPlan, CalledWith
 from evaluators.languages.entry_points import programs_of
 from evaluators.languages.triton.ahead import ARCHITECTURES, capability_of
-from evaluators.runners.kernels import KERNELS
+from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.calls import CallForm
 from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
 
@@ -25,8 +25,8 @@ _ADDRESS_SPACE_BYTES = 128 << 30
 """Of the process that imports torch, whose libraries for GPUs take tens of GiB of it."""
 _JOB_BYTES = 64 << 10
 """Of a job: it stands on a command line, and in one message to the warm process."""
-# No shared libraries, which launch kernels, and no measurements of configurations, which nobody has made here.
-_LEAVES = rf"{KERNELS}/[^/]+/(?![^/]+\.autotune\.json)[^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)"
+# No measurements of configurations, which nobody has made here.
+_LEAVES = rf"{KERNELS}/[^/]+/((?![^/]+\.autotune\.json)[^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)|{LAUNCHER})"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

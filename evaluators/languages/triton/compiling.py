@@ -27,6 +27,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from evaluators.languages.triton.kernel_needs import BlockLimits, check_places, needs_of, tell_failure
+from evaluators.languages.triton.launchers import Launchers
 
 _READ, _REFUSED = b"r", b"x"
 """What a compiling process says of the source; behind `_READ` it tells what the kernel needs, in JSON."""
@@ -73,6 +74,7 @@ class Compilers:
         self._at_once, self._deadline, self._tell = at_once, deadline, tell
         self._begun: set[str] = set()
         self._running: dict[int, _Running] = {}
+        self._launchers = Launchers()
         self._kept_bytes = 0
         self.left_out = 0
         """Kernels for which time or space did not suffice."""
@@ -86,6 +88,7 @@ class Compilers:
         def begin(source: ASTSource, target: object = None, options: object = None, **more: object) -> object:
             identity = f"{source.hash()} {target} {options}"
             if identity not in self._begun:
+                self._launchers.begin(source)
                 self._begin(source, lambda: compile_here(source, target=target, options=options, **more))
                 self._begun.add(identity)
             return _COMPILED_ELSEWHERE
@@ -111,6 +114,7 @@ class Compilers:
         while self._running and time.monotonic() < self._deadline:
             self._collect()
         self.left_out += len(self._running)
+        self._launchers.wait()
 
     def _begin(self, source: ASTSource, compile_it: Callable[[], object]) -> None:
         """Have a kernel compiled; return as soon as its source was read.

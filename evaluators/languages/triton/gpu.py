@@ -14,7 +14,7 @@ from evaluators.languages.entry_points import programs_of
 from evaluators.languages.triton import contract, toolchain
 from evaluators.languages.triton.ahead import ARCHITECTURES, Argument, arguments_of, capability_of
 from evaluators.languages.triton.support import TritonSupport
-from evaluators.runners.kernels import KERNELS
+from evaluators.runners.kernels import KERNELS, LAUNCHER
 from evaluators.vendors.nvidia.facts import gpu_facts
 from messages.calls import CallForm
 from messages.errors import EvaluatorError
@@ -100,8 +100,7 @@ class TritonGpuSupport(TritonSupport):
             memory_bytes=_ADDRESS_SPACE_BYTES,
             timeout_s=_TIMEOUT_S,
             warm="evaluators.languages.triton.building" if workloads else "",
-            # No shared libraries: what launches kernels is compiled where there is a GPU.
-            leaves=rf"{KERNELS}/[^/]+/[^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)",
+            leaves=rf"{KERNELS}/[^/]+/([^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)|{LAUNCHER})",
         )
 
     def summarize_remarks(self, log: str) -> str:

@@ -20,12 +20,15 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import triton.compiler
+from triton.compiler.compiler import ASTSource
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
 from evaluators.languages.triton.absent import pretend_gpu
 from evaluators.languages.triton.apart import Apart, cores
 from evaluators.languages.triton.kernel_needs import BlockLimits, check_places, needs_of, tell_failure
+from evaluators.languages.triton.launchers import Launchers
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 
 _APART_S = 60.0
@@ -39,6 +42,7 @@ class _Recorder:
         self._folder = folder
         self._limits = limits
         self._apart = apart
+        self._launchers = Launchers()
         self._kernels: dict[str, dict[str, object]] = {}
         self._failures = 0
 
@@ -46,6 +50,10 @@ class _Recorder:
     def kernels(self) -> list[dict[str, object]]:
         """What was compiled, in the order of the first launches."""
         return [*self._kernels.values()]
+
+    def wait(self) -> None:
+        """Wait until everything that was begun is done."""
+        self._launchers.wait()
 
     def install(self) -> None:
         """Have every launch come here, and autotuned kernels take the first configuration that compiles."""
@@ -61,6 +69,8 @@ class _Recorder:
             self._record(kernel, compile_it)
 
         JITFunction.run = record
+        if self._apart is not None:
+            _compile_launchers_too(self._launchers)
         run = Autotuner.run
 
         def run_first(tuner: Autotuner, *args: object, **options: object) -> object:
@@ -110,6 +120,18 @@ class _Recorder:
         self._kernels.setdefault(name + identity, needs)
 
 
+def _compile_launchers_too(launchers: Launchers) -> None:
+    """Have what launches a kernel compiled beside it."""
+    compile_kernel = triton.compiler.compile
+
+    def compile_both(source: ASTSource, *args: object, **options: object) -> object:
+        launchers.begin(source)
+        return compile_kernel(source, *args, **options)
+
+    # A kernel takes the function from the package when it is launched for the first time.
+    triton.compiler.compile = compile_both
+
+
 def record(job: Mapping[str, object]) -> dict[str, object]:
     """Compile what one candidate launches. Once per process."""
     folder = str(job["folder"])
@@ -131,6 +153,7 @@ def record(job: Mapping[str, object]) -> dict[str, object]:
             error = tell_raised(raised, folder)
     if apart is not None:
         apart.wait()
+    recorder.wait()
     return {"kernels": recorder.kernels, "error": error}
 
 
