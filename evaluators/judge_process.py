@@ -33,6 +33,8 @@ from evaluators.judge.protocol import (
     Opened,
     Passed,
     ProblemBroken,
+    Profile,
+    Profiled,
     Time,
     ToJudge,
     body_bytes,
@@ -58,7 +60,7 @@ _OPEN_S = 300.0
 _SILENCE_S = 1800.0
 """A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
 
-_Answer = TypeVar("_Answer", bound=Opened | Described | Judged)
+_Answer = TypeVar("_Answer", bound=Opened | Described | Judged | Profiled)
 
 
 class _Guard(Protocol):
@@ -145,6 +147,15 @@ class JudgeProcess:
         """
         await self._send(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return self._expect(await self._receive_soon(), Judged).verdict
+
+    async def profile(self, artifact: Artifact) -> Profiled:
+        """Ask what the GPU does in a call of a candidate that was timed.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        await self._send(Profile(artifact=artifact))
+        return self._expect(await self._receive_soon(), Profiled)
 
     async def _receive_soon(self) -> FromJudge:
         with self._watched(_SILENCE_S):

@@ -46,7 +46,8 @@ from evaluators.vendors.nvidia.probe import ails as gpu_ails
 from evaluators.warmed import WarmProcess
 from messages.base import Isolation, Language
 from messages.commands import EvaluateCandidate
-from messages.errors import EvaluatorError
+from messages.errors import ConfigError, EvaluatorError
+from messages.profiles import WorkloadProfile
 from messages.tasks import Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured, Verdict
 
@@ -136,6 +137,22 @@ class LocalEvaluator:
             lease_s=lease_s,
             isolation=isolation,
         )
+
+    async def profile(self, job: EvaluateCandidate) -> tuple[WorkloadProfile, ...]:
+        """Say what the GPU does in a call of a candidate that was found correct.
+
+        Raises:
+            ConfigError: there is nothing to be said of it here; the text says why.
+            EvaluatorError: judge or artifact is at fault.
+        """
+        if "both" not in self._pools:
+            raise ConfigError("calls are recorded on GPUs only")
+        artifact = await self._find_artifact(job, await self._own_target(job.candidate.language))
+        async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._lease:
+            found = await judge.profile(artifact)
+        if found.error:
+            raise ConfigError(f"no profile: {found.error}")
+        return found.workloads
 
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
         """Run the reference once and say what there is to know about the task.

@@ -13,6 +13,7 @@ from ksearch_async.config import ProgramSettings, RunConfig
 from ksearch_async.workers import read_task, with_library_calls, with_measure, with_threads, with_tolerance
 from messages.base import Isolation, Language
 from messages.commands import Purpose
+from messages.profiles import WorkloadProfile
 from messages.tasks import LibraryCalls, Measure, Target, TaskSpec
 from messages.verdicts import GOOD_FATES, Interval, Measured, Scored, Verdict, fate_of, reason_of
 
@@ -31,6 +32,8 @@ class EvaluationSettings(TypedDict, total=False):
     """A second program that is timed beside the reference, on a GPU."""
     isolation: Isolation
     """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
+    profile: bool
+    """Record what the GPU does in a call of what was measured."""
     purpose: Purpose
     """`confirm` measures as a new best is confirmed."""
     threads: int
@@ -76,6 +79,10 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be known of the task: what a trick could leave out and pass."""
     isolation: tuple[str, ...] = ()
     """The layers that kept the candidate from the judge and from this host; empty where nothing of it was run."""
+    profile: tuple[WorkloadProfile, ...] = ()
+    """What the GPU does in a call, on each workload, as the candidate's process recorded it; if it was asked for."""
+    no_profile: str = ""
+    """Why there is none, though it was asked for and the source was measured."""
     build_s: float = 0.0
     judge_s: float = 0.0
     """Wall-clock seconds of checking and timing, start of the judge included."""

@@ -21,11 +21,12 @@ from ksearch_async.admission import check_fitness, marks_of
 from ksearch_async.causes import single_error
 from ksearch_async.config import WorkerSettings
 from ksearch_async.evaluation import Evaluation, EvaluationSettings, TaskLike, task_of
-from ksearch_async.refusals import refuse_event_loop
+from ksearch_async.refusals import refusal, refuse_event_loop
 from ksearch_async.sources import SourceLike, read_kernel, read_program
 from ksearch_async.workers import Workers, check_language, check_threads_here, find_target, open_workers
 from messages.base import Language
 from messages.commands import BuildCandidate, EvaluateCandidate, Purpose
+from messages.errors import ConfigError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured
@@ -125,7 +126,7 @@ class Judge:
             purpose=self._purpose,
         )
         report = await self._workers.evaluator.evaluate(job)
-        return msgspec.structs.replace(
+        evaluation = msgspec.structs.replace(
             evaluation,
             verdict=report.verdict,
             device=report.device,
@@ -133,6 +134,20 @@ class Judge:
             judge_s=report.wall_s,
             lease_s=report.lease_s,
         )
+        return await self._profiled(evaluation, job) if self._settings.get("profile", False) else evaluation
+
+    async def _profiled(self, evaluation: Evaluation, job: EvaluateCandidate) -> Evaluation:
+        """Add what the GPU does in a call of a source that was measured.
+
+        Raises:
+            EvaluatorError: the evaluator itself failed.
+        """
+        if self._workers.profile is None or not evaluation.good:
+            return evaluation
+        try:
+            return msgspec.structs.replace(evaluation, profile=await self._workers.profile(job))
+        except ConfigError as error:
+            return msgspec.structs.replace(evaluation, no_profile=str(error))
 
     @property
     def _purpose(self) -> Purpose:
@@ -188,6 +203,8 @@ async def open_judge(
     )
     with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder, single_error():
         async with open_workers(spec, language, Path(folder), where) as workers:
+            if settings.get("profile", False) and workers.profile is None:
+                raise refusal("--profile is for GPUs of this host", "name one: --device cuda:0")
             yield Judge(spec, workers, settings)
 
 

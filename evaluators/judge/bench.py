@@ -95,6 +95,7 @@ class Bench:
         private_inputs: bool = False,
         stops: bool = True,
         others: Sequence[Bench] = (),
+        cupti: str = "",
     ) -> CandidateSide:
         """Return a runner for a candidate, not yet started.
 
@@ -103,6 +104,7 @@ class Bench:
             others: all workloads, by their numbers, that it can be asked for, where there are several.
             private_inputs: let it write to a copy of its inputs.
             stops: whether it is stopped between its calls; only to see what that costs.
+            cupti: the library by which its calls are to be recorded; empty: none will be.
         """
         self.buffers.renew()
         self.buffers.restore()
@@ -117,6 +119,7 @@ class Bench:
             keep=self._keep,
             private_inputs=private_inputs,
             stops=stops,
+            cupti=cupti,
         )
         return self._last
 
@@ -158,6 +161,20 @@ class Calls:
     def turn(self) -> None:
         """Have the runner called on this workload from now on; what lies in the memory is another's until then."""
         self._side.turn_to(self._bench.place)
+
+    def recorded(self, cover: Callable[[], None]) -> bytes:
+        """Have a call recorded, on what lies in the buffers. Returns what was printed meanwhile; nothing is compared.
+
+        Args:
+            cover: as in `again`.
+
+        Raises:
+            CandidateFailedError: it does not answer.
+        """
+        self._bench.buffers.outputs.poison()
+        self._bench.buffers.settle()
+        cover()
+        return self._side.record(limit_s=self._side.call_limit_s(self._bench.call_limit_s))
 
     def again(
         self,

@@ -22,22 +22,22 @@ from evaluators.judge.memory import Buffers
 from evaluators.judge.place import Place
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Artifact, Limits
+from evaluators.judge.runner_log import RunnerLog
 from evaluators.judge.sealing import filters_of, not_sealed, other_process
 from evaluators.judge.side import Answer, Line, NoAnswerError, Stage
 from evaluators.judge.terms import Terms, broken_rule
 from evaluators.languages.base import LanguageSupport
-from evaluators.languages.cpp.toolchain import tvm_ffi_folder
-from evaluators.printed import printable
-from evaluators.runners.base import CALL, EMPTY, GIVE, HOLD, ISOLATION, LOAD, LOADED, SEAL
+from evaluators.languages.cpp.toolchain import tvm_ffi_library
+from evaluators.runners.base import CALL, EMPTY, GIVE, HOLD, ISOLATION, LOAD, LOADED, PROFILE, SEAL
 from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Wrong
 
 _EMPTY_CALLS = 15
 _THREAD_BYTES = 256 << 20
 """Address space that a thread may need besides: its stack, and an arena of malloc's."""
-_LOG_TAIL = 1500
 _CACHE_BYTES = 64 << 20
 """Largest file that a GPU candidate may write: its compiled kernels."""
+_RECORD_BYTES = 16 << 20  # that it may print where its calls are recorded
 _END_S = 5.0
 
 _Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild | Wrong)
@@ -67,6 +67,7 @@ class CandidateSide:
         keep: frozenset[int],
         private_inputs: bool = False,
         stops: bool = True,
+        cupti: str = "",
     ) -> None:
         """Prepare; entering the context starts the process.
 
@@ -81,6 +82,7 @@ class CandidateSide:
             keep: process ids below this process that are not the candidate's.
             private_inputs: let it write to a copy of its inputs, to see whether that is what it does.
             stops: whether it is stopped between its calls.
+            cupti: the library by which its calls are to be recorded.
         """
         self._place = place
         self._others = others or (place,)
@@ -92,6 +94,7 @@ class CandidateSide:
         self._keep = keep
         self._private_inputs = private_inputs
         self._stops = stops
+        self._cupti = cupti
         self._may_start_compilers = False
         self.empty_ns = 0
         self.isolation: tuple[str, ...] = ()
@@ -121,19 +124,19 @@ class CandidateSide:
             workloads=tuple((*one.buffers.inputs.placed, *one.buffers.outputs.placed) for one in self._others),
             product=self._artifact.product,
             entry_point=self._artifact.entry_point,
-            tvm_ffi=_tvm_ffi_library(),
+            tvm_ffi=tvm_ffi_library(),
             private_inputs=self._private_inputs,
             memory_bytes=self._memory_bytes(),
-            file_bytes=self._limits.printed_bytes,
+            file_bytes=_RECORD_BYTES if self._cupti else self._limits.printed_bytes,
             threads=self._threads,
             terms=msgspec.structs.replace(self._terms, module=None, call=None),
             calls=tuple(one.terms.call for one in self._others),
             instances=tuple(one.terms.module for one in self._others if one.terms.module is not None),
             cache=str(self._cache()),
             cache_bytes=_CACHE_BYTES,
+            cupti=self._cupti,
         )
-        # Read by the descriptor: a candidate may have put something else where it was.
-        self._log = (self._folder / "log").open("w+b", buffering=0)
+        self._log = RunnerLog(self._folder, self._artifact.product)
         with theirs:
             self._process = self._launcher.start(spec, log=self._log.fileno())
         os.close(inputs_fd)
@@ -213,7 +216,7 @@ class CandidateSide:
         if (broken := broken_rule(status, self._terms)) is not None:
             raise CandidateFailedError(broken)
         if status != LOADED:
-            failure = self._support.explain_load_failure(status, self._log_tail())
+            failure = self._support.explain_load_failure(status, self._log.tail())
             raise CandidateFailedError(self._at_stage(failure))
         self._stage = "first call"
 
@@ -247,7 +250,7 @@ class CandidateSide:
             if (broken := broken_rule(answer.status, self._terms)) is not None:
                 raise CandidateFailedError(broken)
             if answer.status != 0:
-                failure = self._support.explain_call_failure(answer.status, self._log_tail())
+                failure = self._support.explain_call_failure(answer.status, self._log.tail())
                 raise CandidateFailedError(self._at_stage(failure))
             self._called.add(number)
             self._stage = "call"
@@ -318,6 +321,15 @@ class CandidateSide:
         """
         self.ask(GIVE, limit_s=self._limits.load_s)
 
+    def record(self, *, limit_s: float) -> bytes:
+        """Have a call made and recorded. Returns what was printed until then, the record last.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        self.ask(PROFILE, limit_s=limit_s)
+        return self._log.take()
+
     def _at_stage(self, failure: _Failure) -> _Failure:
         return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure
 
@@ -330,7 +342,7 @@ class CandidateSide:
         stage = self._stage
         if stage == "start":
             self._end()
-            told = f"; it said: {said}" if (said := self._log_tail()) else ""
+            told = f"; it said: {said}" if (said := self._log.tail()) else ""
             raise RunnerError(f"a runner {silence.kind} before it had loaded a candidate{told}")
         if silence.kind == "timed out":
             self._end()
@@ -350,7 +362,7 @@ class CandidateSide:
         except subprocess.TimeoutExpired:
             self._end()
             return Rejected(reason="it closed its runner's control socket", rule="control")
-        return Crashed(reason=f"{_say_end(code)} ({stage})", stage=stage, log=self._log_tail())
+        return Crashed(reason=f"{_say_end(code)} ({stage})", stage=stage, log=self._log.tail())
 
     @property
     def segfaulted(self) -> bool:
@@ -362,12 +374,6 @@ class CandidateSide:
             self._process.kill()
             self._process.wait()
         kill_descendants(keep=self._keep)
-
-    def _log_tail(self) -> str:
-        size = os.fstat(self._log.fileno()).st_size
-        tail = os.pread(self._log.fileno(), _LOG_TAIL, max(0, size - _LOG_TAIL))
-        text = printable(tail.decode(errors="replace")).strip()
-        return text.replace(self._artifact.product, Path(self._artifact.product).name).replace(str(self._folder), ".")
 
     def _cache(self) -> Path:
         """Return where compiled kernels of this artifact are kept while the judge lives: checks fill it for timings.
@@ -392,8 +398,3 @@ def _say_end(code: int) -> str:
     name = signal.Signals(-code).name
     more = " (it ran out of memory, or something outside killed it)" if name == "SIGKILL" else ""
     return f"its process died of {name}{more}"
-
-
-def _tvm_ffi_library() -> str:
-    folder = tvm_ffi_folder()
-    return "" if folder is None else str(folder / "lib" / "libtvm_ffi.so")

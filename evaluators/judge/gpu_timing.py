@@ -82,6 +82,22 @@ class GpuTimer:
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
         return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
 
+    def record(self, artifact: Artifact, cupti: str) -> dict[str, list[bytes]]:
+        """Have calls of a candidate recorded. Returns what was printed in each, by workloads.
+
+        Args:
+            artifact: of one that was timed.
+            cupti: the library by which that is done.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: it writes beside its outputs.
+        """
+        with self._workloads.first.bench.side(artifact, others=self._benches, cupti=cupti) as side:
+            side.load()
+            with self._awake:
+                return {timer.bench.workload: timer.record(side) for timer in self._timers}
+
     def renew(self) -> None:
         """Make data ready for the next candidate."""
         for timer in self._timers:

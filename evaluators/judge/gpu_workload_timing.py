@@ -43,6 +43,7 @@ _WARM_UPS, _LONG_WARM_UPS, _LONG_NS = 5, 1, 100_000_000
 _EMPTY_CALLS = 20
 _UNLOADED_CALLS = 12
 """Behind each number of sweeps; what they are held against has a slack of 60 us."""
+_RECORDED_CALLS = 5
 _RECHECKS, _FEWEST_RECHECKS, _RECHECK_S = 80, 8, 5.0
 """Further pairs where a candidate is doubted: so many, but after some seconds no more than a few."""
 _FASTEST_MEMORY = 10e12
@@ -189,6 +190,21 @@ class GpuWorkloadTimer:
         if is_first:
             family = self._data.next().family
             self._seen.sweeps = self._cover.best_for(lambda level: self._candidate_ns(calls, family, level))
+
+    def record(self, side: CandidateSide) -> list[bytes]:
+        """Have some calls recorded, under the conditions of timed ones. Returns what was printed in each.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls, data = Calls(self.bench, side), self._data.next()
+        for _ in range(self._warm_ups):
+            calls.on(data)
+        best = self._cover.best_for(lambda level: self._candidate_ns(calls, data.family, level))
+        # Launching takes longer while it is recorded.
+        sweeps = max(self._cover.levels) if best else IDLE
+        return [calls.recorded(self._cover.over(sweeps)) for _ in range(_RECORDED_CALLS)]
 
     def recheck(self, lane: Lane) -> None:
         """Run more pairs if the candidate looks like a liar: in few calls that may be noise.

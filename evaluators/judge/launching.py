@@ -71,6 +71,8 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Folder for what a candidate compiles on its first call."""
     cache_bytes: int = 0
     """Largest file there."""
+    cupti: str = ""
+    """The library by which calls are recorded; empty: none are."""
 
 
 class RunnerError(Exception):

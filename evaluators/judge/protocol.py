@@ -13,6 +13,7 @@ import msgspec
 from messages.base import Isolation, Language
 from messages.commands import Purpose
 from messages.errors import ProtocolError
+from messages.profiles import WorkloadProfile
 from messages.tasks import TaskDescription, TaskSpec
 from messages.verdicts import CallCheck, Verdict
 
@@ -97,7 +98,13 @@ class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):
     """See `EvaluateCandidate`."""
 
 
-ToJudge: TypeAlias = Open | Describe | Check | Time
+class Profile(msgspec.Struct, frozen=True, kw_only=True, tag="profile"):
+    """Ask a judge of a GPU what the GPU does in a call of a candidate that was timed. The device is its own."""
+
+    artifact: Artifact
+
+
+ToJudge: TypeAlias = Open | Describe | Check | Time | Profile
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
@@ -137,6 +144,14 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
     """As in `Passed`; empty where no process was started."""
 
 
+class Profiled(msgspec.Struct, frozen=True, kw_only=True, tag="profiled"):
+    """Answer to `Profile`."""
+
+    workloads: tuple[WorkloadProfile, ...] = ()
+    error: str = ""
+    """Why there is none."""
+
+
 class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed"):
     """The judge itself is broken; it ends."""
 
@@ -145,7 +160,7 @@ class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed")
     """Whether another one on this host would fail likewise."""
 
 
-FromJudge: TypeAlias = Opened | ProblemBroken | Described | Passed | Judged | JudgeFailed
+FromJudge: TypeAlias = Opened | ProblemBroken | Described | Passed | Judged | Profiled | JudgeFailed
 
 _encoder = msgspec.msgpack.Encoder()
 _to_judge: msgspec.msgpack.Decoder[ToJudge] = msgspec.msgpack.Decoder(ToJudge)

@@ -26,6 +26,7 @@ from evaluators.judge.host import Host, HostError
 from evaluators.judge.keeping import release_scratch
 from evaluators.judge.launching import RunnerError, open_launcher
 from evaluators.judge.problem import ProblemError
+from evaluators.judge.profiling import profile
 from evaluators.judge.protocol import (
     Artifact,
     Baseline,
@@ -39,6 +40,7 @@ from evaluators.judge.protocol import (
     Opened,
     Passed,
     ProblemBroken,
+    Profile,
     Time,
 )
 from evaluators.judge.timing import Timer
@@ -180,6 +182,9 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
     while (request := channel.receive()) is not None:
         if isinstance(request, Describe):
             channel.send(Described(description=_examined(description, opened.task, benches)))
+            continue
+        if isinstance(request, Profile):
+            channel.send(profile(timer, request.artifact))
             continue
         if not isinstance(request, Check | Time):
             raise ProtocolError(f"a judge was sent {type(request).__name__}")

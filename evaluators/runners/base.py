@@ -21,10 +21,13 @@ FRAME = struct.Struct("<4sIQQqQ")
 """Magic, operation, sequence number, nonce, status, and on a GPU the ns between the events around the call, else 0. In
 a request the status is the number of the workload whose tensors are meant."""
 MAGIC = b"ksr1"
-EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL = 1, 2, 3, 4, 5, 6, 7, 8
+EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL, PROFILE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 """Operations. `HOLD`: keep what the last call returned, as its caller would; `GIVE`: hand over what is kept, again.
 `BURST`: make calls one after the other, as other harnesses do; for comparisons with theirs, and never for a verdict.
-`SEAL`: take away the means to start processes, where compilers needed them until now."""
+`SEAL`: take away the means to start processes, where compilers needed them until now.
+`PROFILE`: make a call, and write to the log what the GPU did in it."""
+PROFILED = b"ksearch profile: "
+"""Before a line of the log: a JSON list of `Activity`, by `PROFILE`."""
 LOADED, NOT_LOADED, NO_ENTRY_POINT = 0, 2, 3
 """Answers to `LOAD`."""
 BAD_OUTPUT, NO_KERNEL, LIBRARY_CALL = 0x1001, 0x1002, 0x10000
@@ -47,7 +50,7 @@ def serve(
     *,
     isolation: int = 0,
     others: Mapping[int, Callable[[], int]] = {},
-    burst: Callable[[Callable[[], int]], int] = lambda call: call(),
+    ways: Mapping[int, Callable[[Callable[[], int]], int]] = {},
 ) -> None:
     """Answer frames until the judge is gone.
 
@@ -58,7 +61,7 @@ def serve(
         span: makes a call. Returns its status, and its time in ns by the clock of the device, 0 where there is none.
         isolation: the layers that this process is behind; see `evaluators/sandbox/claims.py`.
         others: what else it does when it is asked, by operation.
-        burst: makes calls one after the other. Returns their mean time in ns, or a negative number.
+        ways: how else calls are made, by operation: each is given a call, and returns a status.
     """
     calls: Called = {}
     while True:
@@ -73,8 +76,8 @@ def serve(
             status, calls = load(workload)
         elif operation == ISOLATION:
             status = isolation
-        elif operation == BURST:
-            status = burst(calls[workload])
+        elif operation in ways:
+            status = ways[operation](calls[workload])
         elif operation in others:
             status = others[operation]()
         os.write(control, FRAME.pack(MAGIC, operation, sequence, nonce, status, span_ns))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from evaluators.runners.base import BURST, PROFILE, PROFILED
 from evaluators.sandbox.confine import Confined, seal
+from evaluators.vendors.nvidia.activities import Recorder, RecorderError
 from evaluators.vendors.nvidia.driver import Context, DriverError, SpanClock, attach
 
 _BURST_CALLS, _BURST_NS = 100, 10**10
@@ -51,12 +54,17 @@ class Harness:
     What it says of time is a claim of the candidate's process; the judge holds it against its own clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cupti: str = "") -> None:
         """Take the GPU.
+
+        Args:
+            cupti: the library by which calls can be recorded; empty: none will be.
 
         Raises:
             DriverError: there is none.
+            RecorderError: that library does not work.
         """
+        self._recorder = Recorder(cupti) if cupti else None
         self.context = Context()
         self.context.keep_freed_memory()
         self.stream = self.context.make_stream()
@@ -101,6 +109,26 @@ class Harness:
         except DriverError as error:
             return -error.code
         return round(sum(spans) / len(spans))
+
+    @property
+    def ways(self) -> Mapping[int, Callable[[Callable[[], int]], int]]:
+        """In which ways calls are made besides `span`, by operation."""
+        return {BURST: self.burst, PROFILE: self.profile}
+
+    def profile(self, call: Callable[[], int]) -> int:
+        """Make a call, and write to the log what the GPU did in it. Returns its status."""
+        if self._recorder is None:
+            return -1
+        try:
+            self._recorder.begin()
+            status = call()
+            self.context.synchronize()
+            found = self._recorder.end()
+        except (DriverError, RecorderError) as error:
+            os.write(2, f"{error}\n".encode())
+            return -1
+        os.write(2, b"\n" + PROFILED + json.dumps(found).encode() + b"\n")
+        return status
 
     def map_areas(self, spec: dict[str, int], inputs_fd: int, outputs_fd: int) -> dict[str, int]:
         """Map the judge's memory. Returns the addresses of `inputs` and `outputs`.

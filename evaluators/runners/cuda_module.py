@@ -44,7 +44,7 @@ def _serve_candidate(order: Order) -> None:
             lambda workload: _finished(lambda: loader.load(workload)),
             began.harness.span,
             isolation=order.isolation,
-            burst=began.harness.burst,
+            ways=began.harness.ways,
             others={HOLD: loader.hold, GIVE: lambda: _finished(loader.give), SEAL: sealing.complete},
         )
     os._exit(0)
@@ -60,7 +60,7 @@ def _serve_destination(order: Order, began: Began) -> None:
         lambda _: load_function(spec, began.workloads, rules, nested),
         began.harness.span,
         isolation=order.isolation,
-        burst=began.harness.burst,
+        ways=began.harness.ways,
         others={SEAL: sealing.complete},
     )
     os._exit(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 
 from evaluators.runners.base import SEAL, bind_to_judge, serve
@@ -21,9 +22,9 @@ def main() -> int:
     """Serve one judge until it goes away or kills this process."""
     spec = json.loads(sys.argv[-1])
     bind_to_judge(spec["judge_pid"])
-    profile = run_cuda(spec["folder"], reads=(spec["product"], spec["tvm_ffi"]), file_bytes=spec["file_bytes"])
-    confined = confine(profile)
-    harness = Harness()
+    reads = (spec["product"], spec["tvm_ffi"], os.path.dirname(spec["cupti"]))  # noqa: PTH120 - starts
+    confined = confine(run_cuda(spec["folder"], reads=reads, file_bytes=spec["file_bytes"]))
+    harness = Harness(spec["cupti"])
     bases = harness.map_areas(spec, spec["inputs_fd"], spec["outputs_fd"])
     arguments = [
         Arguments(tensors, bases, call, device=CUDA, stream=harness.stream)
@@ -37,7 +38,7 @@ def main() -> int:
         lambda _: load(spec, arguments),
         harness.span,
         isolation=confined.claim,
-        burst=harness.burst,
+        ways=harness.ways,
         others={SEAL: sealing.complete},
     )
     return 0

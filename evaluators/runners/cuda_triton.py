@@ -32,7 +32,7 @@ def _serve_candidate(order: Order) -> None:
             lambda _: load_function(spec, began.workloads, rules),
             began.harness.span,
             isolation=order.isolation,
-            burst=began.harness.burst,
+            ways=began.harness.ways,
             others={SEAL: sealing.complete},
         )
     os._exit(0)

@@ -46,7 +46,7 @@ class Began:
             str(spec["folder"]), reads=reads, writes=(str(spec["cache"]),), file_bytes=spec["cache_bytes"]
         )
         self.confined: Confined = confine(profile)
-        self.harness = Harness()
+        self.harness = Harness(str(spec["cupti"]))
         bases = self.harness.map_areas(spec, order.inputs_fd, order.outputs_fd)
         self.workloads = _tensors(spec, bases)
         """Of each workload, dense, on the GPU: inputs, then outputs."""

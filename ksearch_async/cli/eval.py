@@ -41,6 +41,7 @@ def eval_command(
     flags: EvaluationFlags = NO_EVALUATION_FLAGS,
     repeat: Count = 1,
     purpose: Purpose | None = None,
+    profile: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     role: Literal["candidate", "baseline"] = "candidate",
     compile_for: str | None = None,
     score_with: str | None = None,
@@ -60,6 +61,8 @@ def eval_command(
         repeat: Evaluate each so often, in fresh processes, and say how far the results lie apart.
         purpose: `screen` measures as candidates of a search are, `confirm` as a new best is. [default: screen; of a
             run's best confirm]
+        profile: On a GPU: also say which kernels run in a call of what was measured, for how long, and how well they
+            fill the GPU.
         role: `baseline`: a program to compare with, which may call any library, also where the task cannot tell it from
             an answer that computes nothing. Without a source it is the task's own reference.
         compile_for: Evaluate nothing: compile the kernels of a Triton program for this architecture (sm_90, ...). Needs
@@ -74,6 +77,8 @@ def eval_command(
     purpose = purpose or ("screen" if sources else "confirm")
     settings = flags.settings()
     settings |= EvaluationSettings(purpose=purpose, eval_timeout=eval_timeout, eval_memory=eval_memory)
+    if profile:
+        settings["profile"] = True
     if score_with is not None:
         settings["score_with"] = score_with
     given: TaskLike = task

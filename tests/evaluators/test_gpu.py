@@ -316,3 +316,59 @@ async def test_what_was_called_on_hidden_workloads_leaves_nothing_to_the_process
         builder.close()
         await evaluator.aclose()
     assert isinstance(verdict, Measured | Outpaced | Unstable), verdict
+
+
+HALF_ITS_OWN = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def doubled(x_ptr, y_ptr, count, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + place, 2 * tl.load(x_ptr + place, mask=place < count), mask=place < count)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        doubled[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+        return y + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "own_share", "threads"), [("cuda", KERNEL, 1.0, 256), ("python", HALF_ITS_OWN, 0.5, 128)]
+)
+async def test_a_profile_tells_whose_kernels_take_the_time(
+    language: Language, text: str, own_share: float, threads: int, tmp_path: Path
+) -> None:
+    path, entry = ("main.cu", "ksearch_run") if language == "cuda" else ("main.py", "ModelNew")
+    candidate = Candidate(language=language, entry_point=entry, files=(SourceFile(path=path, text=text),))
+    task = replace(TASK, rules=TaskRules(library_calls="allow"))
+    target = probe_target(language, DEVICE)
+    builder, evaluator = LocalBuilder(tmp_path), LocalEvaluator(tmp_path, device=DEVICE)
+    try:
+        described = await evaluator.describe_task(task, language)
+        build = BuildCandidate(job_id="b", run_id="r", candidate=candidate, target=target).for_task(described)
+        built = (await builder.build(build)).outcome
+        assert isinstance(built, Built)
+        job = EvaluateCandidate(
+            job_id="e", run_id="r", task=task, candidate=candidate, artifact_id=built.artifact_id, target=target
+        )
+        verdict = (await evaluator.evaluate(job)).verdict
+        (profile,) = await evaluator.profile(job)
+    finally:
+        builder.close()
+        await evaluator.aclose()
+    assert isinstance(verdict, Measured), verdict
+    assert verdict.latency_us is not None
+    # 512 MiB are moved for half a call or a whole one: what is recorded is what is timed.
+    assert profile.span_us == pytest.approx(verdict.latency_us, rel=0.1)
+    assert profile.idle_share < 0.1
+    assert profile.own_share == pytest.approx(own_share, abs=0.05)
+    own = next(kernel for kernel in profile.kernels if kernel.is_own)
+    assert (own.name, own.launches, own.block, own.occupancy) == ("doubled", 1, (threads, 1, 1), 1.0)
+    assert own.grid == (8192 * 8192 // 4 // 256 if language == "cuda" else 8192 * 8192 // 1024, 1, 1)

@@ -85,6 +85,12 @@ def tvm_ffi_folder() -> Path | None:
     return Path(spec.origin).parent
 
 
+def tvm_ffi_library() -> str:
+    """Return the path of its shared library; empty if it is not installed."""
+    folder = tvm_ffi_folder()
+    return "" if folder is None else str(folder / "lib" / "libtvm_ffi.so")
+
+
 def cpu_model() -> str:
     """Return the CPU's name.
 

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 
-MOST_AT_ONCE = 8
+MOST_AT_ONCE = 16
 
 
 def cores() -> int:

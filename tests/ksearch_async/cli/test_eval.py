@@ -74,6 +74,7 @@ def test_a_runs_best_is_evaluated_against_the_runs_own_task(
         (["small.py", "right.cpp", "--threads", "4096"], "--threads 4096: this host gives"),
         (["small.py", "right.cpp", "--measure", "eager"], "--measure eager is for GPUs"),
         (["small.py", "right.cpp", "--baseline", "torch.compile"], "--baseline torch.compile is for GPUs"),
+        (["small.py", "right.cpp", "--profile"], "--profile is for GPUs"),
     ],
 )
 def test_what_cannot_be_evaluated_is_bad_input(

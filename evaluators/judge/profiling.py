@@ -1,0 +1,200 @@
+"""What a GPU does in a call of a candidate: which kernels, for how long, and how well they fill it.
+
+The candidate's own process records it (`evaluators/vendors/nvidia/activities.py`), so all of it is a claim, and nothing
+in a verdict rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import torch
+
+from evaluators.judge.candidate import CandidateFailedError
+from evaluators.judge.gpu_baseline import DEVICE
+from evaluators.judge.gpu_timing import GpuTimer
+from evaluators.judge.protocol import Artifact, Profiled
+from evaluators.judge.wrong import WrongOutputError
+from evaluators.printed import printable
+from evaluators.runners.base import PROFILED
+from evaluators.vendors.nvidia.activities import Activity, find_cupti
+from messages.profiles import ProfiledKernel, WorkloadProfile
+
+_MOST_KERNELS = 24
+_NAME_CHARACTERS = 160
+_WARP_THREADS, _REGISTERS_AT_ONCE = 32, 256
+"""Registers are given to warps in pieces of so many (CUDA C++ programming guide, "Technical specifications")."""
+_REGISTERS = 65536
+"""That a multiprocessor has, from compute capability 3.7 on."""
+_RESERVED_SHARED_BYTES = 1024
+"""Of each block's, from compute capability 8.0 on; of 9.0 as well."""
+_BLOCKS = {(8, 6): 16, (8, 9): 24, (12, 0): 24}
+"""That a multiprocessor can have at once; others 32."""
+_activities = msgspec.json.Decoder(list[Activity])
+
+
+class ProfileError(Exception):
+    """A record cannot be used."""
+
+
+class Multiprocessors(msgspec.Struct, frozen=True, kw_only=True):
+    """Those of a GPU, and what each has."""
+
+    count: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    blocks: int
+
+
+def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
+    """Record calls of a candidate that was timed, and say what they come to."""
+    if not (cupti := find_cupti()):
+        return Profiled(error="CUPTI, by which calls are recorded, is not installed (nvidia-cuda-cupti)")
+    try:
+        printed = timer.record(artifact, cupti)
+        built = b"\n".join(path.read_bytes() for path in Path(artifact.product).parent.rglob("*") if path.is_file())
+        gpu = _multiprocessors()
+        workloads = tuple(
+            summarize(name, [activities_in(each) for each in calls], gpu, built) for name, calls in printed.items()
+        )
+    except (CandidateFailedError, WrongOutputError) as failure:
+        return Profiled(error=f"the candidate failed when it was recorded: {failure}")
+    except ProfileError as error:
+        return Profiled(error=str(error))
+    return Profiled(workloads=workloads)
+
+
+def activities_in(printed: bytes) -> list[Activity]:
+    """Return what a recorded call consisted of.
+
+    Raises:
+        ProfileError: no record was printed, or none that can be read.
+    """
+    line = next((line for line in reversed(printed.splitlines()) if line.startswith(PROFILED)), None)
+    if line is None:
+        said = printable(printed.decode(errors="replace")).strip().splitlines()
+        raise ProfileError(f"nothing was recorded{f': {said[-1][:300]}' if said else ''}")
+    try:
+        return _activities.decode(line.removeprefix(PROFILED))
+    except msgspec.DecodeError as error:
+        raise ProfileError(f"what was recorded cannot be read: {error}") from error
+
+
+def summarize(
+    workload: str, calls: Sequence[Sequence[Activity]], gpu: Multiprocessors, built: bytes
+) -> WorkloadProfile:
+    """Return what several recorded calls on one workload come to.
+
+    Args:
+        workload: its name.
+        calls: what each consisted of, in the order of beginnings.
+        gpu: for occupancies.
+        built: all files of the candidate's artifact: kernels whose names stand there are its own.
+
+    Raises:
+        ProfileError: in a call the GPU did nothing.
+    """
+    if not all(calls):
+        raise ProfileError("in a recorded call the GPU did nothing")
+    groups = [_grouped(activities) for activities in calls]
+    kernels = [
+        _kernel(first, [group.get(key, (first, 0, 0)) for group in groups], gpu, built)
+        for key, (first, _, _) in groups[0].items()
+    ]
+    kernels.sort(key=lambda kernel: -kernel.time_us)
+    return WorkloadProfile(
+        workload=workload,
+        span_us=median(_span_ns(activities) for activities in calls) / 1000,
+        busy_us=median(_busy_ns(activities) for activities in calls) / 1000,
+        kernels=tuple(kernels[:_MOST_KERNELS]),
+    )
+
+
+_Key = tuple[str, tuple[int, int, int], tuple[int, int, int]]
+_Group = tuple[Activity, int, int]
+"""The first, how many, and their ns."""
+
+
+def _grouped(activities: Sequence[Activity]) -> dict[_Key, _Group]:
+    found: dict[_Key, _Group] = {}
+    for one in activities:
+        first, count, took_ns = found.get((one.name, one.grid, one.block), (one, 0, 0))
+        found[one.name, one.grid, one.block] = first, count + 1, took_ns + one.ended_ns - one.begun_ns
+    return found
+
+
+def _kernel(first: Activity, groups: Sequence[_Group], gpu: Multiprocessors, built: bytes) -> ProfiledKernel:
+    blocks = _blocks_at_once(first, gpu)
+    threads = first.block[0] * first.block[1] * first.block[2]
+    grid = first.grid[0] * first.grid[1] * first.grid[2]
+    return ProfiledKernel(
+        name=_short(first.told),
+        launches=int(median(count for _, count, _ in groups)),
+        time_us=median(took_ns for _, _, took_ns in groups) / 1000,
+        is_own=bool(threads) and first.name.encode() in built,
+        grid=first.grid,
+        block=first.block,
+        registers=first.registers,
+        shared_bytes=first.shared_bytes,
+        local_bytes=first.local_bytes,
+        occupancy=min(1.0, blocks * threads / gpu.threads),
+        waves=grid / (blocks * gpu.count) if blocks else 0.0,
+    )
+
+
+def _blocks_at_once(kernel: Activity, gpu: Multiprocessors) -> int:
+    """Return how many blocks of a kernel a multiprocessor can have at once; 0 of what is none."""
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    if threads <= 0:
+        return 0
+    warps = -(-threads // _WARP_THREADS)
+    registers = -(-kernel.registers * _WARP_THREADS // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE * warps
+    shared_bytes = kernel.shared_bytes + _RESERVED_SHARED_BYTES
+    return max(
+        0,
+        min(
+            gpu.blocks,
+            gpu.threads // (warps * _WARP_THREADS),
+            gpu.registers // max(registers, 1),
+            gpu.shared_bytes // shared_bytes,
+        ),
+    )
+
+
+def _span_ns(activities: Sequence[Activity]) -> int:
+    return max(one.ended_ns for one in activities) - min(one.begun_ns for one in activities)
+
+
+def _busy_ns(activities: Sequence[Activity]) -> int:
+    """Return for how long at least one of them went on."""
+    busy = until = 0
+    for one in sorted(activities, key=lambda each: each.begun_ns):
+        busy += max(0, one.ended_ns - max(one.begun_ns, until))
+        until = max(until, one.ended_ns)
+    return busy
+
+
+def _short(name: str) -> str:
+    """Return a kernel's name without its parameters."""
+    depth = 0
+    for place in range(len(name) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(name[place], 0)
+        if not depth:
+            name = name[:place] if name.endswith(")") else name
+            break
+    return printable(name.removeprefix("void ")).strip()[:_NAME_CHARACTERS]
+
+
+def _multiprocessors() -> Multiprocessors:
+    told = torch.cuda.get_device_properties(DEVICE)
+    return Multiprocessors(
+        count=told.multi_processor_count,
+        threads=told.max_threads_per_multi_processor,
+        registers=_REGISTERS,
+        shared_bytes=told.shared_memory_per_multiprocessor,
+        blocks=_BLOCKS.get((told.major, told.minor), 32),
+    )

@@ -1,0 +1,107 @@
+"""What a candidate's process recorded is put together, and what is no record is told."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from evaluators.judge.profiling import Multiprocessors, ProfileError, activities_in, summarize
+from evaluators.runners.base import PROFILED
+from evaluators.vendors.nvidia.activities import Activity
+
+H200 = Multiprocessors(count=132, threads=2048, registers=65536, shared_bytes=233_472, blocks=32)
+BUILT = b"\x00_Z7doubledPKf\x00def softmax(x):"
+
+
+def kernel(name: str, begun_us: float, took_us: float, **more: object) -> Activity:
+    begun_ns = round(begun_us * 1000)
+    plain = Activity(name, name, begun_ns, begun_ns + round(took_us * 1000), (264, 1, 1), (256, 1, 1), 32)
+    return plain._replace(**more)  # type: ignore[arg-type]
+
+
+def test_times_are_medians_over_calls_and_work_side_by_side_counts_once() -> None:
+    calls = [
+        [
+            kernel("softmax", 0, took_us),
+            kernel("softmax", took_us, took_us),
+            kernel("other", took_us / 2, took_us),
+            last,
+        ]
+        for took_us, last in (
+            (10, kernel("end", 30, 10)),
+            (100, kernel("end", 300, 100)),
+            (12, kernel("end", 36, 12)),
+        )
+    ]
+    profile = summarize("large", calls, H200, BUILT)
+    assert (profile.workload, profile.span_us, profile.busy_us) == ("large", 48.0, 36.0)
+    assert profile.idle_share == pytest.approx(0.25)
+    assert [(one.name, one.launches, one.time_us) for one in profile.kernels] == [
+        ("softmax", 2, 24.0),
+        ("other", 1, 12.0),
+        ("end", 1, 12.0),
+    ]
+    assert profile.own_share == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "is_own"),
+    [
+        ("_Z7doubledPKf", "doubled(float const*)", True),
+        ("softmax", "softmax", True),
+        ("_ZN2at6native4copyEv", "void at::native::copy<(anonymous namespace)::A>(int, void (*)(float))", False),
+        ("(copy)", "(copy)", False),
+    ],
+)
+def test_a_kernel_is_the_candidates_own_if_it_stands_in_what_was_built(name: str, told: str, is_own: bool) -> None:
+    block = (0, 0, 0) if name == "(copy)" else (256, 1, 1)
+    (found,) = summarize("", [[kernel(name, 0, 1, told=told, block=block)]], H200, BUILT).kernels
+    assert found.is_own is is_own
+    assert found.name == told.removeprefix("void ").removesuffix("(float const*)").removesuffix(
+        "(int, void (*)(float))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared_bytes", "occupancy", "blocks"),
+    [
+        (256, 32, 0, 1.0, 8),  # as many threads as there can be
+        (256, 204, 221_184, 0.125, 1),  # one block for want of shared memory
+        (128, 128, 0, 0.25, 4),  # registers: 128 * 128 are a quarter of them
+        (32, 16, 0, 0.5, 32),  # no more blocks than there can be
+        (100, 16, 0, 16 * 100 / 2048, 16),  # four warps, the last one not full
+        (256, 300, 300_000, 0.0, 0),  # cannot be, whatever the record says
+    ],
+)
+def test_how_well_a_kernel_fills_the_gpu(
+    threads: int, registers: int, shared_bytes: int, occupancy: float, blocks: int
+) -> None:
+    one = kernel("k", 0, 1, block=(threads, 1, 1), registers=registers, shared_bytes=shared_bytes)
+    (found,) = summarize("", [[one]], H200, b"").kernels
+    assert found.occupancy == pytest.approx(occupancy)
+    assert found.waves == pytest.approx(264 / (132 * blocks) if blocks else 0.0)
+
+
+def test_the_last_record_of_what_was_printed_is_read() -> None:
+    record = [kernel("right", 1, 2)]
+    printed = b"hello\n" + PROFILED + b"[]\n" + b"\n" + PROFILED + msgspec.json.encode(record) + b"\nand more\n"
+    assert activities_in(printed) == record
+
+
+@pytest.mark.parametrize(
+    ("printed", "complaint"),
+    [
+        (b"", "nothing was recorded$"),
+        (b"cuptiActivityEnable fails with error 15\n", "nothing was recorded: cuptiActivityEnable fails"),
+        (PROFILED + b"[[1, 2]]\n", "cannot be read"),
+        (PROFILED + b'[["a"', "cannot be read"),
+    ],
+)
+def test_what_is_no_record_is_told(printed: bytes, complaint: str) -> None:
+    with pytest.raises(ProfileError, match=complaint):
+        activities_in(printed)
+
+
+def test_a_call_that_has_the_gpu_do_nothing_has_no_profile() -> None:
+    with pytest.raises(ProfileError, match="did nothing"):
+        summarize("", [[kernel("k", 0, 1)], []], H200, b"")
