@@ -228,6 +228,11 @@ class LocalEvaluator:
             if isinstance(answer, Judged):
                 return answer.verdict, anyio.current_time() - begun, answer.isolation
             verdict = await judge.time(artifact, job.purpose, job.keep_above)
+            if isinstance(verdict, Measured) and job.purpose == "confirm":
+                # What may become the best is what further candidates are written from.
+                found = await judge.profile(artifact)
+                notes = (f"no profile: {found.error}",) if found.error else ()
+                verdict = msgspec.structs.replace(verdict, profile=found.workloads, notes=(*verdict.notes, *notes))
             return _with_checks(verdict, answer), anyio.current_time() - begun, answer.isolation
 
     async def _find_artifact(self, job: EvaluateCandidate, own: Target) -> Artifact:

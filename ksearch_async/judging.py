@@ -142,8 +142,11 @@ class Judge:
         Raises:
             EvaluatorError: the evaluator itself failed.
         """
-        if self._workers.profile is None or not evaluation.good:
+        verdict = evaluation.verdict
+        if self._workers.profile is None or not isinstance(verdict, Measured):
             return evaluation
+        if verdict.profile:
+            return msgspec.structs.replace(evaluation, profile=verdict.profile)
         try:
             return msgspec.structs.replace(evaluation, profile=await self._workers.profile(job))
         except ConfigError as error:

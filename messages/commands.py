@@ -8,6 +8,7 @@ import msgspec
 
 from messages.base import EditFormat, Language, Message
 from messages.calls import CallForm
+from messages.profiles import WorkloadProfile
 from messages.tasks import Action, AttemptBrief, Candidate, ModuleTerms, Target, TaskDescription, TaskSpec, TensorSpec
 from messages.verdicts import Verdict
 
@@ -32,6 +33,8 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     """The code to build on: the better of parent and branch best. None: start from the reference."""
     base_outcome: str = ""
     """The base's verdict in one line."""
+    base_profile: tuple[WorkloadProfile, ...] = ()
+    """What the GPU does in a call of it; empty: that is not known."""
     second: Candidate | None = None
     """A candidate of another branch whose technique is to be merged into the base; null: nothing is merged."""
     second_outcome: str = ""

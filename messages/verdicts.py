@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from messages.base import Message
+from messages.profiles import WorkloadProfile
 from messages.tasks import Measure
 
 
@@ -82,6 +83,8 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     """Constructs in its text that a person may want to look at; they decide nothing."""
     workloads: tuple[TimedWorkload, ...] = ()
     """Each of several workloads that were timed; empty where there is one."""
+    profile: tuple[WorkloadProfile, ...] = ()
+    """Of what was confirmed on a GPU: what it does in a call, on each workload. Nothing rests on it."""
 
 
 class Scored(Message, frozen=True, kw_only=True, tag="scored"):

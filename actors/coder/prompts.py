@@ -13,6 +13,7 @@ from actors.coder.answers import edited, wants_edits
 from actors.coder.craft import CRAFTS
 from actors.coder.evidence import evidence_of
 from actors.coder.parse import MAIN_PATHS, render_files
+from actors.coder.profile_text import describe_profile
 from actors.llm.base import Request
 from evaluators.hardware.roofline import roofline, roofline_lines, share_text
 from evaluators.hardware.table import describe_hardware, hardware_of
@@ -150,7 +151,8 @@ def _base(job: WriteCandidate) -> str:
         start = "initial" if _is_program(job) else "reference"
         return f"# Base code\n\nThere is none yet: start from the {start} program of the task."
     outcome = job.base_outcome or "correct"
-    return f"# Base code\n\nKnown good ({outcome}).\n\n{_code(job.base)}"
+    parts = (f"# Base code\n\nKnown good ({outcome}).", describe_profile(job.base_profile), _code(job.base))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _second(job: WriteCandidate) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import put, put_json, told_lines
+from ksearch_async.cli.profiles import profile_table
 from ksearch_async.phrases import counted, plain
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder
@@ -108,6 +109,8 @@ def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
     yield from told_lines("           ", f"{evaluated.purpose}: {where}{by}; {took}")
     if isinstance(verdict, Measured | Outpaced):
         yield from (f"           {line}" for line in workload_table(verdict.workloads))
+    if isinstance(verdict, Measured):
+        yield from profile_table(verdict.profile)
 
 
 def _log_lines(lines: Sequence[str]) -> Iterator[str]:

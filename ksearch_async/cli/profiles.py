@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -31,7 +32,12 @@ def profile_lines(evaluation: Evaluation) -> list[str]:
     """Return what is printed of a profile, line by line; nothing if none was asked for."""
     if evaluation.no_profile:
         return [f"profile    none: {evaluation.no_profile}"]
-    return [line for one in evaluation.profile for line in _lines(one)]
+    return profile_table(evaluation.profile)
+
+
+def profile_table(profile: Sequence[WorkloadProfile]) -> list[str]:
+    """Return what is printed of what is known: a line and a table for each workload."""
+    return [line for one in profile for line in _lines(one)]
 
 
 def _lines(profile: WorkloadProfile) -> list[str]:

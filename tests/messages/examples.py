@@ -68,6 +68,7 @@ from messages.faults import EndpointFault
 from messages.heritage import Heritage, InheritedNode
 from messages.intake import Influence, Intake, TrivialAnswer
 from messages.models import Lineup, Offer, Price
+from messages.profiles import ProfiledKernel, WorkloadProfile
 from messages.quotes import Quote
 from messages.settings import Budget, SearchSettings, Selection
 from messages.steering import (
@@ -270,6 +271,26 @@ INSERT = Insert(
     merge="n2",
     key="k1",
 )
+PROFILE = WorkloadProfile(
+    workload="short",
+    span_us=12.5,
+    busy_us=11.0,
+    kernels=(
+        ProfiledKernel(
+            name="scale<float>",
+            launches=2,
+            time_us=11.0,
+            is_own=True,
+            grid=(64, 2, 1),
+            block=(256, 1, 1),
+            registers=40,
+            shared_bytes=1024,
+            local_bytes=16,
+            occupancy=0.75,
+            waves=1.5,
+        ),
+    ),
+)
 MEASURED = Measured(
     timed=True,
     latency_us=12.5,
@@ -288,6 +309,7 @@ MEASURED = Measured(
     notes=("denormals flushed",),
     flags=("thread: import of threading (kernel.py:3)",),
     workloads=(TIMED_WORKLOAD,),
+    profile=(PROFILE,),
 )
 
 VERDICTS = (
@@ -568,6 +590,7 @@ COMMANDS = (
         action=Action(node_id="n1", title="Fuse", description="One pass.", difficulty=2),
         base=CANDIDATE,
         base_outcome="measured: 1.60x",
+        base_profile=(PROFILE,),
         second=CANDIDATE,
         second_outcome="measured: 1.40x",
         current=CANDIDATE,

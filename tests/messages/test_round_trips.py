@@ -33,10 +33,10 @@ def values_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
             return st.one_of(*(values_of(each) for each in types))
         case shapes.VarTupleType(item_type=item, min_length=least, max_length=most):
             return st.lists(values_of(item), min_size=least or 0, max_size=min(most or 2, 2)).map(tuple)
+        case shapes.TupleType(item_types=items):
+            return st.tuples(*(values_of(each) for each in items))
         case shapes.DictType(key_type=key, value_type=value):
             return st.dictionaries(values_of(key), values_of(value), max_size=2)
-        case shapes.LiteralType(values=values):
-            return st.sampled_from(values)
         case _:
             return scalars_of(shape)
 
@@ -75,6 +75,8 @@ def scalars_of(shape: shapes.Type) -> st.SearchStrategy[Any]:
             return st.booleans()
         case shapes.NoneType():
             return st.none()
+        case shapes.LiteralType(values=values):
+            return st.sampled_from(values)
         case _:
             raise AssertionError(f"no strategy for {shape!r}")
 

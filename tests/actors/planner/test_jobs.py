@@ -8,12 +8,14 @@ from actors.board import queue_of as queue_of_card
 from actors.planner.jobs import further_tiers, job_for, queue_of, write_queues
 from actors.planner.texts import Texts
 from messages.commands import BuildCandidate, WriteCandidate
-from messages.events import RunStarted
+from messages.events import CandidateEvaluated, RunStarted
 from messages.facts import BuildRequested, WriteRequested
 from messages.models import Lineup, Offer
 from messages.presence import Presence, RunCard, takes_jobs_of
+from messages.profiles import WorkloadProfile
 from messages.settings import SearchSettings
 from messages.tasks import DescribedWorkload, ModuleTerms, TensorSpec
+from messages.verdicts import Measured, Wrong
 from tests.actors.planner.core.world import RUN, TARGET, World, candidate, inserts, started, writes
 
 LINEUP = Lineup(coders=(Offer(name="small", tier="small"), Offer(name="large"), Offer(name="huge", tier="small")))
@@ -92,3 +94,22 @@ def test_a_build_is_told_what_each_workload_calls_and_how_its_modules_are_made()
     job = job_for(World(SearchSettings()).state, texts, request)
     assert isinstance(job, BuildCandidate)
     assert (job.tensors, job.other_tensors, job.modules) == (tensors, (tensors,), modules)
+
+
+def test_who_builds_on_a_candidate_is_told_what_its_latest_verdict_knows_of_it() -> None:
+    profile = WorkloadProfile(span_us=2.0, busy_us=1.0, kernels=())
+    world, texts, base = World(SearchSettings(branches=1)), Texts(), candidate("int x = 0;")
+    world.propose(inserts(3))
+    request = replace(writes(world)[0], base_id=base.candidate_id)
+    texts.take(replace(started(SearchSettings()), initial=base))
+    for verdict, known in (
+        (None, ()),
+        (Measured(timed=True), ()),
+        (Measured(timed=True, profile=(profile,)), (profile,)),
+        (Wrong(reason="wrong", family="given"), ()),
+    ):
+        if verdict is not None:
+            texts.take(CandidateEvaluated(job_id="e", candidate_id=base.candidate_id, verdict=verdict, device="GPU"))
+        job = job_for(world.state, texts, request)
+        assert isinstance(job, WriteCandidate)
+        assert job.base_profile == known

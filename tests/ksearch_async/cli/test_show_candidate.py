@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ksearch_async.cli import main
+from ksearch_async.cli.profiles import profile_table
 from messages.codec import Body
-from messages.events import Built, CandidateBuilt
+from messages.events import Built, CandidateBuilt, CandidateEvaluated
 from messages.verdicts import DidNotBuild
+from tests.ksearch_async.cli.test_profiles import MEASURED, PROFILE
 from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, RUN_ID, SLOPPY, TARGET, on_disk, records_of, sequel
 
 
@@ -45,6 +48,22 @@ def test_a_candidate_is_named_by_round_by_the_beginning_of_its_id_or_as_the_best
     assert lines.count("  warning: unused") == 20
     assert "  and 10 more lines: --json has all of it" in lines
     assert lines[-1] == f"what changed: ksearch diff {RUN_ID} {FASTER_KERNEL.candidate_id[:8]}"
+
+
+def test_a_profile_stands_behind_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = sequel()
+    confirmed = CandidateEvaluated(
+        job_id="x",
+        candidate_id=FASTER_KERNEL.candidate_id,
+        verdict=msgspec.structs.replace(MEASURED, profile=(PROFILE,)),
+        purpose="confirm",
+        device="NVIDIA H200",
+    )
+    on_disk(tmp_path, [*told, *records_of([confirmed], after=len(told))])
+    assert shown(tmp_path, "best") == 0
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("           confirm: NVIDIA H200; 0.0 s, 0.0 s of that alone on the device")
+    assert lines[place + 1 : place + 6] == profile_table((PROFILE,))
 
 
 def test_a_candidate_that_did_not_build_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
