@@ -11,6 +11,7 @@ from ksearch_async.chronicle import Best, BestScore
 from ksearch_async.comparing import plain
 from ksearch_async.config import flatten
 from ksearch_async.feed.shapes import AttemptView
+from ksearch_async.kernel_table import TITLES, headline, kernel_rows, left_out
 from ksearch_async.phrases import counted, duration
 from ksearch_async.report.data import path_to_best
 from ksearch_async.report.dossier import Dossier
@@ -145,6 +146,18 @@ def measurement(dossier: Dossier) -> Iterator[Markup]:
             for one in verdict.workloads
         ]
         yield table(titles, rows, numbers=range(1, 6))
+    if isinstance(verdict, Measured):
+        yield from _profile(verdict)
+
+
+def _profile(verdict: Measured) -> Iterator[Markup]:
+    """What the GPU does in a call, if that was recorded."""
+    for one in verdict.profile:
+        yield tag("p", f"What the GPU does in a call: {headline(one)}.")
+        yield table(TITLES, kernel_rows(one), numbers=range(len(TITLES) - 2))
+        yield tag("p", left_out(one), class_="note")
+    if verdict.profile:
+        yield tag("p", "The kernel's own process recorded that; nothing above rests on it.", class_="note")
 
 
 def _timing(verdict: Measured, dossier: Dossier) -> Iterator[Markup]:

@@ -12,6 +12,7 @@ from ksearch_async.report.data import Series, Trace, trace_of
 from messages.codec import Record, decode_line
 from messages.events import CandidateEvaluated, RunStarted
 from messages.facts import AttemptFinished, Decided, EditsApplied, Fact, IncumbentChanged, NodeInserted, SpendRecorded
+from messages.profiles import ProfiledKernel, WorkloadProfile
 from messages.tasks import Candidate, SourceFile
 from messages.verdicts import Interval, Measured, TimedWorkload
 from tests.ksearch_async.stories import FASTER_KERNEL, attempt, records_of, story
@@ -97,6 +98,15 @@ def seeded(records: list[Record], seed: int, *, speedup: float | None = None) ->
     return [changed(record) for record in records]
 
 
+def profiled(name: str) -> WorkloadProfile:
+    """Return what a GPU did on a workload of this name in a kernel of this name, and in one of a library's."""
+    kernel = ProfiledKernel(
+        name=name, launches=3, time_us=30.0, is_own=True, grid=(64, 1, 1), block=(128, 1, 1), registers=77, waves=1.5
+    )
+    library = replace(kernel, name="library", time_us=10.0, is_own=False)
+    return WorkloadProfile(workload=name, span_us=50.0, busy_us=40.0, kernels=(kernel, library))
+
+
 def hostile() -> list[Record]:
     """Return a run whose every text is hostile: task, device, title, outcome, sources, and a line of a megabyte."""
     opening, *others = story(stopped_by=None)
@@ -120,6 +130,7 @@ def hostile() -> list[Record]:
         baseline_latency_us=90.0,
         notes=(HOSTILE,),
         workloads=(timed(HOSTILE, 2.0), timed("other", 3.0)),
+        profile=(profiled(HOSTILE),),
     )
     told = [replace(opening, body=body), *map(_renamed, others)]
     return [*told, *records_of(attempt(9, candidate, best), after=len(told))]

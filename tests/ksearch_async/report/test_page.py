@@ -133,3 +133,11 @@ def test_the_command_has_the_flags_of_what_is_not_as_usual(tmp_path: Path) -> No
     assert dossier.commands[0] == "ksearch run 'my relu.py' --seed 3 --branches 2 --no-confirm"
     assert dossier.unsaid == ("search.max_tries = 7",)
     assert dossier.has_config
+
+
+def test_what_the_gpu_does_in_a_call_of_the_best_is_told_kernel_by_kernel(tmp_path: Path) -> None:
+    text = " ".join(Parts(page_of([read(tmp_path, hostile())])).text.split())
+    assert "50.0 us from the first kernel to the last, the GPU idle for 20%; 75% of it in the candidate's own" in text
+    cells = ("3", "64", "128", "77", "0", "0", "0%", "1.5")
+    assert "".join(("75%", "30.0", *cells, "its own")) in text
+    assert "".join(("25%", "10.0", *cells, "library", "library")) in text
