@@ -35,7 +35,9 @@ def _kernel(kernel: ProfiledKernel) -> str:
     launches = "1 launch" if kernel.launches == 1 else f"{kernel.launches} launches"
     told = [f"{kernel.name[:_NAME_CHARACTERS]}{whose}: {kernel.time_us:.1f} us in {launches}"]
     if any(kernel.block):
-        blocks, threads = ("x".join(map(str, sizes)) for sizes in (kernel.grid, kernel.block))
+        blocks, threads = (
+            "x".join(map(str, sizes)).removesuffix("x1").removesuffix("x1") for sizes in (kernel.grid, kernel.block)
+        )
         told.append(f"{blocks} blocks of {threads} threads, {kernel.waves:.1f} waves")
         told.append(f"{kernel.registers} registers, {kernel.shared_bytes} bytes of shared memory a block")
         told.append(f"occupancy at most {kernel.occupancy:.0%}")

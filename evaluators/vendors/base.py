@@ -47,9 +47,9 @@ class SharedArea(Protocol):
 class Clock(Protocol):
     """Two points of a stream and the time between them, by the GPU's clock, to a microsecond or finer.
 
-    The judge's way to time (`evaluators/judge/gpu_cover.py`) rests on this: a GPU has work of one process at a time, in
-    the order in which it was asked for. What a process asks for while the judge's own work goes on begins behind it,
-    its first point included, so that no wait is in the time.
+    The judge's way to time (`evaluators/judge/gpu_cover.py`) rests on this: a GPU works for one process at a time, by
+    turns. What a process asks for while the judge's own work goes on waits for its turn, its first point included; and
+    what was asked for by then goes on undisturbed from its first point to its last, so that no wait is in the time.
     """
 
     def begin(self) -> None:

@@ -90,9 +90,7 @@ def test_the_base_is_shown_with_what_the_gpu_does_in_a_call_of_it() -> None:
     said = request_for(job(**BASE, base_profile=(*shapes, shapes[0], largest))).prompt
     begins = said.index("What the GPU does in one call of it on the workload 'large': 100.0 us from the first kernel")
     assert said.index("# Base code") < begins < said.index("// good base")
-    assert (
-        "idle for 5% of that.\n- 83% scale: 90.0 us in 1 launch; 2x64x1 blocks of 256x1x1 threads, 1.5 waves;" in said
-    )
+    assert "idle for 5% of that.\n- 83% scale: 90.0 us in 1 launch; 2x64 blocks of 256 threads, 1.5 waves;" in said
     assert "occupancy at most 75%; 16 bytes of local memory a thread" in said
     assert "- 3% library4 (a library's): 3.0 us" in said
     assert "library5" not in said, "more than six kernels of a workload"

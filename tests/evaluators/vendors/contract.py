@@ -20,7 +20,7 @@ import torch
 from evaluators.vendors.base import Clock, DeviceContext, Facts, SharedArea
 
 SIZE_BYTES = 64 << 20
-LONG_NS, SHORT_NS = 4_000_000, 150_000
+LONG_NS, SHORT_NS = 8_000_000, 150_000
 
 
 class Side:
@@ -56,7 +56,7 @@ class Side:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
 
 class VendorContract:
@@ -64,21 +64,21 @@ class VendorContract:
 
     package: ClassVar[str]
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def driver(self) -> ModuleType:
         return importlib.import_module(f"{self.package}.driver")
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def context(self, driver: ModuleType) -> DeviceContext:
         found: DeviceContext = driver.Context()
         return found
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def area(self, driver: ModuleType, context: DeviceContext) -> SharedArea:
         found: SharedArea = driver.SharedMemory(context, SIZE_BYTES)
         return found
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def memory(self, area: SharedArea) -> torch.Tensor:
         view: Callable[[int, int], torch.Tensor] = importlib.import_module(f"{self.package}.tensors").view_memory
         return view(area.address, area.size_bytes)
@@ -124,17 +124,18 @@ class VendorContract:
         many = median(self._span_ns(clock, context, memory, 400) for _ in range(9))
         assert 6 < many / few < 10
 
-    def test_what_another_process_asks_for_begins_behind_the_judges_work_and_no_wait_is_in_its_span(
+    def test_what_another_process_asks_for_waits_for_its_turn_and_no_wait_is_in_its_span(
         self, context: DeviceContext, memory: torch.Tensor, side: Side
     ) -> None:
         idle = [side.spans() for _ in range(9)]
         behind = []
         for _ in range(9):
-            self._work_for(2 * LONG_NS, context, memory)
+            self._work_for(LONG_NS, context, memory)
             behind.append(side.spans())
             context.synchronize()
-        assert median(took_ns for _, took_ns in idle) < LONG_NS / 4, "asking alone takes as long"
-        assert median(took_ns for _, took_ns in behind) > LONG_NS, "it began beside the judge's work"
+        alone_ns = median(took_ns for _, took_ns in idle)
+        assert alone_ns < LONG_NS / 20, "asking alone takes long"
+        assert median(took_ns for _, took_ns in behind) > 4 * alone_ns, "it began beside the judge's work"
         assert max(span_ns for span_ns, _ in behind) < SHORT_NS, "the wait is in the span"
 
     def test_what_need_not_be_there_is_asked_for_without_an_error(self, context: DeviceContext) -> None:
