@@ -203,7 +203,13 @@ class _Replay:
             return
         job: WriteCandidate | None = None
         if isinstance(fact, PlanRequested):
-            request = plan_request(self._state, fact, self._texts.started.description, programs=self._texts.find)
+            request = plan_request(
+                self._state,
+                fact,
+                self._texts.started.description,
+                programs=self._texts.find,
+                profiles=self._texts.profile,
+            )
         else:
             job = self._job(fact)
             request = request_for(job)

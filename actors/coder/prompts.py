@@ -13,8 +13,8 @@ from actors.coder.answers import edited, wants_edits
 from actors.coder.craft import CRAFTS
 from actors.coder.evidence import evidence_of
 from actors.coder.parse import MAIN_PATHS, render_files
-from actors.coder.profile_text import describe_profile
 from actors.llm.base import Request
+from evaluators.hardware.profiles import describe_profile
 from evaluators.hardware.roofline import roofline, roofline_lines, share_text
 from evaluators.hardware.table import describe_hardware, hardware_of
 from messages.base import Language

@@ -270,7 +270,9 @@ class _Planner:
         """Start what carries a request out. Everything it needs is taken from the state at its request."""
         state = self._asked[request.job_id]
         if isinstance(request, PlanRequested):
-            question = plan_request(state, request, self._texts.started.description, programs=self._texts.find)
+            question = plan_request(
+                state, request, self._texts.started.description, programs=self._texts.find, profiles=self._texts.profile
+            )
             self.tasks.start_soon(self._propose, question)
             return
         if request.job_id in self._submitting:

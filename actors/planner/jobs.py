@@ -18,9 +18,7 @@ from messages.facts import (
     WriteRequested,
 )
 from messages.models import Lineup
-from messages.profiles import WorkloadProfile
 from messages.tasks import Action, AttemptBrief, Candidate
-from messages.verdicts import Measured
 
 _OTHER_CHARS = 120
 
@@ -125,7 +123,7 @@ def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> Wri
         action=Action(node_id=node.node_id, title=node.title, description=node.description, difficulty=node.difficulty),
         base=_candidate(texts, request.base_id),
         base_outcome=base.outcome if base else "",
-        base_profile=_profile(texts, request.base_id),
+        base_profile=texts.profile(request.base_id) if request.base_id else (),
         second=_candidate(texts, second.candidate_id) if second else None,
         second_outcome=state.known[second.candidate_id].outcome if second else "",
         current=_candidate(texts, request.current_id),
@@ -147,11 +145,6 @@ def _outcome(attempt: Attempt) -> str:
     """Return what came of an attempt in one line, its other drafts briefly."""
     others = "; ".join(" ".join(outcome.split())[:_OTHER_CHARS] for outcome in attempt.others)
     return f"{attempt.outcome} (the other drafts of this attempt: {others})" if others else attempt.outcome
-
-
-def _profile(texts: Texts, candidate_id: str | None) -> tuple[WorkloadProfile, ...]:
-    verdict = texts.verdict(candidate_id) if candidate_id else None
-    return verdict.profile if isinstance(verdict, Measured) else ()
 
 
 def _candidate(texts: Texts, candidate_id: str | None) -> Candidate | None:

@@ -22,6 +22,7 @@ from actors.planner.standing import (
     calibration_section,
     frontier_section,
     picture_section,
+    profile_section,
     refused_section,
 )
 from evaluators.hardware.roofline import roofline, roofline_lines
@@ -29,6 +30,7 @@ from evaluators.hardware.table import describe_hardware
 from messages.codec import CodecError, decode_script
 from messages.edits import EditScript
 from messages.facts import PlanRequested
+from messages.profiles import WorkloadProfile
 from messages.tasks import Candidate, TaskDescription
 
 DIGEST_TOKENS = 24_000
@@ -39,12 +41,17 @@ def _no_program(_candidate_id: str) -> None:
     return None
 
 
+def _no_profile(_candidate_id: str) -> tuple[WorkloadProfile, ...]:
+    return ()
+
+
 def plan_request(
     state: SearchState,
     request: PlanRequested,
     description: TaskDescription,
     *,
     programs: Callable[[str], Candidate | None] = _no_program,
+    profiles: Callable[[str], tuple[WorkloadProfile, ...]] = _no_profile,
     digest_tokens: int = DIGEST_TOKENS,
 ) -> Request:
     """Return the question that a call for edits asks.
@@ -54,6 +61,7 @@ def plan_request(
         request: which branches to tell of, what is wanted, why the previous answer was refused.
         description: the task as models are told it.
         programs: the run's programs by their ids; without them it is not told what changed in them.
+        profiles: what the GPU does in a call of each; without them it is not told what that is of the best.
         digest_tokens: about how long the tree's part may be.
     """
     sections = (
@@ -62,6 +70,7 @@ def plan_request(
         *_told(state, request, description, programs, digest_tokens),
         picture_section(state),
         calibration_section(state),
+        profile_section(state, profiles),
         frontier_section(state) if request.purpose == "revise" else "",
         childless_section(state, request.childless),
         refused_section(request.refusals),

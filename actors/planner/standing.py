@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from actors.planner.core.beliefs import Calibration, calibration
 from actors.planner.core.selection import Terms, ranking
 from actors.planner.core.state import Node, SearchState, active
+from evaluators.hardware.profiles import describe_profile
 from messages.edits import Refusal
+from messages.profiles import WorkloadProfile
 from messages.verdicts import worth_text
 
 _FRONTIER_SHOWN = 40
@@ -19,6 +23,13 @@ def picture_section(state: SearchState) -> str:
     questions = "\n".join(f"- {question}" for question in state.open_questions)
     asked = f"\n\nOpen questions:\n{questions}" if questions else ""
     return f"# Your picture so far\n\n{state.summary}{asked}"
+
+
+def profile_section(state: SearchState, profiles: Callable[[str], tuple[WorkloadProfile, ...]]) -> str:
+    """Say what takes the time of the best kernel so far, where a GPU has told it."""
+    best = state.incumbent
+    told = describe_profile(profiles(best.candidate_id)) if best is not None else ""
+    return f"# What takes the time of the best so far ({best.node_id})\n\n{told}" if best is not None and told else ""
 
 
 def calibration_section(state: SearchState) -> str:

@@ -19,10 +19,11 @@ from messages.events import (
     JobLost,
     RunStarted,
 )
+from messages.profiles import WorkloadProfile
 from messages.quotes import TASK, Original, Quote, continuing, quoting, whole
 from messages.steering import Inject, SteeringRequested
 from messages.tasks import Candidate
-from messages.verdicts import DidNotBuild, Verdict
+from messages.verdicts import DidNotBuild, Measured, Verdict
 
 _PROMPTS_KEPT = 4
 """Prompts of the planner's, the newest ones: the next one quotes the last, or at most a few before it."""
@@ -152,6 +153,11 @@ class Texts:
     def verdict(self, candidate_id: str) -> Verdict | None:
         """Return the latest verdict on a program; none if it has none."""
         return self._verdicts.get(candidate_id)
+
+    def profile(self, candidate_id: str) -> tuple[WorkloadProfile, ...]:
+        """Return what the GPU does in a call of a program; empty if that is not known."""
+        verdict = self._verdicts.get(candidate_id)
+        return verdict.profile if isinstance(verdict, Measured) else ()
 
     def blob(self, artifact_id: str) -> str:
         """Return where an artifact lies among the run's blobs; empty if it was never put there."""

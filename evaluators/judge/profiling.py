@@ -24,6 +24,11 @@ from evaluators.vendors.nvidia.activities import Activity, find_cupti
 from messages.profiles import ProfiledKernel, WorkloadProfile
 
 _MOST_KERNELS = 24
+_MOST_ACTIVITIES = 20_000
+_LATEST_NS, _LONGEST_NS = 1 << 62, 10**12
+_LARGEST = (1 << 31) - 1
+"""Of a grid's sizes (CUDA C++ programming guide, "Technical specifications"); all else is smaller."""
+_BUILT_BYTES = 128 << 20
 _NAME_CHARACTERS = 160
 _WARP_THREADS, _REGISTERS_AT_ONCE = 32, 256
 """Registers are given to warps in pieces of so many (CUDA C++ programming guide, "Technical specifications")."""
@@ -56,7 +61,7 @@ def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
         return Profiled(error="CUPTI, by which calls are recorded, is not installed (nvidia-cuda-cupti)")
     try:
         printed = timer.record(artifact, cupti)
-        built = b"\n".join(path.read_bytes() for path in Path(artifact.product).parent.rglob("*") if path.is_file())
+        built = _built(Path(artifact.product).parent)
         gpu = _multiprocessors()
         workloads = tuple(
             summarize(name, [activities_in(each) for each in calls], gpu, built) for name, calls in printed.items()
@@ -66,6 +71,16 @@ def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
     except ProfileError as error:
         return Profiled(error=str(error))
     return Profiled(workloads=workloads)
+
+
+def _built(artifact: Path) -> bytes:
+    """Return the contents of an artifact's files, as far as they are not too many."""
+    contents, left = [], _BUILT_BYTES
+    for path in sorted(artifact.rglob("*")):
+        if path.is_file() and path.stat().st_size <= left:
+            contents.append(path.read_bytes())
+            left -= len(contents[-1])
+    return b"\n".join(contents)
 
 
 def activities_in(printed: bytes) -> list[Activity]:
@@ -79,9 +94,21 @@ def activities_in(printed: bytes) -> list[Activity]:
         said = printable(printed.decode(errors="replace")).strip().splitlines()
         raise ProfileError(f"nothing was recorded{f': {said[-1][:300]}' if said else ''}")
     try:
-        return _activities.decode(line.removeprefix(PROFILED))
+        found = _activities.decode(line.removeprefix(PROFILED))
     except msgspec.DecodeError as error:
         raise ProfileError(f"what was recorded cannot be read: {error}") from error
+    if len(found) > _MOST_ACTIVITIES:
+        raise ProfileError(f"more than {_MOST_ACTIVITIES} things were done in a call")
+    if not all(map(_may_be, found)):
+        raise ProfileError("what was recorded cannot be: it has numbers that no GPU has")
+    return found
+
+
+def _may_be(one: Activity) -> bool:
+    """Say whether a record is within bounds: who wrote it is the candidate's process."""
+    sizes = (*one.grid, *one.block, one.registers, one.shared_bytes, one.local_bytes)
+    is_time = 0 <= one.begun_ns < one.ended_ns < _LATEST_NS and one.ended_ns - one.begun_ns < _LONGEST_NS
+    return is_time and all(0 <= size <= _LARGEST for size in sizes)
 
 
 def summarize(
@@ -96,21 +123,23 @@ def summarize(
         built: all files of the candidate's artifact: kernels whose names stand there are its own.
 
     Raises:
-        ProfileError: in a call the GPU did nothing.
+        ProfileError: in a call the GPU did nothing, or each time something else.
     """
     if not all(calls):
         raise ProfileError("in a recorded call the GPU did nothing")
     groups = [_grouped(activities) for activities in calls]
-    kernels = [
-        _kernel(first, [group.get(key, (first, 0, 0)) for group in groups], gpu, built)
-        for key, (first, _, _) in groups[0].items()
-    ]
-    kernels.sort(key=lambda kernel: -kernel.time_us)
+    firsts = {key: first for group in reversed(groups) for key, (first, _, _) in group.items()}
+    found = {key: [group.get(key, (first, 0, 0)) for group in groups] for key, first in firsts.items()}
+    times_ns = {key: median(took_ns for _, _, took_ns in each) for key, each in found.items()}
+    longest = sorted(times_ns, key=lambda key: -times_ns[key])[:_MOST_KERNELS]
+    kernels = tuple(_kernel(firsts[key], found[key], gpu, built) for key in longest if times_ns[key])
+    if not kernels:
+        raise ProfileError("the recorded calls have no kernel in common")
     return WorkloadProfile(
         workload=workload,
         span_us=median(_span_ns(activities) for activities in calls) / 1000,
         busy_us=median(_busy_ns(activities) for activities in calls) / 1000,
-        kernels=tuple(kernels[:_MOST_KERNELS]),
+        kernels=kernels,
     )
 
 
@@ -186,7 +215,7 @@ def _short(name: str) -> str:
         if not depth:
             name = name[:place] if name.endswith(")") else name
             break
-    return printable(name.removeprefix("void ")).strip()[:_NAME_CHARACTERS]
+    return " ".join(printable(name.removeprefix("void ")).split())[:_NAME_CHARACTERS]
 
 
 def _multiprocessors() -> Multiprocessors:

@@ -6,8 +6,8 @@ import pytest
 from actors.coder.evidence import LOG_CHARS, bounded_lines, evidence_of
 from actors.coder.parse import parse_answer
 from actors.coder.prompts import HISTORY_SHOWN, OUTCOME_CHARS, request_for, system_rules
+from evaluators.hardware.profiles import describe_profile
 from messages.commands import WriteCandidate
-from messages.profiles import ProfiledKernel, WorkloadProfile
 from messages.tasks import AttemptBrief, DescribedWorkload, Target, TensorSpec
 from messages.verdicts import (
     Crashed,
@@ -23,6 +23,7 @@ from messages.verdicts import (
     Wrong,
 )
 from tests.actors.coder.jobs import APPLY, TASK, job, program
+from tests.messages.examples import PROFILE
 
 BASE = {"base": program("good base"), "base_outcome": "measured: 2.00x the reference [1.90, 2.10], 50.0 us"}
 SLOWER = Measured(
@@ -68,34 +69,8 @@ def test_the_base_is_shown_as_known_good_with_its_outcome() -> None:
 
 
 def test_the_base_is_shown_with_what_the_gpu_does_in_a_call_of_it() -> None:
-    kernel = ProfiledKernel(
-        name="scale",
-        launches=1,
-        time_us=90.0,
-        is_own=True,
-        grid=(2, 64, 1),
-        block=(256, 1, 1),
-        registers=40,
-        shared_bytes=1024,
-        local_bytes=16,
-        occupancy=0.75,
-        waves=1.5,
-    )
-    others = [
-        msgspec.structs.replace(kernel, name=f"library{number}", is_own=False, local_bytes=0, time_us=time_us)
-        for number, time_us in enumerate((3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 1.0))
-    ]
-    shapes = [WorkloadProfile(workload=f"w{us}", span_us=us, busy_us=us / 2, kernels=(kernel,)) for us in (1.0, 2.0)]
-    largest = WorkloadProfile(workload="large", span_us=100.0, busy_us=95.0, kernels=(kernel, *others))
-    said = request_for(job(**BASE, base_profile=(*shapes, shapes[0], largest))).prompt
-    begins = said.index("What the GPU does in one call of it on the workload 'large': 100.0 us from the first kernel")
-    assert said.index("# Base code") < begins < said.index("// good base")
-    assert "idle for 5% of that.\n- 83% scale: 90.0 us in 1 launch; 2x64 blocks of 256 threads, 1.5 waves;" in said
-    assert "occupancy at most 75%; 16 bytes of local memory a thread" in said
-    assert "- 3% library4 (a library's): 3.0 us" in said
-    assert "library5" not in said, "more than six kernels of a workload"
-    assert "workload 'w2.0'" in said
-    assert said.count("What the GPU does") == 3
+    said = request_for(job(**BASE, base_profile=(PROFILE,))).prompt
+    assert said.index("# Base code") < said.index(describe_profile([PROFILE])) < said.index("// good base")
     assert "What the GPU does" not in request_for(job(**BASE)).prompt
 
 

@@ -13,11 +13,13 @@ from actors.planner.core.state import Attempt, Incumbent, Instruction, Node, Rep
 from actors.planner.digest import node_line
 from actors.planner.instructions import told
 from actors.planner.prompts import parse_script, plan_request
+from evaluators.hardware.profiles import describe_profile
 from messages.edits import EditScript, Insert, Refusal
 from messages.facts import CallPurpose, PlanRequested
 from messages.settings import Budget, SearchSettings
 from messages.tasks import Target, TaskDescription
 from messages.verdicts import Fate
+from tests.messages.examples import PROFILE
 
 TASK = TaskDescription(
     task_id="t" * 32,
@@ -117,6 +119,15 @@ def test_a_failed_branch_is_told_by_the_class_of_its_failures(fate: Fate) -> Non
 
 def test_only_the_branches_of_the_call_are_told() -> None:
     assert "# Finished" not in asked(search(report(GOOD, "measured"))).prompt
+
+
+def test_what_takes_the_time_of_the_best_is_told_where_it_is_known() -> None:
+    request = PlanRequested(job_id="r1-p1", purpose="revise")
+    told = plan_request(search(), request, TASK, profiles={"c1": (PROFILE,)}.__getitem__).prompt
+    assert f"# What takes the time of the best so far (n1)\n\n{describe_profile([PROFILE])}" in told
+    assert "What takes the time" not in plan_request(search(), request, TASK, profiles=lambda _: ()).prompt
+    beginning = msgspec.structs.replace(search(), incumbent=None)
+    assert "What takes the time" not in plan_request(beginning, request, TASK, profiles=lambda _: (PROFILE,)).prompt
 
 
 def test_childless_nodes_and_refusals_are_told() -> None:

@@ -95,6 +95,12 @@ def test_the_last_record_of_what_was_printed_is_read() -> None:
         (b"cuptiActivityEnable fails with error 15\n", "nothing was recorded: cuptiActivityEnable fails"),
         (PROFILED + b"[[1, 2]]\n", "cannot be read"),
         (PROFILED + b'[["a"', "cannot be read"),
+        (PROFILED + b'[["a", "a", 0, 100000000000000000000]]', "cannot be"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, 0)]), "cannot be"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, 1, registers=-1)]), "cannot be"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, 1, grid=(1, 1, 1 << 31))]), "cannot be"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, 1e10)]), "cannot be"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, 1)] * 20_001), "more than 20000 things"),
     ],
 )
 def test_what_is_no_record_is_told(printed: bytes, complaint: str) -> None:
@@ -102,6 +108,20 @@ def test_what_is_no_record_is_told(printed: bytes, complaint: str) -> None:
         activities_in(printed)
 
 
+def test_of_many_kernels_the_longest_are_kept_and_names_stay_on_their_line() -> None:
+    many = [kernel(f"k{number}", 2 * number, 1 + number / 100) for number in range(100)]
+    profile = summarize("", [[*many, kernel("evil", 300, 9, told="evil\n# A heading\tof its own")]], H200, b"")
+    assert len(profile.kernels) == 24
+    assert [one.name for one in profile.kernels[:3]] == ["evil # A heading of its own", "k99", "k98"]
+
+
 def test_a_call_that_has_the_gpu_do_nothing_has_no_profile() -> None:
     with pytest.raises(ProfileError, match="did nothing"):
         summarize("", [[kernel("k", 0, 1)], []], H200, b"")
+
+
+def test_kernels_that_most_calls_lack_are_left_out() -> None:
+    calls = [[kernel("often", 0, 5), kernel(f"once{number}", 5, 9)] for number in range(3)]
+    assert [one.name for one in summarize("", calls, H200, b"").kernels] == ["often"]
+    with pytest.raises(ProfileError, match="in common"):
+        summarize("", [[kernel(name, 0, 1)] for name in "abc"], H200, b"")

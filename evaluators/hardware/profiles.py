@@ -25,7 +25,7 @@ def _lines(profile: WorkloadProfile) -> Iterator[str]:
         f"for {profile.idle_share:.0%} of that."
     )
     total_us = sum(kernel.time_us for kernel in profile.kernels)
-    large = [kernel for kernel in profile.kernels if kernel.time_us >= _SMALL * total_us]
+    large = [kernel for kernel in profile.kernels if kernel.time_us > _SMALL * total_us]
     for kernel in large[:_KERNELS_SHOWN]:
         yield f"- {kernel.time_us / total_us:.0%} {_kernel(kernel)}"
 
@@ -38,7 +38,7 @@ def _kernel(kernel: ProfiledKernel) -> str:
         blocks, threads = (
             "x".join(map(str, sizes)).removesuffix("x1").removesuffix("x1") for sizes in (kernel.grid, kernel.block)
         )
-        told.append(f"{blocks} blocks of {threads} threads, {kernel.waves:.1f} waves")
+        told.append(f"{blocks} block{'s' if blocks != '1' else ''} of {threads} threads, {kernel.waves:.1f} waves")
         told.append(f"{kernel.registers} registers, {kernel.shared_bytes} bytes of shared memory a block")
         told.append(f"occupancy at most {kernel.occupancy:.0%}")
     if kernel.local_bytes:
