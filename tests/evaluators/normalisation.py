@@ -1,4 +1,5 @@
-"""What evaluators are measured with on a CPU: a row normalisation, candidates of every fate, and another reduction."""
+"""What evaluators are measured with on a CPU: a row normalisation, candidates of every fate, another reduction,
+and a matrix product."""
 
 from __future__ import annotations
 
@@ -49,6 +50,54 @@ extern "C" int ksearch_run(const void* const* inputs, void* const* outputs, cons
     return 0;
 }
 """
+PRODUCT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+
+def get_inputs():
+    return [torch.randn(192, 192), torch.randn(192, 192)]
+
+
+def get_init_inputs():
+    return []
+"""
+"""All of it lies in a core's own caches: how fast this host's memory is at the moment is no matter."""
+
+MULTIPLYING = """
+#include <cstdint>
+
+extern "C" int ksearch_run(const void* const* inputs, void* const* outputs, const int64_t* const* shapes) {
+    const float* a = static_cast<const float*>(inputs[0]);
+    const float* b = static_cast<const float*>(inputs[1]);
+    float* c = static_cast<float*>(outputs[0]);
+    const int64_t n = shapes[0][0];
+    for (int64_t i = 0; i < n; i += 4) {
+        float* row = c + i * n;
+        for (int64_t j = 0; j < 4 * n; ++j) row[j] = 0;
+        for (int64_t k = 0; k < n; ++k) {
+            const float* other = b + k * n;
+            const float a0 = a[i * n + k], a1 = a[(i + 1) * n + k], a2 = a[(i + 2) * n + k], a3 = a[(i + 3) * n + k];
+            #pragma omp simd
+            for (int64_t j = 0; j < n; ++j) {
+                const float value = other[j];
+                row[j] += a0 * value;
+                row[n + j] += a1 * value;
+                row[2 * n + j] += a2 * value;
+                row[3 * n + j] += a3 * value;
+            }
+        }
+    }
+    return 0;
+}
+"""
+"""Four rows at once, on one thread."""
+
 SLOW = "volatile float sink = 0; for (int64_t i = 0; i < 200 * rows * columns; ++i) sink = sink + 1;"
 SOURCES = {
     "passing": PASSING,

@@ -15,6 +15,8 @@ class Repeats(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     """0: all."""
     beside: str
+    of: str
+    """What the candidate does."""
     evaluations: int
     unstable: float
     """Share of them."""
@@ -34,7 +36,7 @@ def middle_of(verdicts: list[Verdict]) -> float:
     return median(speedups) if speedups else 0.0
 
 
-def summed_up(batches: list[list[Verdict]], values: list[float], *, threads: int, beside: str) -> Repeats:
+def summed_up(batches: list[list[Verdict]], values: list[float], *, threads: int, beside: str, of: str) -> Repeats:
     """Sum up batches, each of which is held against its value."""
     verdicts = [verdict for one in batches for verdict in one]
     measured = [
@@ -51,6 +53,7 @@ def summed_up(batches: list[list[Verdict]], values: list[float], *, threads: int
     return Repeats(
         threads=threads,
         beside=beside,
+        of=of,
         evaluations=len(verdicts),
         unstable=round(1 - len(measured) / len(verdicts), 4),
         speedups=[round(speedup, 4) for speedup in speedups],
