@@ -96,6 +96,8 @@ class JudgeProcess:
         self._stream = stream
         self._buffer = bytearray()
         self._is_open = False
+        self.is_sound = True
+        """Whether it can be asked again."""
 
     async def begin(self, request: Open) -> None:
         """Give the judge its task, which it begins to load.
@@ -151,11 +153,14 @@ class JudgeProcess:
     async def profile(self, artifact: Artifact) -> Profiled:
         """Ask what the GPU does in a call of a candidate that was timed.
 
-        Raises:
-            EvaluatorError: the judge failed.
+        If the judge fails at that it is not sound any more, and there is no profile: what was measured stands.
         """
-        await self._send(Profile(artifact=artifact))
-        return self._expect(await self._receive_soon(), Profiled)
+        try:
+            await self._send(Profile(artifact=artifact))
+            return self._expect(await self._receive_soon(), Profiled)
+        except EvaluatorError as error:
+            self.is_sound = False
+            return Profiled(error=str(error))
 
     async def _receive_soon(self) -> FromJudge:
         with self._watched(_SILENCE_S):

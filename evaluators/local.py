@@ -46,8 +46,7 @@ from evaluators.vendors.nvidia.probe import ails as gpu_ails
 from evaluators.warmed import WarmProcess
 from messages.base import Isolation, Language
 from messages.commands import EvaluateCandidate
-from messages.errors import ConfigError, EvaluatorError
-from messages.profiles import WorkloadProfile
+from messages.errors import EvaluatorError
 from messages.tasks import Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured, Verdict
 
@@ -138,22 +137,6 @@ class LocalEvaluator:
             isolation=isolation,
         )
 
-    async def profile(self, job: EvaluateCandidate) -> tuple[WorkloadProfile, ...]:
-        """Say what the GPU does in a call of a candidate that was found correct.
-
-        Raises:
-            ConfigError: there is nothing to be said of it here; the text says why.
-            EvaluatorError: judge or artifact is at fault.
-        """
-        if "both" not in self._pools:
-            raise ConfigError("calls are recorded on GPUs only")
-        artifact = await self._find_artifact(job, await self._own_target(job.candidate.language))
-        async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._lease:
-            found = await judge.profile(artifact)
-        if found.error:
-            raise ConfigError(f"no profile: {found.error}")
-        return found.workloads
-
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
         """Run the reference once and say what there is to know about the task.
 
@@ -228,7 +211,7 @@ class LocalEvaluator:
             if isinstance(answer, Judged):
                 return answer.verdict, anyio.current_time() - begun, answer.isolation
             verdict = await judge.time(artifact, job.purpose, job.keep_above)
-            if isinstance(verdict, Measured) and job.purpose == "confirm":
+            if isinstance(verdict, Measured) and (job.profile or job.purpose == "confirm"):
                 # What may become the best is what further candidates are written from.
                 found = await judge.profile(artifact)
                 notes = (f"no profile: {found.error}",) if found.error else ()
@@ -367,7 +350,7 @@ class _Pool:
                 sound = True
             finally:
                 self._busy.discard(judge)
-                if sound:
+                if sound and judge.is_sound:
                     self._idle.append(judge)
                 else:
                     await judge.end()

@@ -14,7 +14,6 @@ from evaluators.health import SickDeviceError
 from evaluators.local import LocalEvaluator
 from messages.base import Language
 from messages.commands import EvaluateCandidate
-from messages.profiles import WorkloadProfile
 from messages.tasks import TaskDescription, TaskSpec
 
 
@@ -48,14 +47,6 @@ class SeveralEvaluators:
                     raise
             finally:
                 await self._give_back(evaluator)
-
-    async def profile(self, job: EvaluateCandidate) -> tuple[WorkloadProfile, ...]:
-        """See `LocalEvaluator.profile`."""
-        evaluator = await self._take()
-        try:
-            return await evaluator.profile(job)
-        finally:
-            await self._give_back(evaluator)
 
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
         """See `LocalEvaluator.describe_task`."""

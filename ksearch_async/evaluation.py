@@ -79,10 +79,6 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be known of the task: what a trick could leave out and pass."""
     isolation: tuple[str, ...] = ()
     """The layers that kept the candidate from the judge and from this host; empty where nothing of it was run."""
-    profile: tuple[WorkloadProfile, ...] = ()
-    """What the GPU does in a call, on each workload, as the candidate's process recorded it; if it was asked for."""
-    no_profile: str = ""
-    """Why there is none, though it was asked for and the source was measured."""
     build_s: float = 0.0
     judge_s: float = 0.0
     """Wall-clock seconds of checking and timing, start of the judge included."""
@@ -124,6 +120,11 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     def latency_us(self) -> float | None:
         """Median over timed calls; null unless it was measured and timed."""
         return self.verdict.latency_us if isinstance(self.verdict, Measured) else None
+
+    @property
+    def profile(self) -> tuple[WorkloadProfile, ...]:
+        """What the GPU does in a call, on each workload, as the candidate's process recorded it; if that was asked."""
+        return self.verdict.profile if isinstance(self.verdict, Measured) else ()
 
     @property
     def score(self) -> float | None:

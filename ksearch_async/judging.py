@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from evaluators.devices import CPU
 from ksearch_async.admission import check_fitness, marks_of
 from ksearch_async.causes import single_error
 from ksearch_async.config import WorkerSettings
@@ -26,7 +27,6 @@ from ksearch_async.sources import SourceLike, read_kernel, read_program
 from ksearch_async.workers import Workers, check_language, check_threads_here, find_target, open_workers
 from messages.base import Language
 from messages.commands import BuildCandidate, EvaluateCandidate, Purpose
-from messages.errors import ConfigError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured
@@ -124,9 +124,10 @@ class Judge:
             artifact_id=artifact_id,
             target=evaluation.target,
             purpose=self._purpose,
+            profile=self._settings.get("profile", False),
         )
         report = await self._workers.evaluator.evaluate(job)
-        evaluation = msgspec.structs.replace(
+        return msgspec.structs.replace(
             evaluation,
             verdict=report.verdict,
             device=report.device,
@@ -134,23 +135,6 @@ class Judge:
             judge_s=report.wall_s,
             lease_s=report.lease_s,
         )
-        return await self._profiled(evaluation, job) if self._settings.get("profile", False) else evaluation
-
-    async def _profiled(self, evaluation: Evaluation, job: EvaluateCandidate) -> Evaluation:
-        """Add what the GPU does in a call of a source that was measured.
-
-        Raises:
-            EvaluatorError: the evaluator itself failed.
-        """
-        verdict = evaluation.verdict
-        if self._workers.profile is None or not isinstance(verdict, Measured):
-            return evaluation
-        if verdict.profile:
-            return msgspec.structs.replace(evaluation, profile=verdict.profile)
-        try:
-            return msgspec.structs.replace(evaluation, profile=await self._workers.profile(job))
-        except ConfigError as error:
-            return msgspec.structs.replace(evaluation, no_profile=str(error))
 
     @property
     def _purpose(self) -> Purpose:
@@ -197,6 +181,8 @@ async def open_judge(
     """
     spec = await anyio.to_thread.run_sync(task_of, task, settings)
     check_threads_here(spec)
+    if settings.get("profile", False) and settings.get("device", CPU) == CPU:
+        raise refusal("--profile is for GPUs", "name one: --device cuda:0")
     language = settings.get("language") or "cpp"
     where = WorkerSettings(
         evaluators=at_once,
@@ -206,8 +192,6 @@ async def open_judge(
     )
     with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder, single_error():
         async with open_workers(spec, language, Path(folder), where) as workers:
-            if settings.get("profile", False) and workers.profile is None:
-                raise refusal("--profile is for GPUs of this host", "name one: --device cuda:0")
             yield Judge(spec, workers, settings)
 
 

@@ -25,14 +25,16 @@ def headline(profile: WorkloadProfile) -> str:
 
 def kernel_rows(profile: WorkloadProfile) -> list[tuple[str, ...]]:
     """Return a row of cells under `TITLES` for each kernel that matters, the longest first."""
-    total_us = sum(kernel.time_us for kernel in profile.kernels)
+    total_us = profile.kernels_us
     return [_cells(kernel, total_us) for kernel in profile.kernels if kernel.time_us >= _SMALL * total_us]
 
 
 def left_out(profile: WorkloadProfile) -> str:
     """Say how many kernels have no row; empty if none."""
-    count = len(profile.kernels) - len(kernel_rows(profile))
-    return f"and {count} more, each less than {_SMALL:.1%}" if count else ""
+    shown = kernel_rows(profile)
+    count = profile.left_out + len(profile.kernels) - len(shown)
+    rest_us = profile.kernels_us - sum(kernel.time_us for kernel in profile.kernels[: len(shown)])
+    return f"and {count} more, {max(rest_us, 0.0) / profile.kernels_us:.1%} of it together" if count else ""
 
 
 def _cells(kernel: ProfiledKernel, total_us: float) -> tuple[str, ...]:

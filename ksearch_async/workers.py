@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -21,9 +21,7 @@ from ksearch_async.models import Dialect
 from ksearch_async.refusals import refusal
 from ksearch_async.role_settings import ROLE_KEY_VARIABLES
 from messages.base import Language
-from messages.commands import EvaluateCandidate
 from messages.errors import EvaluatorError
-from messages.profiles import WorkloadProfile
 from messages.tasks import Candidate, LibraryCalls, Measure, Target, TaskDescription, TaskSpec
 
 if TYPE_CHECKING:
@@ -50,8 +48,6 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
     builder: Builder
     evaluator: Evaluator
     describe: Describe
-    profile: Callable[[EvaluateCandidate], Awaitable[tuple[WorkloadProfile, ...]]] | None = None
-    """Says what a GPU of this host does in a call of a candidate that was measured; null: nobody here can."""
 
 
 def read_task(config: RunConfig) -> TaskSpec:
@@ -331,8 +327,5 @@ def _kernel_workers(task: TaskSpec, language: Language, artifacts: Path, setting
         return await evaluator.describe_task(task, own or language)
 
     return Workers(
-        builder=LocalBuilder(artifacts, isolation=settings.isolation),
-        evaluator=evaluator,
-        describe=describe,
-        profile=None if settings.device == CPU else evaluator.profile,
+        builder=LocalBuilder(artifacts, isolation=settings.isolation), evaluator=evaluator, describe=describe
     )

@@ -95,6 +95,8 @@ class EvaluateCandidate(Message, frozen=True, kw_only=True, tag="evaluate_candid
     """Where the artifact can be had if the evaluator's store lacks it; see `Built.blob`."""
     target: Target
     purpose: Purpose = "screen"
+    profile: bool = False
+    """Have calls recorded of what was measured on a GPU; what is confirmed there is recorded in any case."""
     keep_above: float | None = None
     """Timing ends early, with `outpaced`, once the speedup is clearly below; null: by the evaluator's own rules."""
 

@@ -40,8 +40,14 @@ class WorkloadProfile(Message, frozen=True, kw_only=True):
     """From the first kernel's beginning to the last one's end: the median over the calls that were recorded."""
     busy_us: float
     """Of that, for how long the GPU worked: kernels that run beside each other count once."""
+    kernels_us: float
+    """The time of all kernels together."""
+    own_us: float
+    """Of that, the candidate's own kernels'."""
     kernels: tuple[ProfiledKernel, ...]
-    """By their time; the longest first."""
+    """The longest first."""
+    left_out: int = 0
+    """Further kernels that are not told of."""
 
     @property
     def idle_share(self) -> float:
@@ -51,5 +57,4 @@ class WorkloadProfile(Message, frozen=True, kw_only=True):
     @property
     def own_share(self) -> float:
         """Share of all kernels' time that is the candidate's own kernels'."""
-        total = sum(kernel.time_us for kernel in self.kernels)
-        return sum(kernel.time_us for kernel in self.kernels if kernel.is_own) / total if total else 0.0
+        return self.own_us / self.kernels_us if self.kernels_us else 0.0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from evaluators.hardware.profiles import told_of
 from messages.codec import Body, Record
 from messages.errors import ProtocolError
 from messages.events import (
@@ -155,9 +156,9 @@ class Texts:
         return self._verdicts.get(candidate_id)
 
     def profile(self, candidate_id: str) -> tuple[WorkloadProfile, ...]:
-        """Return what the GPU does in a call of a program; empty if that is not known."""
+        """Return what models are told of what the GPU does in a call of a program; empty if that is not known."""
         verdict = self._verdicts.get(candidate_id)
-        return verdict.profile if isinstance(verdict, Measured) else ()
+        return told_of(verdict.profile) if isinstance(verdict, Measured) else ()
 
     def blob(self, artifact_id: str) -> str:
         """Return where an artifact lies among the run's blobs; empty if it was never put there."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from messages.profiles import ProfiledKernel, WorkloadProfile
 
 _WORKLOADS_SHOWN, _KERNELS_SHOWN = 3, 6
@@ -12,10 +14,15 @@ _SMALL = 0.02
 _NAME_CHARACTERS = 80
 
 
+def told_of(profile: Sequence[WorkloadProfile]) -> tuple[WorkloadProfile, ...]:
+    """Return the part of a profile that models are told."""
+    longest = sorted(profile, key=lambda one: -one.span_us)[:_WORKLOADS_SHOWN]
+    return tuple(msgspec.structs.replace(one, kernels=one.kernels[:_KERNELS_SHOWN]) for one in longest)
+
+
 def describe_profile(profile: Sequence[WorkloadProfile]) -> str:
     """Return what is told; empty if nothing is known. Of several workloads those that take longest."""
-    shown = sorted(profile, key=lambda one: -one.span_us)[:_WORKLOADS_SHOWN]
-    return "\n\n".join("\n".join(_lines(one)) for one in shown)
+    return "\n\n".join("\n".join(_lines(one)) for one in told_of(profile))
 
 
 def _lines(profile: WorkloadProfile) -> Iterator[str]:
@@ -24,9 +31,9 @@ def _lines(profile: WorkloadProfile) -> Iterator[str]:
         f"What the GPU does in one call of it{where}: {profile.span_us:.1f} us from the first kernel to the last, idle "
         f"for {profile.idle_share:.0%} of that."
     )
-    total_us = sum(kernel.time_us for kernel in profile.kernels)
+    total_us = profile.kernels_us
     large = [kernel for kernel in profile.kernels if kernel.time_us > _SMALL * total_us]
-    for kernel in large[:_KERNELS_SHOWN]:
+    for kernel in large:
         yield f"- {kernel.time_us / total_us:.0%} {_kernel(kernel)}"
 
 

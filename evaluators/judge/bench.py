@@ -84,6 +84,11 @@ class Bench:
         return max(self._limits.call_s, self._limits.call_slowdown * self._reference_s)
 
     @property
+    def first_call_limit_s(self) -> float:
+        """Return how long a call may take in which something is done for the first time."""
+        return self._limits.first_call_s
+
+    @property
     def evaluation_limit_s(self) -> float:
         """Return how long the calls of a candidate may take together."""
         return max(self._limits.evaluation_s, self._limits.evaluation_slowdown * self._reference_s)
@@ -174,7 +179,7 @@ class Calls:
         self._bench.buffers.outputs.poison()
         self._bench.buffers.settle()
         cover()
-        return self._side.record(limit_s=self._side.call_limit_s(self._bench.call_limit_s))
+        return self._side.record(limit_s=max(self._bench.call_limit_s, self._bench.first_call_limit_s))
 
     def again(
         self,

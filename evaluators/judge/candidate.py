@@ -28,7 +28,7 @@ from evaluators.judge.side import Answer, Line, NoAnswerError, Stage
 from evaluators.judge.terms import Terms, broken_rule
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_library
-from evaluators.runners.base import CALL, EMPTY, GIVE, HOLD, ISOLATION, LOAD, LOADED, PROFILE, SEAL
+from evaluators.runners.base import CALL, EMPTY, GIVE, HOLD, ISOLATION, LOAD, LOADED, PROFILE, RECORD_BYTES, SEAL
 from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Wrong
 
@@ -37,7 +37,7 @@ _THREAD_BYTES = 256 << 20
 """Address space that a thread may need besides: its stack, and an arena of malloc's."""
 _CACHE_BYTES = 64 << 20
 """Largest file that a GPU candidate may write: its compiled kernels."""
-_RECORD_BYTES = 16 << 20  # that it may print where its calls are recorded
+_MOST_RECORDS = 4  # of so many bytes, beside what is printed: each is taken before the next
 _END_S = 5.0
 
 _Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild | Wrong)
@@ -127,7 +127,7 @@ class CandidateSide:
             tvm_ffi=tvm_ffi_library(),
             private_inputs=self._private_inputs,
             memory_bytes=self._memory_bytes(),
-            file_bytes=_RECORD_BYTES if self._cupti else self._limits.printed_bytes,
+            file_bytes=self._limits.printed_bytes + (_MOST_RECORDS * RECORD_BYTES if self._cupti else 0),
             threads=self._threads,
             terms=msgspec.structs.replace(self._terms, module=None, call=None),
             calls=tuple(one.terms.call for one in self._others),
@@ -328,7 +328,7 @@ class CandidateSide:
             CandidateFailedError: see `ask`.
         """
         self.ask(PROFILE, limit_s=limit_s)
-        return self._log.take()
+        return self._log.take(2 * RECORD_BYTES)
 
     def _at_stage(self, failure: _Failure) -> _Failure:
         return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure

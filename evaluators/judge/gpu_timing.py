@@ -6,7 +6,8 @@ says in which order, and what they come to together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -24,6 +25,8 @@ from evaluators.judge.timed_workloads import TimedWorkloads
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
 from messages.verdicts import Rejected, Verdict
+
+_Read = TypeVar("_Read")
 
 POLICIES: dict[Purpose, TimingPolicy] = {
     "screen": TimingPolicy(
@@ -82,12 +85,13 @@ class GpuTimer:
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
         return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
 
-    def record(self, artifact: Artifact, cupti: str) -> dict[str, list[bytes]]:
-        """Have calls of a candidate recorded. Returns what was printed in each, by workloads.
+    def record(self, artifact: Artifact, cupti: str, read: Callable[[bytes], _Read]) -> dict[str, list[_Read]]:
+        """Have calls of a candidate recorded. Returns what was read of each, by workloads.
 
         Args:
             artifact: of one that was timed.
             cupti: the library by which that is done.
+            read: is given what was printed until the end of each.
 
         Raises:
             CandidateFailedError: it fails.
@@ -96,7 +100,7 @@ class GpuTimer:
         with self._workloads.first.bench.side(artifact, others=self._benches, cupti=cupti) as side:
             side.load()
             with self._awake:
-                return {timer.bench.workload: timer.record(side) for timer in self._timers}
+                return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
 
     def renew(self) -> None:
         """Make data ready for the next candidate."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from functools import partial
 from statistics import median
 
@@ -191,8 +192,8 @@ class GpuWorkloadTimer:
             family = self._data.next().family
             self._seen.sweeps = self._cover.best_for(lambda level: self._candidate_ns(calls, family, level))
 
-    def record(self, side: CandidateSide) -> list[bytes]:
-        """Have some calls recorded, under the conditions of timed ones. Returns what was printed in each.
+    def record(self, side: CandidateSide) -> Iterator[bytes]:
+        """Have some calls recorded, under the conditions of timed ones. Yields what was printed until each one's end.
 
         Raises:
             CandidateFailedError: the candidate does not answer.
@@ -204,7 +205,8 @@ class GpuWorkloadTimer:
         best = self._cover.best_for(lambda level: self._candidate_ns(calls, data.family, level))
         # Launching takes longer while it is recorded.
         sweeps = max(self._cover.levels) if best else IDLE
-        return [calls.recorded(self._cover.over(sweeps)) for _ in range(_RECORDED_CALLS)]
+        for _ in range(_RECORDED_CALLS):
+            yield calls.recorded(self._cover.over(sweeps))
 
     def recheck(self, lane: Lane) -> None:
         """Run more pairs if the candidate looks like a liar: in few calls that may be noise.

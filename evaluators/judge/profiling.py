@@ -16,6 +16,8 @@ import torch
 from evaluators.judge.candidate import CandidateFailedError
 from evaluators.judge.gpu_baseline import DEVICE
 from evaluators.judge.gpu_timing import GpuTimer
+from evaluators.judge.launching import RunnerError
+from evaluators.judge.problem import ProblemError
 from evaluators.judge.protocol import Artifact, Profiled
 from evaluators.judge.wrong import WrongOutputError
 from evaluators.printed import printable
@@ -28,7 +30,11 @@ _MOST_ACTIVITIES = 20_000
 _LATEST_NS, _LONGEST_NS = 1 << 62, 10**12
 _LARGEST = (1 << 31) - 1
 """Of a grid's sizes (CUDA C++ programming guide, "Technical specifications"); all else is smaller."""
-_BUILT_BYTES = 128 << 20
+_BUILT_BYTES = 32 << 20
+_SAID = frozenset({"build.log", "meta.json"})
+_KERNELS_IN_ALL, _FEWEST_KERNELS = 120, 4
+"""Of all workloads together, and of each at least."""
+_NAMES_LOOKED_FOR = 100
 _NAME_CHARACTERS = 160
 _WARP_THREADS, _REGISTERS_AT_ONCE = 32, 256
 """Registers are given to warps in pieces of so many (CUDA C++ programming guide, "Technical specifications")."""
@@ -56,28 +62,26 @@ class Multiprocessors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
-    """Record calls of a candidate that was timed, and say what they come to."""
+    """Record calls of a candidate that was timed, and say what they come to, or why nothing can be said."""
     if not (cupti := find_cupti()):
         return Profiled(error="CUPTI, by which calls are recorded, is not installed (nvidia-cuda-cupti)")
     try:
-        printed = timer.record(artifact, cupti)
-        built = _built(Path(artifact.product).parent)
-        gpu = _multiprocessors()
-        workloads = tuple(
-            summarize(name, [activities_in(each) for each in calls], gpu, built) for name, calls in printed.items()
-        )
-    except (CandidateFailedError, WrongOutputError) as failure:
-        return Profiled(error=f"the candidate failed when it was recorded: {failure}")
-    except ProfileError as error:
-        return Profiled(error=str(error))
+        recorded = timer.record(artifact, cupti, activities_in)
+        gpu, built = _multiprocessors(), _built(Path(artifact.product).parent)
+        most = max(_FEWEST_KERNELS, min(_MOST_KERNELS, _KERNELS_IN_ALL // len(recorded)))
+        workloads = tuple(summarize(name, calls, gpu, built, most=most) for name, calls in recorded.items())
+    except (CandidateFailedError, WrongOutputError, RunnerError, ProblemError, ProfileError, OSError) as error:
+        return Profiled(error=f"no call could be recorded: {error}")
+    except torch.OutOfMemoryError:
+        return Profiled(error="there is too little memory beside the candidate to have calls recorded")
     return Profiled(workloads=workloads)
 
 
 def _built(artifact: Path) -> bytes:
-    """Return the contents of an artifact's files, as far as they are not too many."""
+    """Return the contents of an artifact's files but for what was said of it, as far as they are not too many."""
     contents, left = [], _BUILT_BYTES
     for path in sorted(artifact.rglob("*")):
-        if path.is_file() and path.stat().st_size <= left:
+        if path.is_file() and path.name not in _SAID and path.stat().st_size <= left:
             contents.append(path.read_bytes())
             left -= len(contents[-1])
     return b"\n".join(contents)
@@ -89,13 +93,13 @@ def activities_in(printed: bytes) -> list[Activity]:
     Raises:
         ProfileError: no record was printed, or none that can be read.
     """
-    line = next((line for line in reversed(printed.splitlines()) if line.startswith(PROFILED)), None)
-    if line is None:
+    _, is_there, behind = printed.rpartition(PROFILED)
+    if not is_there:
         said = printable(printed.decode(errors="replace")).strip().splitlines()
         raise ProfileError(f"nothing was recorded{f': {said[-1][:300]}' if said else ''}")
     try:
-        found = _activities.decode(line.removeprefix(PROFILED))
-    except msgspec.DecodeError as error:
+        found = _activities.decode(behind.partition(b"\n")[0])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProfileError(f"what was recorded cannot be read: {error}") from error
     if len(found) > _MOST_ACTIVITIES:
         raise ProfileError(f"more than {_MOST_ACTIVITIES} things were done in a call")
@@ -112,7 +116,12 @@ def _may_be(one: Activity) -> bool:
 
 
 def summarize(
-    workload: str, calls: Sequence[Sequence[Activity]], gpu: Multiprocessors, built: bytes
+    workload: str,
+    calls: Sequence[Sequence[Activity]],
+    gpu: Multiprocessors,
+    built: bytes,
+    *,
+    most: int = _MOST_KERNELS,
 ) -> WorkloadProfile:
     """Return what several recorded calls on one workload come to.
 
@@ -121,6 +130,7 @@ def summarize(
         calls: what each consisted of, in the order of beginnings.
         gpu: for occupancies.
         built: all files of the candidate's artifact: kernels whose names stand there are its own.
+        most: kernels that are told of.
 
     Raises:
         ProfileError: in a call the GPU did nothing, or each time something else.
@@ -131,15 +141,19 @@ def summarize(
     firsts = {key: first for group in reversed(groups) for key, (first, _, _) in group.items()}
     found = {key: [group.get(key, (first, 0, 0)) for group in groups] for key, first in firsts.items()}
     times_ns = {key: median(took_ns for _, _, took_ns in each) for key, each in found.items()}
-    longest = sorted(times_ns, key=lambda key: -times_ns[key])[:_MOST_KERNELS]
-    kernels = tuple(_kernel(firsts[key], found[key], gpu, built) for key in longest if times_ns[key])
-    if not kernels:
+    longest = sorted((key for key in times_ns if times_ns[key]), key=lambda key: -times_ns[key])
+    if not longest:
         raise ProfileError("the recorded calls have no kernel in common")
+    names = [*dict.fromkeys(name for name, _, block in longest if name and any(block))][:_NAMES_LOOKED_FOR]
+    own = {name for name in names if name.encode() in built}
     return WorkloadProfile(
         workload=workload,
         span_us=median(_span_ns(activities) for activities in calls) / 1000,
         busy_us=median(_busy_ns(activities) for activities in calls) / 1000,
-        kernels=kernels,
+        kernels_us=sum(times_ns[key] for key in longest) / 1000,
+        own_us=sum(times_ns[key] for key in longest if key[0] in own) / 1000,
+        kernels=tuple(_kernel(firsts[key], found[key], gpu, is_own=key[0] in own) for key in longest[:most]),
+        left_out=len(longest[most:]),
     )
 
 
@@ -156,7 +170,7 @@ def _grouped(activities: Sequence[Activity]) -> dict[_Key, _Group]:
     return found
 
 
-def _kernel(first: Activity, groups: Sequence[_Group], gpu: Multiprocessors, built: bytes) -> ProfiledKernel:
+def _kernel(first: Activity, groups: Sequence[_Group], gpu: Multiprocessors, *, is_own: bool) -> ProfiledKernel:
     blocks = _blocks_at_once(first, gpu)
     threads = first.block[0] * first.block[1] * first.block[2]
     grid = first.grid[0] * first.grid[1] * first.grid[2]
@@ -164,7 +178,7 @@ def _kernel(first: Activity, groups: Sequence[_Group], gpu: Multiprocessors, bui
         name=_short(first.told),
         launches=int(median(count for _, count, _ in groups)),
         time_us=median(took_ns for _, _, took_ns in groups) / 1000,
-        is_own=bool(threads) and first.name.encode() in built,
+        is_own=is_own,
         grid=first.grid,
         block=first.block,
         registers=first.registers,

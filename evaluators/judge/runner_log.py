@@ -38,9 +38,10 @@ class RunnerLog:
         text = printable(tail.decode(errors="replace")).strip()
         return text.replace(self._product, Path(self._product).name).replace(str(self._folder), ".")
 
-    def take(self) -> bytes:
-        """Return all that was printed, and begin again."""
-        printed = os.pread(self.fileno(), os.fstat(self.fileno()).st_size, 0)
+    def take(self, most_bytes: int) -> bytes:
+        """Return the end of what was printed, and begin again."""
+        size = os.fstat(self.fileno()).st_size
+        printed = os.pread(self.fileno(), most_bytes, max(0, size - most_bytes))
         # The runner writes at this file's offset, since it is the same open file.
         os.lseek(self.fileno(), 0, os.SEEK_SET)
         os.ftruncate(self.fileno(), 0)

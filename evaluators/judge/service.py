@@ -41,6 +41,7 @@ from evaluators.judge.protocol import (
     Passed,
     ProblemBroken,
     Profile,
+    Profiled,
     Time,
 )
 from evaluators.judge.timing import Timer
@@ -183,13 +184,15 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
         if isinstance(request, Describe):
             channel.send(Described(description=_examined(description, opened.task, benches)))
             continue
-        if isinstance(request, Profile):
-            channel.send(profile(timer, request.artifact))
-            continue
-        if not isinstance(request, Check | Time):
+        if not isinstance(request, Check | Time | Profile):
             raise ProtocolError(f"a judge was sent {type(request).__name__}")
-        judge = partial(_answer_on_gpu, request, checkers, timer)
-        answer = within_memory(judge, checkers.forget, checkers.keep, partial(has_as_much_free, free))
+        answer: Passed | Judged | Profiled
+        if isinstance(request, Profile):
+            release_scratch(DEVICE)
+            answer = profile(timer, request.artifact)
+        else:
+            judge = partial(_answer_on_gpu, request, checkers, timer)
+            answer = within_memory(judge, checkers.forget, checkers.keep, partial(has_as_much_free, free))
         if not is_healthy():
             channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
             return

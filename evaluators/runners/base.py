@@ -28,6 +28,8 @@ EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL, PROFILE = 1, 2, 3, 4, 5, 
 `PROFILE`: make a call, and write to the log what the GPU did in it."""
 PROFILED = b"ksearch profile: "
 """Before a line of the log: a JSON list of `Activity`, by `PROFILE`."""
+RECORD_BYTES = 4 << 20
+"""Such a line is no longer."""
 LOADED, NOT_LOADED, NO_ENTRY_POINT = 0, 2, 3
 """Answers to `LOAD`."""
 BAD_OUTPUT, NO_KERNEL, LIBRARY_CALL = 0x1001, 0x1002, 0x10000

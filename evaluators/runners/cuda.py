@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 
-from evaluators.runners.base import BURST, PROFILE, PROFILED
+from evaluators.runners.base import BURST, PROFILE, PROFILED, RECORD_BYTES
 from evaluators.sandbox.confine import Confined, seal
 from evaluators.vendors.nvidia.activities import Recorder, RecorderError
 from evaluators.vendors.nvidia.driver import Context, DriverError, SpanClock, attach
@@ -24,6 +24,12 @@ def _is_known(spans: list[int]) -> bool:
     mean = sum(spans) / count
     variance = sum((span - mean) ** 2 for span in spans) / (count - 1)
     return math.sqrt(variance / count) < _BURST_ERROR * mean
+
+
+def _unrecorded(why: str) -> int:
+    """Say why there is no record. Returns a status."""
+    os.write(2, f"\n{why}\n".encode())
+    return -1
 
 
 class Sealing:
@@ -62,9 +68,14 @@ class Harness:
 
         Raises:
             DriverError: there is none.
-            RecorderError: that library does not work.
         """
-        self._recorder = Recorder(cupti) if cupti else None
+        self._recorder: Recorder | None = None
+        self._no_recorder = "nobody asked for records"
+        if cupti:
+            try:
+                self._recorder = Recorder(cupti)
+            except RecorderError as error:
+                self._no_recorder = str(error)
         self.context = Context()
         self.context.keep_freed_memory()
         self.stream = self.context.make_stream()
@@ -116,19 +127,23 @@ class Harness:
         return {BURST: self.burst, PROFILE: self.profile}
 
     def profile(self, call: Callable[[], int]) -> int:
-        """Make a call, and write to the log what the GPU did in it. Returns its status."""
+        """Make a call, and write to the log what the GPU did in it, or why that cannot be told. Returns 0 if it can."""
         if self._recorder is None:
-            return -1
+            return _unrecorded(self._no_recorder)
         try:
             self._recorder.begin()
             status = call()
             self.context.synchronize()
             found = self._recorder.end()
         except (DriverError, RecorderError) as error:
-            os.write(2, f"{error}\n".encode())
-            return -1
-        os.write(2, b"\n" + PROFILED + json.dumps(found).encode() + b"\n")
-        return status
+            return _unrecorded(str(error))
+        if status:
+            return _unrecorded(f"the recorded call failed with status {status}")
+        record = b"\n" + PROFILED + json.dumps(found).encode() + b"\n"
+        if len(record) > RECORD_BYTES:
+            return _unrecorded(f"a call has the GPU do {len(found)} things, too many to record")
+        os.write(2, record)
+        return 0
 
     def map_areas(self, spec: dict[str, int], inputs_fd: int, outputs_fd: int) -> dict[str, int]:
         """Map the judge's memory. Returns the addresses of `inputs` and `outputs`.

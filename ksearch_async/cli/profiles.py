@@ -7,26 +7,15 @@ from typing import Any
 
 import msgspec
 
-from ksearch_async.evaluation import Evaluation
 from ksearch_async.kernel_table import TITLES, headline, kernel_rows, left_out
 from messages.profiles import WorkloadProfile
 
 _INDENT = " " * 11
 
 
-def profile_objects(evaluation: Evaluation) -> list[dict[str, Any]]:
+def profile_objects(profile: Sequence[WorkloadProfile]) -> list[dict[str, Any]]:
     """Return what `--json` prints of a profile: one object per workload."""
-    return [
-        msgspec.to_builtins(one) | {"idle_share": one.idle_share, "own_share": one.own_share}
-        for one in evaluation.profile
-    ]
-
-
-def profile_lines(evaluation: Evaluation) -> list[str]:
-    """Return what is printed of a profile, line by line; nothing if none was asked for."""
-    if evaluation.no_profile:
-        return [f"profile    none: {evaluation.no_profile}"]
-    return profile_table(evaluation.profile)
+    return [msgspec.to_builtins(one) | {"idle_share": one.idle_share, "own_share": one.own_share} for one in profile]
 
 
 def profile_table(profile: Sequence[WorkloadProfile]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from ksearch_async.cli.profiles import profile_lines, profile_objects
+from ksearch_async.cli.profiles import profile_objects, profile_table
 from ksearch_async.evaluation import Evaluation
 from ksearch_async.workload_table import workload_table
 from messages.verdicts import (
@@ -47,9 +47,7 @@ def as_object(evaluation: Evaluation) -> dict[str, Any]:
     elif isinstance(verdict, Wrong | Crashed | TimedOut | Rejected | Unstable | Quarantined) and verdict.workload:
         told["workload"] = verdict.workload
     if evaluation.profile:
-        told["profile"] = profile_objects(evaluation)
-    elif evaluation.no_profile:
-        told["no_profile"] = evaluation.no_profile
+        told["profile"] = profile_objects(evaluation.profile)
     return told | {
         "device": evaluation.device,
         "isolation": evaluation.isolation,
@@ -113,7 +111,7 @@ def lines_of(evaluation: Evaluation) -> list[str]:
     verdict = evaluation.verdict
     told = _lines_of(verdict, evaluation.device)
     told += [f"warning    {mark}" for mark in evaluation.marks]
-    told += profile_lines(evaluation)
+    told += profile_table(evaluation.profile)
     if evaluation.isolation:
         told.append(f"isolation  {', '.join(evaluation.isolation)}")
     told.append(f"took       {evaluation.seconds:.1f} s: building {evaluation.build_s:.1f} s{_of_judge(evaluation)}")

@@ -155,7 +155,8 @@ def _profile(verdict: Measured) -> Iterator[Markup]:
     for one in verdict.profile:
         yield tag("p", f"What the GPU does in a call: {headline(one)}.")
         yield table(TITLES, kernel_rows(one), numbers=range(len(TITLES) - 2))
-        yield tag("p", left_out(one), class_="note")
+        if rest := left_out(one):
+            yield tag("p", rest, class_="note")
     if verdict.profile:
         yield tag("p", "The kernel's own process recorded that; nothing above rests on it.", class_="note")
 

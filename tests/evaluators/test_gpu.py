@@ -358,12 +358,12 @@ async def test_a_profile_tells_whose_kernels_take_the_time(
         job = EvaluateCandidate(
             job_id="e", run_id="r", task=task, candidate=candidate, artifact_id=built.artifact_id, target=target
         )
-        verdict = (await evaluator.evaluate(job)).verdict
-        (profile,) = await evaluator.profile(job)
+        verdict = (await evaluator.evaluate(replace(job, profile=True))).verdict
     finally:
         builder.close()
         await evaluator.aclose()
     assert isinstance(verdict, Measured), verdict
+    (profile,) = verdict.profile
     assert verdict.latency_us is not None
     # 512 MiB are moved for half a call or a whole one: what is recorded is what is timed.
     assert profile.span_us == pytest.approx(verdict.latency_us, rel=0.1)

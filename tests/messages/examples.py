@@ -275,6 +275,9 @@ PROFILE = WorkloadProfile(
     workload="short",
     span_us=12.5,
     busy_us=11.0,
+    kernels_us=12.0,
+    own_us=11.0,
+    left_out=2,
     kernels=(
         ProfiledKernel(
             name="scale<float>",
@@ -622,6 +625,7 @@ COMMANDS = (
         artifact_blob="5e",
         target=TARGET,
         purpose="confirm",
+        profile=True,
         keep_above=1.2,
     ),
 )

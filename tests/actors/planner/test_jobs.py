@@ -97,7 +97,7 @@ def test_a_build_is_told_what_each_workload_calls_and_how_its_modules_are_made()
 
 
 def test_who_builds_on_a_candidate_is_told_what_its_latest_verdict_knows_of_it() -> None:
-    profile = WorkloadProfile(span_us=2.0, busy_us=1.0, kernels=())
+    profile = WorkloadProfile(span_us=2.0, busy_us=1.0, kernels_us=1.0, own_us=1.0, kernels=())
     world, texts, base = World(SearchSettings(branches=1)), Texts(), candidate("int x = 0;")
     world.propose(inserts(3))
     request = replace(writes(world)[0], base_id=base.candidate_id)

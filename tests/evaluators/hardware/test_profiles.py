@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from evaluators.hardware.profiles import describe_profile
+from evaluators.hardware.profiles import describe_profile, told_of
 from messages.profiles import ProfiledKernel, WorkloadProfile
 
 OWN = ProfiledKernel(
@@ -23,7 +23,15 @@ OWN = ProfiledKernel(
 
 
 def profile(workload: str, span_us: float, *kernels: ProfiledKernel) -> WorkloadProfile:
-    return WorkloadProfile(workload=workload, span_us=span_us, busy_us=0.95 * span_us, kernels=kernels)
+    total_us = sum(kernel.time_us for kernel in kernels)
+    return WorkloadProfile(
+        workload=workload,
+        span_us=span_us,
+        busy_us=0.95 * span_us,
+        kernels_us=total_us,
+        own_us=total_us,
+        kernels=kernels,
+    )
 
 
 def test_a_kernel_is_told_with_what_it_takes_of_the_gpu() -> None:
@@ -56,3 +64,10 @@ def test_of_many_workloads_and_kernels_the_longest_are_told() -> None:
 def test_nothing_is_told_where_nothing_is_known() -> None:
     assert describe_profile(()) == ""
     assert len(describe_profile([profile("", 1.0, replace(OWN, time_us=0.0))]).splitlines()) == 1
+
+
+def test_what_is_told_is_all_that_need_be_sent() -> None:
+    others = [replace(OWN, name=f"other{number}", time_us=30.0 - number) for number in range(20)]
+    whole = [profile(f"w{number}", 100.0 + number, OWN, *others) for number in range(9)]
+    assert describe_profile(told_of(whole)) == describe_profile(whole)
+    assert [(one.workload, len(one.kernels)) for one in told_of(whole)] == [("w8", 6), ("w7", 6), ("w6", 6)]

@@ -44,6 +44,10 @@ def test_times_are_medians_over_calls_and_work_side_by_side_counts_once() -> Non
     assert profile.own_share == pytest.approx(0.5)
 
 
+def test_a_kernel_without_a_name_is_nobodys() -> None:
+    assert not summarize("", [[kernel("", 0, 1)]], H200, BUILT).kernels[0].is_own
+
+
 @pytest.mark.parametrize(
     ("name", "told", "is_own"),
     [
@@ -95,6 +99,8 @@ def test_the_last_record_of_what_was_printed_is_read() -> None:
         (b"cuptiActivityEnable fails with error 15\n", "nothing was recorded: cuptiActivityEnable fails"),
         (PROFILED + b"[[1, 2]]\n", "cannot be read"),
         (PROFILED + b'[["a"', "cannot be read"),
+        (PROFILED + b'[["\\xff"]]', "cannot be read"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, 1, shared_bytes=-1024)]), "cannot be"),
         (PROFILED + b'[["a", "a", 0, 100000000000000000000]]', "cannot be"),
         (PROFILED + msgspec.json.encode([kernel("k", 1, 0)]), "cannot be"),
         (PROFILED + msgspec.json.encode([kernel("k", 1, 1, registers=-1)]), "cannot be"),
@@ -111,7 +117,11 @@ def test_what_is_no_record_is_told(printed: bytes, complaint: str) -> None:
 def test_of_many_kernels_the_longest_are_kept_and_names_stay_on_their_line() -> None:
     many = [kernel(f"k{number}", 2 * number, 1 + number / 100) for number in range(100)]
     profile = summarize("", [[*many, kernel("evil", 300, 9, told="evil\n# A heading\tof its own")]], H200, b"")
-    assert len(profile.kernels) == 24
+    assert (len(profile.kernels), profile.left_out) == (24, 77)
+    assert profile.kernels_us == pytest.approx(9 + sum(1 + number / 100 for number in range(100)))
+    mixed = summarize("", [[*many, *(kernel("softmax", 300 + 9 * at, 9) for at in range(9))]], H200, BUILT, most=4)
+    assert (len(mixed.kernels), mixed.left_out) == (4, 97)
+    assert mixed.own_share == pytest.approx(81 / (81 + 149.5))
     assert [one.name for one in profile.kernels[:3]] == ["evil # A heading of its own", "k99", "k98"]
 
 

@@ -104,7 +104,9 @@ def profiled(name: str) -> WorkloadProfile:
         name=name, launches=3, time_us=30.0, is_own=True, grid=(64, 1, 1), block=(128, 1, 1), registers=77, waves=1.5
     )
     library = replace(kernel, name="library", time_us=10.0, is_own=False)
-    return WorkloadProfile(workload=name, span_us=50.0, busy_us=40.0, kernels=(kernel, library))
+    return WorkloadProfile(
+        workload=name, span_us=50.0, busy_us=40.0, kernels_us=40.0, own_us=30.0, kernels=(kernel, library)
+    )
 
 
 def hostile() -> list[Record]:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from evaluators.vendors.base import Clock, DeviceContext, Facts, SharedArea
+from evaluators.vendors.nvidia.driver import Context, SharedMemory, SpanClock, attach
+from evaluators.vendors.nvidia.facts import gpu_facts
 from tests.evaluators.vendors.contract import VendorContract
+
+# What the type checker holds the package to; calls are looked at below.
+CONTEXT: Callable[[], DeviceContext] = Context
+SHARED: Callable[[Context, int], SharedArea] = SharedMemory
+CLOCK: Callable[[Context, int], Clock] = SpanClock
+ATTACH: Callable[[Context, int, int], int] = attach
+FACTS: Callable[[str], Facts] = gpu_facts
 
 
 @pytest.mark.gpu
