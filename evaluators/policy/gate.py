@@ -8,6 +8,7 @@ import msgspec
 
 from evaluators.policy.elf import BadLibraryError, read_imports
 from evaluators.policy.inlined import foreign_call_inside
+from evaluators.policy.launchers import foreign_launcher
 from evaluators.policy.python_text import reach_past_torch
 from evaluators.policy.symbols import finder_in, foreign_call
 from evaluators.policy.triage import triage
@@ -43,7 +44,8 @@ def _library_call(candidate: Candidate, product: Path, rules: TaskRules) -> Reje
     if candidate.language in _NATIVE:
         what = _linked(candidate, product, rules)
     else:
-        what = _reached(candidate) or foreign_call_inside(product.parent, rules)
+        folder = product.parent
+        what = _reached(candidate) or foreign_call_inside(folder, rules) or foreign_launcher(folder)
     return Rejected(rule=LIBRARY_CALL_RULE, reason=f"{what}: this task denies library calls") if what else None
 
 

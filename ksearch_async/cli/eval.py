@@ -81,15 +81,9 @@ def eval_command(
         settings["profile"] = True
     if score_with is not None:
         settings["score_with"] = score_with
-    given: TaskLike = task
-    asked: Sequence[Path | Candidate] = sources
     if role == "baseline":
         settings["role"] = role
-        given = task_of(task, settings)
-        asked = sources or [reference_candidate(given)]
-    elif not sources:
-        best = _best_of(task, runs_dir_or_default(runs_dir))
-        given, asked = best.task, [best.candidate]
+    given, asked = _meant(task, sources, settings, runs_dir)
     if compile_for is not None:
         return _compile(task_of(given, settings), asked, flags.language, compile_for, as_json=as_json)
     is_named = score_with is None and (role == "baseline" or bool(sources))
@@ -100,6 +94,23 @@ def eval_command(
         objects = [_as_object(source, repeats, competition) for source, repeats in zip(asked, found, strict=True)]
         put_json(objects if len(objects) > 1 else objects[0])
     return exits.FOUND if all(one.good for repeats in found for one in repeats) else exits.NOT_FOUND
+
+
+def _meant(
+    task: str, sources: Sequence[Path], settings: EvaluationSettings, runs_dir: Path | None
+) -> tuple[TaskLike, Sequence[Path | Candidate]]:
+    """Return the task, and what is evaluated against it; of a run its best.
+
+    Raises:
+        ConfigError: there is no such task or run, or nothing is given to evaluate.
+    """
+    if "role" in settings:
+        spec = task_of(task, settings)
+        return spec, sources or [reference_candidate(spec)]
+    if sources:
+        return task, sources
+    best = _best_of(task, runs_dir_or_default(runs_dir))
+    return best.task, [best.candidate]
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
