@@ -10,8 +10,6 @@ from evaluators.policy.symbols import is_runtime
 from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.errors import EvaluatorError
 
-_DRIVER = "libcuda.so.1"
-
 
 def foreign_launcher(folder: Path) -> str:
     """Return what a launcher of an artifact is linked with that none needs; empty if nothing.
@@ -30,7 +28,7 @@ def foreign_launcher(folder: Path) -> str:
             raise EvaluatorError(f"what was built cannot be read: {error}") from error
         if not re.fullmatch(LAUNCHER, library.name):
             return f"{library.name} is no launcher of Triton's"
-        foreign = [file for file in needed if file != _DRIVER and not is_runtime(file)]
+        foreign = [file for file in needed if not is_runtime(file)]
         if foreign:
             return f"what launches its kernels is linked with {foreign[0]}"
     return ""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 
 import pytest
 from msgspec.structs import replace
 
-from evaluators.judge.protocol import Limits, Open
+from evaluators.judge.protocol import Artifact, Limits, Open
 from evaluators.judge_process import start_judge, warm_judges
+from evaluators.local import LocalEvaluator
 from evaluators.warmed import WarmProcess
 from messages.errors import ConfigError
 from messages.tasks import TaskSpec
@@ -66,3 +68,31 @@ async def test_a_task_that_cannot_be_loaded_fails_under_the_lease(warm: WarmProc
 async def test_a_judge_whose_lease_is_refused_loads_nothing(warm: WarmProcess) -> None:
     with pytest.raises(LookupError, match="not today"):
         await start_judge(opening(UNUSABLE), warm, Lease(LookupError("not today")))
+
+
+async def test_a_judge_that_fails_at_a_profile_takes_no_verdict_along_and_is_not_sound(warm: WarmProcess) -> None:
+    judge = await start_judge(opening(SMALL_TASK), warm)
+    try:
+        assert judge.is_sound
+        # One of a CPU is not made for it, and ends.
+        found = await judge.profile(Artifact(product="kernel.so", entry_point="ksearch_run"))
+    finally:
+        await judge.end()
+    assert found.workloads == ()
+    assert "the judge died" in found.error
+    assert not judge.is_sound
+
+
+async def test_a_judge_that_is_not_sound_is_not_lent_again(tmp_path: Path) -> None:
+    evaluator = LocalEvaluator(tmp_path)
+    try:
+        pool = evaluator._pools["check"]
+        async with pool.lend(SMALL_TASK, "cpp") as first:
+            pass
+        async with pool.lend(SMALL_TASK, "cpp") as second:
+            assert second is first
+            second.is_sound = False
+        async with pool.lend(SMALL_TASK, "cpp") as third:
+            assert third is not first
+    finally:
+        await evaluator.aclose()
