@@ -111,7 +111,7 @@ def activities_in(printed: bytes) -> list[Activity]:
 def _may_be(one: Activity) -> bool:
     """Say whether a record is within bounds: who wrote it is the candidate's process."""
     sizes = (*one.grid, *one.block, one.registers, one.shared_bytes, one.local_bytes)
-    is_time = 0 <= one.begun_ns < one.ended_ns < _LATEST_NS and one.ended_ns - one.begun_ns < _LONGEST_NS
+    is_time = 0 <= one.begun_ns <= one.ended_ns < _LATEST_NS and one.ended_ns - one.begun_ns < _LONGEST_NS
     return is_time and all(0 <= size <= _LARGEST for size in sizes)
 
 

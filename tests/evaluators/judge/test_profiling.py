@@ -102,7 +102,8 @@ def test_the_last_record_of_what_was_printed_is_read() -> None:
         (PROFILED + b'[["\\xff"]]', "cannot be read"),
         (PROFILED + msgspec.json.encode([kernel("k", 1, 1, shared_bytes=-1024)]), "cannot be"),
         (PROFILED + b'[["a", "a", 0, 100000000000000000000]]', "cannot be"),
-        (PROFILED + msgspec.json.encode([kernel("k", 1, 0)]), "cannot be"),
+        (PROFILED + msgspec.json.encode([kernel("k", 1, -1)]), "cannot be"),
+        (PROFILED + b'[["\\ud800", "k", 1, 2]]', "cannot be read"),
         (PROFILED + msgspec.json.encode([kernel("k", 1, 1, registers=-1)]), "cannot be"),
         (PROFILED + msgspec.json.encode([kernel("k", 1, 1, grid=(1, 1, 1 << 31))]), "cannot be"),
         (PROFILED + msgspec.json.encode([kernel("k", 1, 1e10)]), "cannot be"),
@@ -128,6 +129,12 @@ def test_of_many_kernels_the_longest_are_kept_and_names_stay_on_their_line() -> 
 def test_a_call_that_has_the_gpu_do_nothing_has_no_profile() -> None:
     with pytest.raises(ProfileError, match="did nothing"):
         summarize("", [[kernel("k", 0, 1)], []], H200, b"")
+
+
+def test_what_took_no_time_by_the_clock_is_left_out() -> None:
+    (found,) = summarize("", [[kernel("k", 0, 1), kernel("quick", 2, 0)]], H200, b"").kernels
+    assert found.name == "k"
+    assert activities_in(PROFILED + msgspec.json.encode([kernel("quick", 2, 0)]))
 
 
 def test_kernels_that_most_calls_lack_are_left_out() -> None:
