@@ -34,7 +34,8 @@ def left_out(profile: WorkloadProfile) -> str:
     shown = kernel_rows(profile)
     count = profile.left_out + len(profile.kernels) - len(shown)
     rest_us = profile.kernels_us - sum(kernel.time_us for kernel in profile.kernels[: len(shown)])
-    return f"and {count} more, {max(rest_us, 0.0) / profile.kernels_us:.1%} of it together" if count else ""
+    share = max(rest_us, 0.0) / profile.kernels_us if profile.kernels_us else 0.0
+    return f"and {count} more, {share:.1%} of it together" if count else ""
 
 
 def _cells(kernel: ProfiledKernel, total_us: float) -> tuple[str, ...]:

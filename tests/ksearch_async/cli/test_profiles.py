@@ -62,6 +62,11 @@ def test_kernels_stand_in_columns_and_what_is_small_is_counted() -> None:
     assert [kernel["name"] for kernel in told["kernels"]] == ["projection", "at::native::copy<float>", "(fill)"]
 
 
+def test_a_profile_without_any_time_is_printed_too() -> None:
+    empty = WorkloadProfile(span_us=0.0, busy_us=0.0, kernels_us=0.0, own_us=0.0, kernels=(FILL,), left_out=2)
+    assert profile_table((empty,))[-1].strip() == "and 2 more, 0.0% of it together"
+
+
 def test_nothing_is_said_where_nothing_was_recorded() -> None:
     assert profile_table(evaluated(MEASURED).profile) == []
     assert "profile" not in as_object(evaluated(MEASURED))
