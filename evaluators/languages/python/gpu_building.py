@@ -52,11 +52,23 @@ def main(argument: str = "") -> int:
         return _say_not_ahead(job["why_not"])
     prepare()
     os.environ["TRITON_CACHE_DIR"] = os.path.join(os.getcwd(), KERNELS)  # noqa: PTH109, PTH118 - the start-up
+    deadline = time.monotonic() + job["limit_s"]
+    told, ending = _called(job, deadline, waits=False)
+    # What is compiled by now is found the second time.
+    if any("again" in entry for entry in told) and time.monotonic() < deadline:
+        told, ending = _called(job, deadline, waits=True)
+    return _tell(told, ending)
+
+
+def _called(job: Mapping[str, object], deadline: float, *, waits: bool) -> tuple[list[dict[str, object]], str]:
+    """Call the module in a process of its own. Returns what that told, and how it ended, if not by itself."""
     # Not a pipe: the program may leave a process behind that holds one open, and this one would wait for its end.
     report = os.memfd_create("report")
-    pid = _in_child(lambda: _rehearse(job, report))
-    ending = _wait(pid, time.monotonic() + job["limit_s"] + _GRACE_S)
-    return _tell(os.pread(report, _REPORT_BYTES, 0), ending)
+    pid = _in_child(lambda: _rehearse(job, deadline, report, waits=waits))
+    ending = _wait(pid, deadline + _GRACE_S)
+    written = os.pread(report, _REPORT_BYTES, 0)
+    os.close(report)
+    return _entries_of(written), ending
 
 
 def prepare() -> None:
@@ -114,7 +126,7 @@ def _die_as(code: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _rehearse(job: Mapping[str, object], report: int) -> NoReturn:
+def _rehearse(job: Mapping[str, object], deadline: float, report: int, *, waits: bool) -> NoReturn:
     """Call the module, and write lines of JSON to the report: to the end of the process."""
     os.setpgid(0, 0)
     null = os.open(os.devnull, os.O_RDWR)
@@ -132,7 +144,7 @@ def _rehearse(job: Mapping[str, object], report: int) -> NoReturn:
     def tell(told: Mapping[str, object]) -> None:
         os.write(report, json.dumps(told).encode() + b"\n")
 
-    rehearse(job, time.monotonic() + float(str(job["limit_s"])), tell)
+    rehearse(job, deadline, tell, waits=waits)
     os._exit(0)
 
 
@@ -152,27 +164,26 @@ def _wait(pid: int, deadline: float) -> str:
     return f"without a GPU its call ends the process ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
-def _tell(written: bytes, ending: str) -> int:
+def _tell(told: list[dict[str, object]], ending: str) -> int:
     """Print what came of the calls. Returns the exit code.
 
     Args:
-        written: lines of JSON.
-        ending: how the calls ended, if not by themselves.
+        told: by the process that made them.
+        ending: how they ended, if not by themselves.
     """
-    told = [*_lines_of(written)]
     for refused in (entry["refused"] for entry in told if "refused" in entry):
         sys.stderr.write(f"{refused}\n")
         return 1
     kernels = sorted((entry for entry in told if "name" in entry), key=lambda entry: int(str(entry["number"])))
     for line in dict.fromkeys(map(_say, kernels)):
         sys.stdout.write(f"{line}\n")
-    errors = [ending, *(str(entry["error"]) for entry in told if "name" not in entry)]
+    errors = [ending, *(str(entry["error"]) for entry in told if "name" not in entry and "error" in entry)]
     why = next(filter(None, errors), "")
     return _say_not_ahead(why) if why else 0
 
 
-def _lines_of(written: bytes) -> list[dict[str, object]]:
-    """Return what was told; the last line may be cut."""
+def _entries_of(written: bytes) -> list[dict[str, object]]:
+    """Return what was told, in lines of JSON; the last line may be cut."""
     found = []
     for line in written.splitlines():
         with contextlib.suppress(ValueError):

@@ -1,6 +1,6 @@
 """Calls a module or a function without a GPU, so that the Triton kernels which it launches are compiled.
 
-- `rehearse(job: Mapping[str, object], tell: Callable[[Mapping[str, object]], None]) -> None`: once per process
+- `rehearse(job, deadline, tell, *, waits) -> None`: once per process
 
 A module is made for each workload as a runner makes it. It is called twice, on tensors that have no data
 (`evaluators/languages/triton/absent.py`): what a first call keeps, the second may use. Operators of torch compute
@@ -30,19 +30,23 @@ _DEVICE = "cuda:0"
 _CALLS = 2
 
 
-def rehearse(job: Mapping[str, object], deadline: float, tell: Callable[[Mapping[str, object]], None]) -> None:
+def rehearse(
+    job: Mapping[str, object], deadline: float, tell: Callable[[Mapping[str, object]], None], *, waits: bool
+) -> None:
     """Compile what the candidate in the working directory launches.
 
     Args:
         job: the fields of `AheadJob` in `ahead.py`.
         deadline: by `time.monotonic`.
         tell: called with each kernel, as `Compilers` does; with `{"refused": text}` if a kernel's source is wrong
-            whenever the module is called, and with `{"error": text}` if not everything was compiled.
+            whenever the module is called, with `{"error": text}` if not everything was compiled, and with
+            `{"again": true}` if nothing that was told counts: launches have to wait for what they launch.
+        waits: whether they do.
     """
     folder = os.getcwd()  # noqa: PTH109 - it is compared with file names of frames
     capability = int(str(job["capability"]))
     limits = BlockLimits(capability, int(str(job["shared_bytes"])))
-    compilers = Compilers(folder, limits, at_once=cores(), deadline=deadline, tell=tell)
+    compilers = Compilers(folder, limits, at_once=cores(), deadline=deadline, waits=waits, tell=tell)
     error = ""
     with pretend_gpu(capability):
         compilers.install()
@@ -58,6 +62,8 @@ def rehearse(job: Mapping[str, object], deadline: float, tell: Callable[[Mapping
         error = error or f"{compilers.left_out} of its kernels, which take too long together or are too many"
     if error:
         tell({"error": error})
+    if compilers.is_misled:
+        tell({"again": True})
 
 
 def _leave_uncompiled() -> None:

@@ -3,10 +3,11 @@
 - `Compilers(...).install()`: before the program is imported, inside `pretend_gpu` (`absent.py`); once per process
 - `Compilers.wait()`: at the end
 
-Triton reads a kernel's source in some hundredths of a second; what follows takes ten times as long. A launch here waits
-until a forked process has read the source, and leaves the rest to it. An error in the source is raised by the launch,
-as it is on a GPU: the program may catch it. What is compiled lies in Triton's cache. Of a kernel with
-`triton.autotune` all configurations are compiled that it would try; none is measured.
+Triton reads a kernel's source in a tenth of a second, and what follows takes five times as long; a forked process does
+both. An error in the source is raised by the launch on a GPU, and the program may catch it: so a launch here waits until
+the source was read. Most have no error: where the program can be called once more, launches do not wait the first time,
+and it is called again if there was one. What is compiled lies in Triton's cache. Of a kernel with `triton.autotune` all
+configurations are compiled that it would try; none is measured.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from evaluators.languages.triton.kernel_needs import BlockLimits, check_places, 
 from evaluators.languages.triton.launchers import Launchers
 
 _READ, _REFUSED = b"r", b"x"
-"""What a compiling process says of the source; behind `_READ` it tells what the kernel needs, in JSON."""
+"""What a compiling process says of the source; then it tells what the kernel needs, or what is wrong, in JSON."""
 _COMPILED_ELSEWHERE = object()
 _CHUNK_BYTES = 1 << 16
 _MOST_KERNELS, _MOST_BYTES = 100, 128 << 20
@@ -59,6 +60,7 @@ class Compilers:
         *,
         at_once: int,
         deadline: float,
+        waits: bool,
         tell: Callable[[Mapping[str, object]], None],
     ) -> None:
         """Take note.
@@ -68,10 +70,11 @@ class Compilers:
             limits: of the GPU.
             at_once: processes that compile at once.
             deadline: by `time.monotonic`: nothing is begun after it, nor waited for.
+            waits: whether a launch waits until the kernel's source was read; else see `is_misled`.
             tell: called with each kernel as it is compiled: the fields of `CompiledKernel` in `ahead.py`, and `number`.
         """
         self._folder, self._limits = folder, limits
-        self._at_once, self._deadline, self._tell = at_once, deadline, tell
+        self._at_once, self._deadline, self._waits, self._tell = at_once, deadline, waits, tell
         self._begun: set[str] = set()
         self._running: dict[int, _Running] = {}
         self._launchers = Launchers()
@@ -80,6 +83,8 @@ class Compilers:
         """Kernels for which time or space did not suffice."""
         self.refused: tuple[CompilationError, str] | None = None
         """The latest error in a kernel's source, and what is told of it."""
+        self.is_misled = False
+        """Whether the program went on after a launch that would have raised an error."""
 
     def install(self) -> None:
         """Have every launch end with the compilation, and every compilation come here."""
@@ -117,7 +122,7 @@ class Compilers:
         self._launchers.wait()
 
     def _begin(self, source: ASTSource, compile_it: Callable[[], object]) -> None:
-        """Have a kernel compiled; return as soon as its source was read.
+        """Have a kernel compiled; return as soon as its source was read, or at once.
 
         Raises:
             CompilationError: there is an error in it.
@@ -136,12 +141,13 @@ class Compilers:
             finally:
                 os._exit(1)
         os.close(writing)
-        if os.read(reading, 1) == _REFUSED:
+        said = os.read(reading, 1) if self._waits else b""
+        self._running[reading] = _Running(pid, len(self._begun), str(source.name), bytearray(said))
+        if said == _REFUSED:
+            del self._running[reading]
             os.close(reading)
             os.waitpid(pid, 0)
             compile_it()
-            return
-        self._running[reading] = _Running(pid, len(self._begun), str(source.name), bytearray())
 
     def _be_compiler(self, source: ASTSource, compile_it: Callable[[], object], writing: int) -> None:
         """Compile, and tell: to the end of the process."""
@@ -162,7 +168,7 @@ class Compilers:
                 compiled = compile_it()
         except CompilationError as error:
             told = {"name": source.name, "error": tell_failure(source.fn, error, self._folder)}
-            os.write(writing, json.dumps(told).encode() if has_read else _REFUSED)
+            os.write(writing, (b"" if has_read else _REFUSED) + json.dumps(told).encode())
         except Exception as error:  # noqa: BLE001 - passes and ptxas raise many kinds, and each is the answer
             told = {"name": source.name, "error": tell_failure(source.fn, error, self._folder)}
             os.write(writing, (b"" if has_read else _READ) + json.dumps(told).encode())
@@ -186,8 +192,9 @@ class Compilers:
     def _end(self, reading: int, ended: _Running) -> None:
         os.close(reading)
         _, status = os.waitpid(ended.pid, 0)
+        self.is_misled |= ended.told.startswith(_REFUSED)
         try:
-            needs = json.loads(ended.told)
+            needs = json.loads(ended.told[1:])
         except ValueError:
             code = os.waitstatus_to_exitcode(status)
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
