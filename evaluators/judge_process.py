@@ -131,13 +131,15 @@ class JudgeProcess:
             await self._send(Describe())
             return self._expect(await self._receive(), Described).description
 
-    async def check(self, artifact: Artifact, purpose: Purpose) -> Passed | Judged:
+    async def check(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Passed | Judged:
         """Ask whether a candidate is correct: it passed, or a verdict.
+
+        On a GPU, one far below `keep_above` (see `EvaluateCandidate`) may be found outpaced already.
 
         Raises:
             EvaluatorError: the judge failed.
         """
-        await self._send(Check(artifact=artifact, purpose=purpose))
+        await self._send(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
         answer = await self._receive_soon()
         return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
 

@@ -207,7 +207,7 @@ class LocalEvaluator:
         """Check and time under the lease: what is checked disturbs what is timed on the same GPU."""
         async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._lease:
             begun = anyio.current_time()
-            answer = await judge.check(artifact, job.purpose)
+            answer = await judge.check(artifact, job.purpose, job.keep_above)
             if isinstance(answer, Judged):
                 return answer.verdict, anyio.current_time() - begun, answer.isolation
             verdict = await judge.time(artifact, job.purpose, job.keep_above)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
-import socket
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,16 +12,15 @@ from typing import TypeVar
 
 import msgspec
 
-from evaluators.folders import remove_tree
 from evaluators.guard import kill_descendants
 from evaluators.judge.launching import Launcher, RunnerError, RunnerSpec
 from evaluators.judge.memory import Buffers
 from evaluators.judge.place import Place
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Artifact, Limits
-from evaluators.judge.runner_log import RunnerLog
+from evaluators.judge.runner import Own, Runner, say_end
 from evaluators.judge.sealing import filters_of, not_sealed, other_process
-from evaluators.judge.side import Answer, Line, NoAnswerError, Stage
+from evaluators.judge.side import Answer, NoAnswerError, Stage
 from evaluators.judge.terms import Terms, broken_rule
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_library
@@ -52,7 +48,7 @@ class CandidateFailedError(Exception):
 
 
 class CandidateSide:
-    """A loaded candidate. A context manager: on exit its process and all that descends from it are killed."""
+    """A loaded candidate. A context manager: on exit its processes and all that descends from them are killed."""
 
     def __init__(
         self,
@@ -96,28 +92,46 @@ class CandidateSide:
         self._stops = stops
         self._cupti = cupti
         self._may_start_compilers = False
+        self._next: Runner | None = None
+        """What is to take the process's place."""
         self.empty_ns = 0
         self.isolation: tuple[str, ...] = ()
         """The layers that its process was behind when it had not loaded the candidate yet; as it said then."""
 
     def __enter__(self) -> CandidateSide:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """Go on with a process that was not told anything yet: the one that waits for that, or a new one."""
+        waiting, self._next = self._next, None
+        if waiting is not None and not waiting.lives:
+            waiting.close()
+            waiting = None
+        self._runner = waiting or self._start()
+        self._runner.line.workload = self._place.number
         self._stage: Stage = "start"
         self._held: dict[int, Tensors] = {}
         """What the instance of a workload holds, by its number."""
         self._called: set[int] = set()
         """Workloads that it was called on, by their numbers."""
         self._is_sealed = False
-        # Inside the judge's own folder: whoever ends the judge removes this with it.
-        self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        inputs_fd = self._buffers.inputs.open_read_only()
-        nonce = int.from_bytes(os.urandom(8), "little")
-        spec = RunnerSpec(
+
+    def prepare_next(self) -> None:
+        """Have a process begin that will take this one's place; the candidate is not loaded there before."""
+        self._next = self._next or self._start()
+
+    def _start(self) -> Runner:
+        return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
+
+    def _spec(self, own: Own) -> RunnerSpec:
+        """Return what a process is told."""
+        return RunnerSpec(
             judge_pid=os.getpid(),
-            nonce=nonce,
-            folder=str(self._folder),
-            control_fd=theirs.fileno(),
-            inputs_fd=inputs_fd,
+            nonce=own.nonce,
+            folder=own.folder,
+            control_fd=own.control_fd,
+            inputs_fd=own.inputs_fd,
             inputs_bytes=self._buffers.inputs.size_bytes,
             outputs_fd=self._buffers.outputs.fd,
             outputs_bytes=self._buffers.outputs.size_bytes,
@@ -136,21 +150,19 @@ class CandidateSide:
             cache_bytes=_CACHE_BYTES,
             cupti=self._cupti,
         )
-        self._log = RunnerLog(self._folder, self._artifact.product)
-        with theirs:
-            self._process = self._launcher.start(spec, log=self._log.fileno())
-        os.close(inputs_fd)
-        self._line = Line(ours, self._process.pid, nonce, stops=self._stops)
-        self._line.workload = self._place.number
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the process, and all that descends from it."""
         self._end()
-        self._line.close()
-        self._log.close()
-        remove_tree(self._folder)
+        self._runner.close()
 
     def load(self) -> None:
         """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some.
@@ -180,7 +192,7 @@ class CandidateSide:
             return
         self._place = place
         self._buffers.renew()
-        self._line.workload = place.number
+        self._runner.line.workload = place.number
 
     @property
     def _buffers(self) -> Buffers:
@@ -203,8 +215,8 @@ class CandidateSide:
         if self._terms.module is None or self._held.get(number) is state:
             return
         if number in self._held:
-            self.__exit__(None, None, None)
-            self.__enter__()
+            self._leave()
+            self._begin()
             self._await_start()
         self._held[number] = state
         self._buffers.settle()
@@ -216,18 +228,18 @@ class CandidateSide:
         if (broken := broken_rule(status, self._terms)) is not None:
             raise CandidateFailedError(broken)
         if status != LOADED:
-            failure = self._support.explain_load_failure(status, self._log.tail())
+            failure = self._support.explain_load_failure(status, self._runner.log.tail())
             raise CandidateFailedError(self._at_stage(failure))
         self._stage = "first call"
 
     @property
     def pid(self) -> int:
         """Return its process id."""
-        return self._process.pid
+        return self._runner.pid
 
     def hurry(self, *, first: bool) -> bool:
         """Put it before other processes of the host, or back; False where that is not permitted."""
-        return self._line.hurry(first=first)
+        return self._runner.line.hurry(first=first)
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
         """Let the candidate run until it answers.
@@ -243,14 +255,14 @@ class CandidateSide:
             take = self._buffers.take if operation in {CALL, EMPTY, GIVE} else None
             glimpse = self._buffers.glimpse
             look = glimpse.take if operation == CALL and glimpse is not None else None
-            answer = self._line.exchange(operation, limit_s=limit_s, take=take, look=look)
+            answer = self._runner.line.exchange(operation, limit_s=limit_s, take=take, look=look)
         except NoAnswerError as silence:
             raise CandidateFailedError(self._explain(silence)) from None
         if operation == CALL:
             if (broken := broken_rule(answer.status, self._terms)) is not None:
                 raise CandidateFailedError(broken)
             if answer.status != 0:
-                failure = self._support.explain_call_failure(answer.status, self._log.tail())
+                failure = self._support.explain_call_failure(answer.status, self._runner.log.tail())
                 raise CandidateFailedError(self._at_stage(failure))
             self._called.add(number)
             self._stage = "call"
@@ -328,7 +340,7 @@ class CandidateSide:
             CandidateFailedError: see `ask`.
         """
         self.ask(PROFILE, limit_s=limit_s)
-        return self._log.take(2 * RECORD_BYTES)
+        return self._runner.log.take(2 * RECORD_BYTES)
 
     def _at_stage(self, failure: _Failure) -> _Failure:
         return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure
@@ -340,40 +352,35 @@ class CandidateSide:
             RunnerError: it had not loaded the candidate yet: only our own code has run there.
         """
         stage = self._stage
-        if stage == "start":
+        if stage == "start" or silence.kind != "ended":
             self._end()
-            told = f"; it said: {said}" if (said := self._log.tail()) else ""
+        if stage == "start":
+            told = f"; it said: {said}" if (said := self._runner.log.tail()) else ""
             raise RunnerError(f"a runner {silence.kind} before it had loaded a candidate{told}")
         if silence.kind == "timed out":
-            self._end()
             reason = f"killed after {silence.limit_s:g} s without an answer ({stage})"
             return TimedOut(reason=reason, stage=stage, limit_s=silence.limit_s)
         if silence.kind == "cannot be stopped":
-            self._end()
             return Rejected(reason="its process cannot be stopped between calls", rule="control")
         if silence.kind == "went on":
-            self._end()
             return Rejected(reason="its process went on between its calls, while it was to be stopped", rule="control")
         if silence.kind == "bad frame":
-            self._end()
             return Rejected(reason="it wrote to its runner's control socket", rule="control")
         try:
-            code = self._process.wait(timeout=_END_S)
+            code = self._runner.process.wait(timeout=_END_S)
         except subprocess.TimeoutExpired:
             self._end()
             return Rejected(reason="it closed its runner's control socket", rule="control")
-        return Crashed(reason=f"{_say_end(code)} ({stage})", stage=stage, log=self._log.tail())
+        return Crashed(reason=f"{say_end(code)} ({stage})", stage=stage, log=self._runner.log.tail())
 
     @property
     def segfaulted(self) -> bool:
         """Whether the process ended by an access to memory that it may not touch."""
-        return self._process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
+        return self._runner.segfaulted
 
     def _end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        kill_descendants(keep=self._keep)
+        self._runner.kill()
+        kill_descendants(keep=self._keep | ({self._next.pid} if self._next else set()))
 
     def _cache(self) -> Path:
         """Return where compiled kernels of this artifact are kept while the judge lives: checks fill it for timings.
@@ -390,11 +397,3 @@ class CandidateSide:
         shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes
         held = sum(place.held_bytes for place in self._others)
         return shared + held + self._limits.memory_bytes + _THREAD_BYTES * self._threads
-
-
-def _say_end(code: int) -> str:
-    if code >= 0:
-        return f"its process ended by itself with exit code {code}"
-    name = signal.Signals(-code).name
-    more = " (it ran out of memory, or something outside killed it)" if name == "SIGKILL" else ""
-    return f"its process died of {name}{more}"

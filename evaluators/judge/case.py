@@ -78,6 +78,8 @@ class Case:
             CandidateFailedError: a call fails.
             WrongOutputError: an output is wrong.
         """
+        if self._takes_another_process:
+            side.prepare_next()
         self._calls = Calls(self.bench, side)
         self._first, self._draws = _First(), CheckedDraws()
         self.checks, self._seeds = [], []
@@ -176,6 +178,11 @@ class Case:
         except CandidateFailedError as failure:
             reason = f"{failure.verdict.reason}; {was_right}"
             raise CandidateFailedError(msgspec.structs.replace(failure.verdict, reason=reason)) from None
+
+    @property
+    def _takes_another_process(self) -> bool:
+        """Whether `run_on_other_state` calls a module."""
+        return self.bench.returns_outputs and not self.is_brief and self._data.has_other_state
 
     @property
     def reference_dtype(self) -> str:

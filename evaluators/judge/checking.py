@@ -25,7 +25,7 @@ from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.wrong import WrongOutputError
 from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
-from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Wrong
+from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
 
 _DOWNGRADE = 30.0
 """Times what the reference itself loses: with so large an error a candidate computes in a lower precision."""
@@ -34,6 +34,7 @@ _KEPT = (
     "in a process of its own it is right there: what it keeps from other workloads does not fit, "
     "or it is not right each time"
 )
+Glance: TypeAlias = Callable[[CandidateSide], Verdict | None]
 _Failure: TypeAlias = Crashed | DidNotBuild | Rejected | TimedOut | Wrong
 
 
@@ -58,7 +59,7 @@ class Checker:
             for place, bench in enumerate(by_cost)
         ]
 
-    def check(self, artifact: Artifact, *, is_brief: bool = False) -> Passed | Judged:
+    def check(self, artifact: Artifact, *, is_brief: bool = False, glance: Glance | None = None) -> Passed | Judged:
         """Say that it passed, or what is wrong with it: on the cheapest workload first, on the hidden ones at last.
 
         What fails once a hidden workload was called may tell of it, and is told as if it had failed there.
@@ -66,25 +67,28 @@ class Checker:
         Args:
             artifact: what was built.
             is_brief: check it in brief on all but the cheapest workload.
+            glance: asked about what was right on every workload; what it says is the verdict, before further checks.
         """
         for case in self._cases[1:]:
             case.is_brief = is_brief
         step: _Step | None = None
-        told: Case | None = None
         with self._cases[0].bench.side(artifact, others=self._benches) as side:
             try:
                 side.load()
-                for step in _steps(self._cases):
-                    told = told if told is not None and told.bench.is_hidden else step.case
+                for step in _runs(self._cases):
                     step.take(side)
-                return self._passed(self._cases)
+                given_up = glance(side) if glance is not None else None
+                for step in _further(self._cases) if given_up is None else ():
+                    step.take(side)
+                return Judged(verdict=given_up) if given_up is not None else self._passed(self._cases)
             except WrongOutputError as wrong:
                 verdict: _Failure = wrong.verdict
             except CandidateFailedError as failure:
                 verdict = failure.verdict
             is_segfault = isinstance(verdict, Crashed) and side.segfaulted
-        if step is None or told is None:
+        if step is None:
             return Judged(verdict=verdict)
+        told = step.told
         if not told.bench.is_hidden:
             verdict = self._explained(artifact, verdict, step, is_segfault=is_segfault)
         return Judged(verdict=named(verdict, told.bench.workload, hidden=told.bench.is_hidden))
@@ -166,13 +170,26 @@ class _Step(msgspec.Struct, frozen=True):
 
     case: Case
     take: Callable[[CandidateSide], None]
-    comes_after_others: bool
+    told: Case
+    """Where what fails is told to have failed: once a hidden workload was called, there."""
+    comes_after_others: bool = False
     """Whether its process was called on other workloads before."""
 
 
-def _steps(cases: Sequence[Case]) -> Iterator[_Step]:
-    """Yield what is done, in this order."""
-    yield from (_Step(case, case.run, case is not cases[0]) for case in cases)
+def _runs(cases: Sequence[Case]) -> Iterator[_Step]:
+    """Yield what is done first."""
+    hidden = _first_hidden(cases)
+    for case in cases:
+        yield _Step(case, case.run, hidden if hidden and case.bench.is_hidden else case, case is not cases[0])
+
+
+def _further(cases: Sequence[Case]) -> Iterator[_Step]:
+    """Yield what is done with what was right until then."""
+    hidden = _first_hidden(cases)
     # What is wrong in a second visit says itself that it was right in the first.
-    yield from (_Step(case, case.revisit, False) for case in cases[:-1])
-    yield from (_Step(case, case.run_on_other_state, case is not cases[0]) for case in cases)
+    yield from (_Step(case, case.revisit, hidden or case) for case in cases[:-1])
+    yield from (_Step(case, case.run_on_other_state, hidden or case, case is not cases[0]) for case in cases)
+
+
+def _first_hidden(cases: Sequence[Case]) -> Case | None:
+    return next((case for case in cases if case.bench.is_hidden), None)

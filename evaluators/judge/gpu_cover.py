@@ -25,7 +25,7 @@ IDLE = 0
 """The call begins when the GPU is idle again, after one sweep."""
 _LEVELS = (6, 24, 96)
 """Sweeps that launches are hidden behind: 0.4, 1.5 and 6 ms on an H200."""
-_TRIES = 4
+_TRIES, _FEW_TRIES = 4, 2
 _NO_SLOWER, _NO_SLOWER_NS = 1.03, 500
 _LONG_NS = 5_000_000
 """Of what takes so long, launches are no part to speak of."""
@@ -68,32 +68,56 @@ class Cover:
         if sweeps == IDLE:
             torch.cuda.synchronize()
 
+    def search(self) -> CoverSearch:
+        """Return what finds the best for each call of one side."""
+        return CoverSearch(hides=self._hides)
+
+
+class CoverSearch:
+    """Behind how many sweeps calls of one side are best made, of one workload after the other."""
+
+    def __init__(self, *, hides: bool = True) -> None:
+        """Begin.
+
+        Args:
+            hides: false: all calls begin when the GPU is idle.
+        """
+        self.hides = hides
+        self._last: int | None = None
+        """What was best on the workload before: it most often is again."""
+
     def best_for(self, span_ns: Callable[[int], int]) -> int:
-        """Return behind how many sweeps a side's calls take least, or `IDLE`.
+        """Return behind how many sweeps calls on a workload take least, or `IDLE`.
 
         Args:
             span_ns: makes a call behind so many sweeps and returns its time.
         """
-        return best_sweeps(span_ns) if self._hides else IDLE
+        if not self.hides:
+            return IDLE
+        found = best_sweeps(span_ns, likely=self._last)
+        self._last = found
+        return found
 
 
-def best_sweeps(span_ns: Callable[[int], int]) -> int:
-    """Return how many sweeps hide all launches of a side, or `IDLE`; see `Cover.best_for`.
+def best_sweeps(span_ns: Callable[[int], int], *, likely: int | None = None) -> int:
+    """Return how many sweeps hide all launches of a side, or `IDLE`; see `CoverSearch.best_for`.
 
     First the most: what waits for the GPU in its midst takes some milliseconds longer behind those than on an idle GPU,
-    and nothing else does. Then the others, from the lowest on, until one turns out to hide as much.
+    and nothing else does. Then the others, from the lowest on, until one turns out to hide as much; what is `likely`
+    comes first, behind fewer calls.
     """
+    tries = _TRIES if likely is None else _FEW_TRIES
     idle_ns = [span_ns(IDLE)]
     if idle_ns[0] > _VERY_LONG_NS:
         return IDLE
-    idle_ns += [span_ns(IDLE) for _ in range(1, _TRIES)]
+    idle_ns += [span_ns(IDLE) for _ in range(1, tries)]
     if min(idle_ns) > _LONG_NS:
         return IDLE
     *levels, most = _LEVELS
-    found = [[span_ns(most) for _ in range(_TRIES)]]
+    found = [[span_ns(most) for _ in range(tries)]]
     if min(found[0]) > min(idle_ns) + _WAITED_NS:
         return IDLE
-    for level in levels:
+    for level in sorted(levels, key=lambda level: level != likely):
         found.append([span_ns(level) for _ in range(_TRIES)])
         # One call in which a launch came too late is enough: it would be one of many.
         if max(found[-1]) <= _at_most(min(median(took) for took in found)):

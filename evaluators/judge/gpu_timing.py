@@ -19,7 +19,7 @@ from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
 from evaluators.judge.gpu_cover import Cover
 from evaluators.judge.gpu_workload_timing import CLOCK, GpuWorkloadTimer
 from evaluators.judge.protocol import Artifact
-from evaluators.judge.rounds import Rounds
+from evaluators.judge.rounds import Rounds, together
 from evaluators.judge.stopwatch import TimingPolicy
 from evaluators.judge.timed_workloads import TimedWorkloads
 from messages.commands import Purpose
@@ -30,9 +30,18 @@ _Read = TypeVar("_Read")
 
 POLICIES: dict[Purpose, TimingPolicy] = {
     "screen": TimingPolicy(
-        min_pairs=16, max_pairs=100, lease_s=1.0, stretched_lease_s=3.0, more_time=0.1, half_width=0.005
+        min_pairs=16,
+        # Four blocks: the fewest that have an interval.
+        min_pairs_of_several=8,
+        max_pairs=100,
+        lease_s=1.0,
+        stretched_lease_s=3.0,
+        more_time=0.1,
+        half_width=0.005,
     ),
-    "confirm": TimingPolicy(min_pairs=40, max_pairs=300, lease_s=4.0, stretched_lease_s=6.0, half_width=0.003),
+    "confirm": TimingPolicy(
+        min_pairs=40, min_pairs_of_several=20, max_pairs=300, lease_s=4.0, stretched_lease_s=6.0, half_width=0.003
+    ),
 }
 
 
@@ -60,7 +69,7 @@ class GpuTimer:
         self._benches = benches
         self._awake = awake
         timed = [bench for bench in benches if not bench.is_hidden]
-        cover = Cover(task.rules.measure)
+        self._cover = cover = Cover(task.rules.measure)
         self._workloads = TimedWorkloads(
             GpuWorkloadTimer(bench, task, sides, awake, cover, share=len(timed))
             for bench, sides in zip(timed, baselines, strict=True)
@@ -79,9 +88,39 @@ class GpuTimer:
         # goes on beside its events does it again.
         return self._timed(artifact, policy) if _is_doubted(verdict) else verdict
 
+    def glance(self, side: CandidateSide, keep_above: float) -> Verdict | None:
+        """Look at a candidate that is being checked: is it so slow that there is nothing to time? None: it is not.
+
+        Args:
+            side: the candidate, which was right on every workload.
+            keep_above: see `EvaluateCandidate`.
+        """
+        found = self._workloads.attempt(lambda: self._glanced(side))
+        if not isinstance(found, Rounds):
+            return found
+        policy = msgspec.structs.replace(POLICIES["screen"], keep_above=keep_above)
+        is_hopeless = found.together.interval.high < keep_above
+        return self._workloads.given_up(found, policy) if is_hopeless else None
+
+    def _glanced(self, side: CandidateSide) -> Rounds:
+        """Make a few calls on every workload.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: it writes beside its outputs.
+        """
+        timings = []
+        with self._awake:
+            for timer in self._timers:
+                self._workloads.turn_to(timer)
+                timings.append(timer.glance(side))
+        return Rounds(timings=tuple(timings), together=together(timings))
+
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
         """Time it in a process of its own."""
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
+            # While the process begins.
+            self._renew()
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
         return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
 
@@ -102,8 +141,8 @@ class GpuTimer:
             with self._awake:
                 return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
 
-    def renew(self) -> None:
-        """Make data ready for the next candidate."""
+    def _renew(self) -> None:
+        """Make data anew that the last candidate saw."""
         for timer in self._timers:
             timer.renew()
 
@@ -114,9 +153,9 @@ class GpuTimer:
             CandidateFailedError: it fails.
             WrongOutputError: an output of a timed call is wrong.
         """
-        unloaded = self._workloads.first.time_unloaded(side)
+        unloaded, search = self._workloads.first.time_unloaded(side), self._cover.search()
         side.load()
-        lanes = [self._workloads.lane(timer, timer.lane(side, unloaded)) for timer in self._timers]
+        lanes = [self._workloads.lane(timer, timer.lane(side, unloaded, search)) for timer in self._timers]
         with self._awake:
             rounds = self._workloads.run(side, lanes, policy)
             if not rounds.together.hopeless:

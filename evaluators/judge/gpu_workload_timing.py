@@ -27,10 +27,10 @@ from evaluators.judge.draws import Draws
 from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
-from evaluators.judge.gpu_cover import IDLE, Cover
+from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch
 from evaluators.judge.intervals import median_interval
 from evaluators.judge.rounds import SLOW_NS, Lane
-from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, outpaced, slowed, too_fast, widened
+from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, about, outpaced, slowed, too_fast, widened
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from messages.tasks import TaskSpec
@@ -41,9 +41,15 @@ CLOCK = "clock"
 _PREPARED_PAIRS = 16
 _WARM_UPS, _LONG_WARM_UPS, _LONG_NS = 5, 1, 100_000_000
 """Calls before any is timed; of what takes so long, one."""
+_BEFORE_SEARCH = 3
+"""`torch.compile` records what it replays in the second one."""
 _EMPTY_CALLS = 20
 _UNLOADED_CALLS = 12
 """Behind each number of sweeps; what they are held against has a slack of 60 us."""
+_GLANCES = 2
+"""At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
+GLANCED = 1.5
+"""What a glance may be off by: few calls, in the process of the checks, beside a reference of some time ago."""
 _RECORDED_CALLS = 5
 _RECHECKS, _FEWEST_RECHECKS, _RECHECK_S = 80, 8, 5.0
 """Further pairs where a candidate is doubted: so many, but after some seconds no more than a few."""
@@ -96,7 +102,7 @@ class GpuWorkloadTimer:
         bench.buffers.settle()
         for baseline in baselines:
             baseline.attach(bench.buffers.inputs, bench.problem)
-        self._sweeps = {side: self._cover.best_for(partial(self._baseline_ns, side)) for side in baselines}
+        self._sweeps = {side: cover.search().best_for(partial(self._baseline_ns, side)) for side in baselines}
         self._alone_ns = median(
             self._baseline_ns(self._reference, self._sweeps[self._reference]) for _ in range(self._warm_ups)
         )
@@ -129,7 +135,7 @@ class GpuWorkloadTimer:
         return _LONG_WARM_UPS if self.bench.reference_ns > _LONG_NS else _WARM_UPS
 
     def renew(self) -> None:
-        """Make data ready for the next candidate."""
+        """Make data anew that the last candidate saw."""
         self._data.prepare(_PREPARED_PAIRS)
 
     def time_unloaded(self, side: CandidateSide) -> Unloaded:
@@ -151,12 +157,26 @@ class GpuWorkloadTimer:
                     unloaded.add(sweeps, side.empty())
         return unloaded
 
-    def lane(self, side: CandidateSide, unloaded: Unloaded) -> Lane:
+    def glance(self, side: CandidateSide) -> Timing:
+        """Return about how fast a candidate is that is being checked, by a few calls: the least that any of them took.
+
+        Raises:
+            CandidateFailedError: it does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls, data = Calls(self.bench, side), self._data.next()
+        calls.on(data)
+        levels = (IDLE, max(self._cover.levels)) * _GLANCES
+        candidate_ns = min(self._candidate_ns(calls, data.family, level) for level in levels)
+        return about(Pair(candidate_ns=max(candidate_ns, 1), reference_ns=max(round(self._alone_ns), 1)), GLANCED)
+
+    def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch) -> Lane:
         """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
 
         Args:
             side: the candidate.
             unloaded: empty calls of its process from before it was loaded, on whichever workload.
+            search: finds what its calls are to begin behind, on all workloads.
         """
         calls, seen = Calls(self.bench, side), Seen(unloaded, self._copy_ns, self._take_ns)
         self._seen, self._draws = seen, Draws()
@@ -174,9 +194,9 @@ class GpuWorkloadTimer:
             seen.add("empty call", side.empty())
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
 
-        return Lane(run_pair, lambda: self._enter(calls), is_slow=self.bench.reference_ns > SLOW_NS)
+        return Lane(run_pair, lambda: self._enter(calls, search), is_slow=self.bench.reference_ns > SLOW_NS)
 
-    def _enter(self, calls: Calls) -> None:
+    def _enter(self, calls: Calls, search: CoverSearch) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload.
 
         Raises:
@@ -185,12 +205,14 @@ class GpuWorkloadTimer:
         """
         calls.turn()
         is_first, self._seen.is_entered = not self._seen.is_entered, True
-        for _ in range(self._warm_ups if is_first else 1):
-            calls.on(self._data.next())
+        # Searching makes further calls, on what lies there.
+        most = _BEFORE_SEARCH if search.hides else self._warm_ups
+        for _ in range(min(most, self._warm_ups) if is_first else 1):
+            data = self._data.next()
+            calls.on(data)
         self._reference.call()
         if is_first:
-            family = self._data.next().family
-            self._seen.sweeps = self._cover.best_for(lambda level: self._candidate_ns(calls, family, level))
+            self._seen.sweeps = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
 
     def record(self, side: CandidateSide) -> Iterator[bytes]:
         """Have some calls recorded, under the conditions of timed ones. Yields what was printed until each one's end.
@@ -202,7 +224,7 @@ class GpuWorkloadTimer:
         calls, data = Calls(self.bench, side), self._data.next()
         for _ in range(self._warm_ups):
             calls.on(data)
-        best = self._cover.best_for(lambda level: self._candidate_ns(calls, data.family, level))
+        best = self._cover.search().best_for(lambda level: self._candidate_ns(calls, data.family, level))
         # Launching takes longer while it is recorded.
         sweeps = max(self._cover.levels) if best else IDLE
         for _ in range(_RECORDED_CALLS):

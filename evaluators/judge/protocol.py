@@ -87,6 +87,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
     artifact: Artifact
     purpose: Purpose = "screen"
     """To `confirm` it, it is checked on hidden workloads too."""
+    keep_above: float | None = None
+    """See `EvaluateCandidate`; heeded on a GPU, where a candidate that is far below need not be checked further."""
 
 
 class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):

@@ -25,9 +25,8 @@ from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, decide, summa
 from messages.verdicts import Interval, Measured, TimedWorkload, Unstable
 
 _FIRST_VISIT, _VISIT = 4, 8
-"""Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls."""
-_FEWEST = 12
-"""Pairs of each of several workloads, which has half of what one alone has: as few as give an interval of 95 %."""
+"""Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
+them come as many as it lacks."""
 SLOW_NS = 500_000_000
 """A workload whose reference takes so long gets four pairs where there are others."""
 
@@ -54,7 +53,9 @@ class Lane:
     def visit(self, policy: TimingPolicy) -> None:
         """Run some pairs; fewer if it turns out that the host is not fit to time on."""
         self.enter()
-        until = min(len(self.pairs) + (_VISIT if self.pairs else _FIRST_VISIT), self.most_pairs(policy))
+        lacking = self.fewest_pairs(policy) - len(self.pairs)
+        count = _FIRST_VISIT if not self.pairs else lacking if lacking > 0 else _VISIT
+        until = min(len(self.pairs) + count, self.most_pairs(policy))
         while len(self.pairs) < until and not self.is_unfit(policy):
             pair = self.run_pair(len(self.pairs) % 2 == 0)
             (self.disturbed if pair.disturbance else self.pairs).append(pair)
@@ -225,7 +226,7 @@ def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
     factor = 1 + policy.more_time * (count - 1)
     return msgspec.structs.replace(
         policy,
-        min_pairs=min(policy.min_pairs, max(_FEWEST, policy.min_pairs // 2)),
+        min_pairs=policy.min_pairs_of_several,
         lease_s=factor * policy.lease_s,
         stretched_lease_s=factor * policy.stretched_lease_s,
     )

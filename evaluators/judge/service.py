@@ -16,7 +16,7 @@ from evaluators.intake.kept import kept_or_made
 from evaluators.judge.awake import AwakeCores
 from evaluators.judge.baseline import BaselineError, BaselineSide
 from evaluators.judge.bench import Bench
-from evaluators.judge.checking import Checker
+from evaluators.judge.checking import Checker, Glance
 from evaluators.judge.cores import CoresError, require_cores
 from evaluators.judge.description import describe_problem
 from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
@@ -202,11 +202,10 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
 def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) -> Passed | Judged:
     """Check or time one candidate on a GPU."""
     release_scratch(DEVICE)
-    if isinstance(request, Check):
-        return checkers.check(request.artifact, request.purpose)
-    answer = Judged(verdict=timer.time(request.artifact, request.purpose, request.keep_above))
-    timer.renew()
-    return answer
+    if isinstance(request, Time):
+        return Judged(verdict=timer.time(request.artifact, request.purpose, request.keep_above))
+    glance = partial(timer.glance, keep_above=request.keep_above) if request.keep_above is not None else None
+    return checkers.check(request.artifact, request.purpose, glance)
 
 
 def _loaded_and_described(opened: Open, device: str) -> tuple[list[Loaded], TaskDescription]:
@@ -242,13 +241,14 @@ class _Checkers:
         self._shown = Checker(rooms.shown, task, is_slow=is_slow)
         self._all: Checker | None = None
 
-    def check(self, artifact: Artifact, purpose: Purpose) -> Passed | Judged:
-        """Say that it passed, or what is wrong with it."""
+    def check(self, artifact: Artifact, purpose: Purpose, glance: Glance | None = None) -> Passed | Judged:
+        """Say that it passed, or what is wrong with it; of what is not to be confirmed also that it is too slow."""
         checker = self._shown
         if purpose == "confirm" and self._rooms.is_hiding:
             # Made when it is first needed: most tasks have nothing to hide, and most candidates are never confirmed.
             checker = self._all = self._all or Checker(self._rooms.open_all(), self._task, is_slow=self._is_slow)
-        answer = checker.check(artifact, is_brief=purpose == "screen")
+        is_screened = purpose == "screen"
+        answer = checker.check(artifact, is_brief=is_screened, glance=glance if is_screened else None)
         return msgspec.structs.replace(answer, isolation=checker.isolation)
 
     def forget(self) -> bool:

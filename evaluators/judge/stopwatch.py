@@ -38,6 +38,8 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     min_pairs: int = 12
     """Six blocks: of fewer no interval has the coverage that it claims."""
+    min_pairs_of_several: int = 12
+    """Of each, where there are several workloads: they are known together."""
     max_pairs: int = 40
     lease_s: float = 2.0
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
@@ -182,9 +184,27 @@ def _is_hopeless(timing: Timing, policy: TimingPolicy, *, is_costly: bool) -> bo
 def outpaced(timing: Timing, policy: TimingPolicy) -> Outpaced:
     """Return the verdict on a candidate that was given up."""
     bar = "the reference" if policy.keep_above is None else f"the {policy.keep_above:.3g}x that was to be reached"
+    after = f"after {timing.pairs} pairs" if timing.pairs else "in its first calls, before it was timed"
     return Outpaced(
-        reason=f"clearly slower than {bar}: about {timing.speedup:.3g}x after {timing.pairs} pairs",
-        speedup_interval=timing.interval,
+        reason=f"clearly slower than {bar}: about {timing.speedup:.3g}x {after}", speedup_interval=timing.interval
+    )
+
+
+def about(pair: Pair, factor: float) -> Timing:
+    """Return what calls say that are no pairs.
+
+    Args:
+        pair: what they took.
+        factor: by which their ratio may be off.
+    """
+    doubt, speedup = math.log(factor), math.exp(pair.log_ratio)
+    return Timing(
+        pairs=0,
+        latency_us=pair.candidate_ns / 1000,
+        reference_latency_us=pair.reference_ns / 1000,
+        speedup=speedup,
+        interval=widened(Interval(low=speedup, high=speedup), doubt),
+        half_width=doubt,
     )
 
 
@@ -213,12 +233,13 @@ def summarize(pairs: list[Pair], *, are_all: bool = False) -> Timing:
 
     Args:
         pairs: at least one, in the order A B, B A, ….
-        are_all: of four pairs, that there will be no more; then the interval is one that four can have.
+        are_all: of four pairs, that there will be no more; then each counts by itself.
     """
     ratios = [pair.log_ratio for pair in pairs]
     # A last pair without its other half counts by itself only if there is nothing else.
     blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
-    middle, low, high = interval_of_four(ratios) if are_all and len(ratios) == FOUR else median_interval(blocks)
+    counted = ratios if are_all and len(ratios) == FOUR else blocks
+    middle, low, high = interval_of_four(counted) if len(counted) == FOUR else median_interval(counted)
     return Timing(
         pairs=len(pairs),
         latency_us=median(pair.candidate_ns for pair in pairs) / 1000,

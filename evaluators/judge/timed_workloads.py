@@ -17,7 +17,7 @@ from evaluators.judge.naming import Failure, named
 from evaluators.judge.rounds import Lane, Rounds, measured_together, time_lanes, told
 from evaluators.judge.stopwatch import Timing, TimingPolicy, outpaced
 from evaluators.judge.wrong import WrongOutputError
-from messages.verdicts import Measured, Verdict
+from messages.verdicts import Measured, Outpaced, Verdict
 
 
 class TimesOne(Protocol):
@@ -64,12 +64,16 @@ class TimedWorkloads(Generic[_Timer]):
         except CandidateFailedError as failure:
             return self.named(failure.verdict, self._at)
 
+    def turn_to(self, timer: _Timer) -> None:
+        """Take note of the workload of which something is done now."""
+        self._at = timer
+
     def lane(self, timer: _Timer, lane: Lane) -> Lane:
         """Return a workload's pairs, of which it is known that they are being run."""
         enter = lane.enter
 
         def entered() -> None:
-            self._at = timer
+            self.turn_to(timer)
             enter()
 
         lane.enter = entered
@@ -102,9 +106,7 @@ class TimedWorkloads(Generic[_Timer]):
         if len(self.timers) == 1:
             return self.first.conclude(rounds.together, policy)
         if rounds.together.hopeless:
-            pairs = zip(self.timers, rounds.timings, strict=False)
-            workloads = tuple(told(timer.bench.workload, timing) for timer, timing in pairs)
-            return msgspec.structs.replace(outpaced(rounds.together, policy), workloads=workloads)
+            return self.given_up(rounds, policy)
         # How exactly each is known is not asked: what counts is how exactly their mean is.
         each_policy = msgspec.structs.replace(policy, unstable_half_width=math.inf)
         found: dict[str, Measured] = {}
@@ -118,6 +120,15 @@ class TimedWorkloads(Generic[_Timer]):
             return measured
         notes = [f"workload {name!r}: {note}" for name, one in found.items() for note in one.notes]
         return msgspec.structs.replace(measured, notes=tuple(notes))
+
+    def given_up(self, rounds: Rounds, policy: TimingPolicy) -> Outpaced:
+        """Return the verdict on a candidate that was given up; of several workloads each is told."""
+        verdict = outpaced(rounds.together, policy)
+        if len(self.timers) == 1:
+            return verdict
+        pairs = zip(self.timers, rounds.timings, strict=False)
+        workloads = tuple(told(timer.bench.workload, timing) for timer, timing in pairs)
+        return msgspec.structs.replace(verdict, workloads=workloads)
 
     def named(self, verdict: Failure, timer: _Timer) -> Failure:
         """Return a verdict that says on which workload it came about."""

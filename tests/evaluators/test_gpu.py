@@ -158,7 +158,7 @@ async def test_a_figure_is_the_same_in_new_processes_and_stands_beside_the_compi
     assert all((verdict.speedup_vs_baseline or 0.0) > 0.5 for verdict in found)
 
 
-async def judged_on_shapes(text: str, purpose: Purpose, folder: Path) -> Verdict:
+async def judged_on_shapes(text: str, purpose: Purpose, folder: Path, keep_above: float | None = None) -> Verdict:
     target = probe_target("cuda", DEVICE)
     candidate = Candidate(language="cuda", entry_point="ksearch_run", files=(SourceFile(path="kernel.cu", text=text),))
     build = BuildCandidate(job_id="b", run_id="r", candidate=candidate, target=target)
@@ -173,6 +173,7 @@ async def judged_on_shapes(text: str, purpose: Purpose, folder: Path) -> Verdict
         artifact_id=built.artifact_id,
         target=target,
         purpose=purpose,
+        keep_above=keep_above,
     )
     try:
         return (await evaluator.evaluate(job)).verdict
@@ -185,8 +186,22 @@ async def test_one_judge_times_each_of_several_workloads_beside_both_baselines(t
     assert isinstance(verdict, Measured), verdict
     latencies = {one.name: one.latency_us for one in verdict.workloads}
     assert latencies["small"] < latencies["middle"] < latencies["large"]
-    assert all(one.baseline_interval is not None and one.pairs >= 12 for one in verdict.workloads)
+    assert all(one.baseline_interval is not None and one.pairs >= 8 for one in verdict.workloads)
     assert verdict.baseline == "torch.compile"
+
+
+@pytest.mark.parametrize(("keep_above", "is_timed"), [(100.0, False), (2.4, True)])
+async def test_what_is_far_too_slow_is_given_up_before_it_is_timed_and_what_is_nearly_fast_enough_is_not(
+    keep_above: float, is_timed: bool, tmp_path: Path
+) -> None:
+    """The kernel takes about half the reference's time."""
+    verdict = await judged_on_shapes(KERNEL, "screen", tmp_path, keep_above)
+    assert isinstance(verdict, Outpaced if not is_timed else Outpaced | Measured), verdict
+    assert len(verdict.workloads) == 3
+    assert all((one.pairs > 0) is is_timed for one in verdict.workloads)
+    if isinstance(verdict, Outpaced):
+        assert verdict.speedup_interval.low < 2 < verdict.speedup_interval.high
+        assert ("before it was timed" in verdict.reason) is not is_timed
 
 
 @pytest.mark.parametrize(("rows", "purpose", "where"), [(4096, "screen", "middle"), (3001, "confirm", "")])

@@ -4,10 +4,10 @@
 - `Compilers.wait()`: at the end
 
 Triton reads a kernel's source in a tenth of a second, and what follows takes five times as long; a forked process does
-both. An error in the source is raised by the launch on a GPU, and the program may catch it: so a launch here waits until
-the source was read. Most have no error: where the program can be called once more, launches do not wait the first time,
-and it is called again if there was one. What is compiled lies in Triton's cache. Of a kernel with `triton.autotune` all
-configurations are compiled that it would try; none is measured.
+both. An error in the source is raised by the launch on a GPU, and the program may catch it: so a launch waits until the
+source was read. Most have none: a program that can be called again is called without waiting first. What is
+compiled lies in Triton's cache. Of a kernel with `triton.autotune` all configurations are compiled that it would try;
+none is measured.
 """
 
 from __future__ import annotations

@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+import torch
 
+import evaluators
 from evaluators.guard import descendants_of
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.launching import NativeLauncher, RunnerError
 from evaluators.judge.memory import make_buffers
 from evaluators.judge.place import Place
 from evaluators.judge.protocol import Artifact, Limits
+from evaluators.judge.terms import Instance, Terms
 from evaluators.languages import support_of
-from messages.tasks import TensorSpec
+from messages.tasks import ModuleTerms, TensorSpec
 
 TENSORS = [
     TensorSpec(name="x", role="input", shape=(4,), dtype="float32"),
     TensorSpec(name="output", role="output", shape=(4,), dtype="float32"),
 ]
+RUNNER = f"""
+import sys
+sys.path.insert(0, {str(Path(evaluators.__file__).parents[1])!r})
+import json
+from evaluators.runners.base import LOADED, bind_to_judge, map_areas, serve
+
+spec = json.loads(sys.argv[-1])
+bind_to_judge(spec["judge_pid"])
+map_areas(spec)
+serve(spec["control_fd"], spec["nonce"], lambda _: (LOADED, {{0: lambda: 0}}))
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CandidateSide:
+    """A candidate with parameters, of which each process holds one set."""
+    monkeypatch.chdir(tmp_path)
+    terms = Terms(module=Instance(made=ModuleTerms()))
+    return CandidateSide(
+        Place(buffers=make_buffers([TENSORS])[0], terms=terms),
+        Artifact(product=str(tmp_path / "kernel.so"), entry_point="ksearch_run"),
+        support_of("cpp"),
+        NativeLauncher(RUNNER),
+        Limits(),
+        threads=1,
+        keep=frozenset(descendants_of(os.getpid())),
+    )
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os.abort()", "os.write(9, b'?')"])
@@ -38,4 +69,27 @@ def test_a_runner_that_ends_before_it_loads_anything_is_the_evaluators_failure(
     )
     with side, pytest.raises(RunnerError, match=r"before it had loaded a candidate; it said: a module is missing"):
         side.load()
+    assert not list(tmp_path.glob("run-*"))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_other_parameters_are_held_by_the_process_that_was_begun_for_them_or_by_a_new_one_if_that_has_ended(
+    module: CandidateSide, is_killed: bool, tmp_path: Path
+) -> None:
+    before = {*descendants_of(os.getpid())}
+    with module as side:
+        side.load()
+        side.hold((torch.zeros(1),))
+        first = side.pid
+        side.prepare_next()
+        (waiting,) = {*descendants_of(os.getpid())} - before - {first}
+        if is_killed:
+            os.kill(waiting, signal.SIGKILL)
+            os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+        side.hold((torch.ones(1),))
+        assert {*descendants_of(os.getpid())} - before == {side.pid}
+        assert side.call(limit_s=10).status == 0
+        assert (side.pid == waiting) is not is_killed
+        side.prepare_next()
+    assert {*descendants_of(os.getpid())} == before
     assert not list(tmp_path.glob("run-*"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
 from evaluators.judge.gpu_clocks import Seen, Unloaded
-from evaluators.judge.gpu_cover import IDLE, best_sweeps
+from evaluators.judge.gpu_cover import IDLE, CoverSearch, best_sweeps
 from evaluators.judge.gpu_workload_timing import between_processes
 from evaluators.judge.side import Answer
 
@@ -124,6 +125,23 @@ def test_no_more_is_tried_once_it_is_known_to_be_enough() -> None:
 
     assert best_sweeps(span_ns) == 6
     assert set(tried) == {IDLE, 96, 6}
+
+
+def test_what_was_best_on_one_workload_is_tried_first_on_the_next_and_in_fewer_calls() -> None:
+    search, tried = CoverSearch(), list[int]()
+
+    def launching_for(launches_us: int) -> Callable[[int], int]:
+        def span_ns(level: int) -> int:
+            tried.append(level)
+            return max(100_000, 1000 * launches_us - HIDDEN_NS[level])
+
+        return span_ns
+
+    assert search.best_for(launching_for(1200)) == 24
+    tried.clear()
+    assert search.best_for(launching_for(1300)) == 24
+    assert tried == [IDLE, IDLE, 96, 96, 24, 24, 24, 24]
+    assert search.best_for(launching_for(5000)) == 96
 
 
 def test_one_call_in_which_a_launch_came_too_late_takes_more_sweeps() -> None:

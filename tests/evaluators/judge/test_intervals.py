@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evaluators.judge.intervals import median_interval
+from evaluators.judge.intervals import FOUR, interval_of_four, median_interval
 from evaluators.judge.stopwatch import Pair, TimingPolicy, time_pairs
 
 RUNS = 2000
@@ -71,6 +71,17 @@ def test_the_interval_holds_the_truth_as_often_as_it_says_also_when_pairs_are_ad
 
 def test_where_only_one_side_is_held_up_it_holds_the_truth_a_little_less_often() -> None:
     assert share_of_hits(lopsided, 0.0) >= 0.89
+
+
+@pytest.mark.parametrize(("noise", "least"), [(normal, 0.96), (interrupted, 0.96), (cauchy, 0.96), (lopsided, 0.92)])
+def test_the_interval_of_four_values_holds_the_truth_as_often_as_that_of_more(
+    noise: Callable[[random.Random], float], least: float
+) -> None:
+    draw, hits = random.Random(7), 0
+    for _ in range(RUNS):
+        _, low, high = interval_of_four([(noise(draw) + noise(draw)) / 2 for _ in range(FOUR)])
+        hits += low <= 0 <= high
+    assert hits / RUNS >= least
 
 
 def share_of_hits(noise: Callable[[random.Random], float], order_effect: float, *, truth: float = 1.5) -> float:
