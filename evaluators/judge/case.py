@@ -78,14 +78,15 @@ class Case:
             CandidateFailedError: a call fails.
             WrongOutputError: an output is wrong.
         """
-        if self._takes_another_process:
-            side.prepare_next()
         self._calls = Calls(self.bench, side)
         self._first, self._draws = _First(), CheckedDraws()
         self.checks, self._seeds = [], []
         for data in self._on_given_state():
             self._call(self._calls, data)
             self._look_after(side, self._first, data, calls=len(self.checks))
+            if self._takes_another_process:
+                # Not before: most that are wrong are so in the first call.
+                side.prepare_next()
         if not self.bench.returns_outputs:
             self._call_on_other_state()
         if self.bench.problem.draws:

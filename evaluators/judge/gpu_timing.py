@@ -119,8 +119,8 @@ class GpuTimer:
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
         """Time it in a process of its own."""
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
-            # While the process begins.
-            self._renew()
+            # While the process begins, what there was no time for.
+            self.renew()
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
         return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
 
@@ -141,7 +141,7 @@ class GpuTimer:
             with self._awake:
                 return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Make data anew that the last candidate saw."""
         for timer in self._timers:
             timer.renew()

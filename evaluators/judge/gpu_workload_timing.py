@@ -39,8 +39,8 @@ from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstabl
 CLOCK = "clock"
 """Rule by which a candidate is refused whose events do not agree with the judge's clock."""
 _PREPARED_PAIRS = 16
-_WARM_UPS, _LONG_WARM_UPS, _LONG_NS = 5, 1, 100_000_000
-"""Calls before any is timed; of what takes so long, one."""
+_WARM_UPS, _LONG_NS = 5, 100_000_000
+"""Calls before any is timed; of what takes so long, as few as can be."""
 _BEFORE_SEARCH = 3
 """`torch.compile` records what it replays in the second one."""
 _EMPTY_CALLS = 20
@@ -132,7 +132,11 @@ class GpuWorkloadTimer:
 
     @property
     def _warm_ups(self) -> int:
-        return _LONG_WARM_UPS if self.bench.reference_ns > _LONG_NS else _WARM_UPS
+        return 1 if self._is_long else _WARM_UPS
+
+    @property
+    def _is_long(self) -> bool:
+        return self.bench.reference_ns > _LONG_NS
 
     def renew(self) -> None:
         """Make data anew that the last candidate saw."""
@@ -194,7 +198,12 @@ class GpuWorkloadTimer:
             seen.add("empty call", side.empty())
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
 
-        return Lane(run_pair, lambda: self._enter(calls, search), is_slow=self.bench.reference_ns > SLOW_NS)
+        return Lane(
+            run_pair,
+            lambda: self._enter(calls, search),
+            begin=lambda: calls.on(self._data.next()),
+            is_slow=self.bench.reference_ns > SLOW_NS,
+        )
 
     def _enter(self, calls: Calls, search: CoverSearch) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload.
@@ -203,11 +212,10 @@ class GpuWorkloadTimer:
             CandidateFailedError: the candidate does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
-        calls.turn()
         is_first, self._seen.is_entered = not self._seen.is_entered, True
-        # Searching makes further calls, on what lies there.
-        most = _BEFORE_SEARCH if search.hides else self._warm_ups
-        for _ in range(min(most, self._warm_ups) if is_first else 1):
+        # One call was made, and searching makes further ones, on what lies there.
+        most = (_BEFORE_SEARCH if search.hides else _WARM_UPS) - 1
+        for _ in range(most if is_first and not self._is_long else 1):
             data = self._data.next()
             calls.on(data)
         self._reference.call()

@@ -34,16 +34,24 @@ SLOW_NS = 500_000_000
 class Lane:
     """One workload while a candidate is timed on it."""
 
-    def __init__(self, run_pair: Callable[[bool], Pair], enter: Callable[[], None], *, is_slow: bool = False) -> None:
+    def __init__(
+        self,
+        run_pair: Callable[[bool], Pair],
+        enter: Callable[[], None],
+        *,
+        begin: Callable[[], None],
+        is_slow: bool = False,
+    ) -> None:
         """Begin without a pair.
 
         Args:
             run_pair: measures one pair; told whether the candidate goes first.
-            enter: done before pairs of this workload follow those of another.
+            enter: done before the first pairs, and before pairs of this workload follow those of another.
+            begin: makes the first call, before any pair of any workload.
             is_slow: whether a call takes so long that four pairs have to do.
         """
         self.run_pair = run_pair
-        self.enter = enter
+        self.enter, self.begin = enter, begin
         self._is_slow = is_slow
         self.pairs: list[Pair] = []
         self.disturbed: list[Pair] = []
@@ -93,9 +101,10 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
     """Run pairs of all workloads, in turn, until their geometric mean is known well enough or the time is used up.
 
-    All have been entered once.
+    All have begun.
     """
     if len(lanes) == 1:
+        lanes[0].enter()
         timing = time_pairs(lanes[0].run_pair, policy)
         return Rounds(timings=(timing,), together=timing)
     policy = _longer(policy, len(lanes))

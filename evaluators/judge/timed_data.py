@@ -67,7 +67,12 @@ class TimedData:
         self._allowed = maker.given().allowed
 
     def prepare(self, count: int) -> None:
-        """Make up to `count` data sets. What the last candidate saw is made anew, unless the reference computed it."""
+        """Make up to `count` data sets. What the last candidate saw is made anew, unless the reference computed it.
+
+        Nothing, if no candidate saw any since.
+        """
+        if self._ready and not self._served:
+            return
         begun = time.monotonic()
         for place in self._chance.sample(range(self._served), self._served):
             if time.monotonic() - begun > self._renewing_s:

@@ -70,13 +70,15 @@ class TimedWorkloads(Generic[_Timer]):
 
     def lane(self, timer: _Timer, lane: Lane) -> Lane:
         """Return a workload's pairs, of which it is known that they are being run."""
-        enter = lane.enter
 
-        def entered() -> None:
-            self.turn_to(timer)
-            enter()
+        def turned(act: Callable[[], None]) -> Callable[[], None]:
+            def act_there() -> None:
+                self.turn_to(timer)
+                act()
 
-        lane.enter = entered
+            return act_there
+
+        lane.begin, lane.enter = turned(lane.begin), turned(lane.enter)
         return lane
 
     def run(self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy) -> Rounds:
@@ -94,7 +96,7 @@ class TimedWorkloads(Generic[_Timer]):
         # What a candidate compiles, it compiles on its first call on each workload. So all of these come before any
         # pair: then nothing can be started any more, and what was started is looked for, now and in the end.
         for lane in lanes:
-            lane.enter()
+            lane.begin()
         side.seal()
         side.expect_alone()
         rounds = time_lanes(lanes, policy)

@@ -37,7 +37,6 @@ from messages.tasks import TaskSpec
 from messages.verdicts import Measured, Unstable, Verdict, Wrong
 
 _PREPARED_PAIRS = 24
-_WARM_UPS = 2
 _OWN_DATA = 2
 """Data sets that no candidate sees."""
 _EMPTY_CALLS = 15
@@ -127,7 +126,12 @@ class WorkloadTimer:
             return self._pair(side, calls, candidate_first=candidate_first)
 
         self._share, self._grown, self._draws = None, 0, Draws()
-        return Lane(run_pair, lambda: self._enter(side, calls), is_slow=self.bench.reference_ns > SLOW_NS)
+        return Lane(
+            run_pair,
+            lambda: self._enter(side, calls),
+            begin=lambda: calls.on(self._data.next()),
+            is_slow=self.bench.reference_ns > SLOW_NS,
+        )
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload.
@@ -136,11 +140,9 @@ class WorkloadTimer:
             CandidateFailedError: the candidate does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
-        calls.turn()
         is_first = self._share is None
-        for _ in range(_WARM_UPS if is_first else 1):
-            calls.on(self._data.next())
-            self.baseline.call(limit_s=self.bench.evaluation_limit_s)
+        calls.on(self._data.next())
+        self.baseline.call(limit_s=self.bench.evaluation_limit_s)
         if not is_first:
             return
         self._floor_us = side.empty_ns / 1000 * _SURE_SHARE

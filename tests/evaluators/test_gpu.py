@@ -200,7 +200,7 @@ async def test_what_is_far_too_slow_is_given_up_before_it_is_timed_and_what_is_n
     assert len(verdict.workloads) == 3
     assert all((one.pairs > 0) is is_timed for one in verdict.workloads)
     if isinstance(verdict, Outpaced):
-        assert verdict.speedup_interval.low < 2 < verdict.speedup_interval.high
+        assert 1 < verdict.speedup_interval.low < verdict.speedup_interval.high < 4
         assert ("before it was timed" in verdict.reason) is not is_timed
 
 

@@ -29,7 +29,8 @@ def lane(
         count += 1
         return Pair(candidate_ns=candidate_ns(count), reference_ns=reference_ns)
 
-    return Lane(run_pair, lambda: (visits if visits is not None else []).append("entered"), is_slow=is_slow)
+    noted = visits if visits is not None else []
+    return Lane(run_pair, lambda: noted.append("entered"), begin=lambda: noted.append("begun"), is_slow=is_slow)
 
 
 def steady(speedup: float) -> Lane:
@@ -117,7 +118,7 @@ def test_a_host_that_disturbs_one_workload_is_not_fit() -> None:
     def disturbed(candidate_first: bool) -> Pair:
         return Pair(candidate_ns=1, reference_ns=1, disturbance="another process had its core")
 
-    rounds = time_lanes([Lane(disturbed, lambda: None), steady(2)], NO_HURRY)
+    rounds = time_lanes([Lane(disturbed, lambda: None, begin=lambda: None), steady(2)], NO_HURRY)
     assert rounds.together.is_disturbed
 
 
