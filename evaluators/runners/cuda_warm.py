@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime import driver
-from triton.runtime.cache import triton_key
 
 from evaluators.runners.cuda import Harness, Sealing
+from evaluators.runners.first_launch import be_ready_to_launch
 from evaluators.runners.launches import Launches  # noqa: F401 - behind the sandbox our own packages cannot be read
 from evaluators.runners.warm import DTYPES, Order, fork_runners
 from evaluators.sandbox.confine import Confined, confine
@@ -24,8 +24,7 @@ def fork_gpu_runners(serve_candidate: Callable[[Order], None]) -> int:
     """Serve one judge until it goes away; see `fork_runners`. This process never touches the GPU."""
     # Its library is compiled with the host's C compiler and loaded once here; it asks nothing of the GPU.
     driver.set_active(CudaDriver())
-    # Part of every kernel's key, also of one that is compiled already: a hash of the whole of Triton, half a second.
-    triton_key()
+    be_ready_to_launch()
     return fork_runners(serve_candidate)
 
 

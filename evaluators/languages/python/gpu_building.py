@@ -79,12 +79,12 @@ def prepare() -> None:
     import torch  # noqa: PLC0415 - as above
     import triton.language  # noqa: F401, PLC0415
     from triton.backends import backends  # noqa: F401, PLC0415
-    from triton.runtime.cache import triton_key  # noqa: PLC0415
 
     from evaluators.languages.python import rehearsal  # noqa: F401, PLC0415
+    from evaluators.runners.first_launch import be_ready_to_launch  # noqa: PLC0415
 
-    # Each reads much on its first use: the whole of Triton for a hash, what torch knows of shapes.
-    triton_key()
+    be_ready_to_launch()
+    # What torch knows of shapes, it reads on first use.
     with torch.device("meta"):
         torch.nn.Linear(1, 1)(torch.empty(1, 1))
 

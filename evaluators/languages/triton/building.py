@@ -73,6 +73,9 @@ def prepare() -> None:
     from triton.backends import backends  # noqa: F401, PLC0415
 
     from evaluators.languages.triton import recording  # noqa: F401, PLC0415
+    from evaluators.runners.first_launch import be_ready_to_launch  # noqa: PLC0415
+
+    be_ready_to_launch()
 
 
 def _compile(job: Mapping[str, object], writing: int, record: object) -> None:
