@@ -40,14 +40,14 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Six blocks: of fewer no interval has the coverage that it claims."""
     min_pairs_of_several: int = 12
     """Of each, where there are several workloads: they are known together."""
-    max_pairs: int = 40
+    max_pairs: int = 120
     lease_s: float = 2.0
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
     stretched_lease_s: float = 6.0
     """No new pair after this, once there are `min_pairs`."""
     more_time: float = 0.25
     """Share of both by which they grow with each workload more."""
-    half_width: float = 0.02
+    half_width: float = 0.008
     """Of the interval, relative: narrow enough."""
     unstable_half_width: float = 0.20
     hopeless_pairs: int = 4
@@ -65,7 +65,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 POLICIES: dict[Purpose, TimingPolicy] = {
     "screen": TimingPolicy(),
-    "confirm": TimingPolicy(min_pairs=16, max_pairs=100, lease_s=5.0, half_width=0.01),
+    "confirm": TimingPolicy(min_pairs=16, max_pairs=300, lease_s=5.0, half_width=0.005),
 }
 
 
