@@ -5,6 +5,7 @@ The candidate's process, its cores and the lease are its user's: see `timing.py`
 
 from __future__ import annotations
 
+import math
 import os
 
 from evaluators.guard import descendants_of
@@ -52,10 +53,11 @@ _BETWEEN_PROCESSES = 0.02
 module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
 """And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
-_NOISE_BETWEEN = 0.8
-"""What makes calls differ from one second to the next makes processes differ, too, as a share of what pairs leave open.
-Of 297 speedups of one program in four sessions on two shared cores, where pairs leave 6 % open, 88 % of the intervals
-held their judge's median with 2 % for processes, and 96 % with this (docs/benchmarks/evaluator_cpu_sessions.json)."""
+_NOISE_BETWEEN, _NOISE_PAIRS = 0.8, 40
+"""What makes calls differ from one second to the next makes processes differ, too, as a share of what so many pairs
+leave open: more pairs know more of their own process, and no more of others. Of 297 speedups of one program in four
+sessions on two shared cores, where pairs leave 6 % open, 88 % of the intervals held their judge's median with 2 % for
+processes, and 96 % with this (docs/benchmarks/evaluator_cpu_sessions.json)."""
 _STOPPED_LATE = "it went on for a while after its answer"
 
 
@@ -254,7 +256,7 @@ class WorkloadTimer:
             latency_us=sure.latency_us,
             reference_latency_us=sure.reference_latency_us,
             speedup_vs_reference=sure.speedup,
-            speedup_interval=widened(sure.interval, max(between_processes(timing.half_width, own), self._control.bias)),
+            speedup_interval=widened(sure.interval, max(between_processes(timing, own), self._control.bias)),
             pairs=timing.pairs,
         )
 
@@ -287,11 +289,13 @@ class WorkloadTimer:
         return notes
 
 
-def between_processes(half_width: float, usual: float) -> float:
+def between_processes(timing: Timing, usual: float) -> float:
     """Return by which share another process of the same program may differ, on a host that is as noisy as this one.
 
     Args:
-        half_width: of the interval of the logarithm of the speedup, from pairs of one process.
+        timing: of pairs of one process.
         usual: what processes differ by on a quiet host.
     """
-    return max(usual, _NOISE_BETWEEN * half_width)
+    # What pairs leave open shrinks with the root of their number.
+    noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
+    return max(usual, _NOISE_BETWEEN * noise)

@@ -63,7 +63,7 @@ def test_sides_take_turns_in_going_first() -> None:
 
 def test_noise_is_met_with_more_pairs_up_to_the_cap() -> None:
     draw = random.Random(5)
-    timing = time_pairs(lambda _: pair(draw.lognormvariate(0, 0.5)), TimingPolicy())
+    timing = time_pairs(lambda _: pair(draw.lognormvariate(0, 0.5)), TimingPolicy(max_pairs=40))
     assert timing.pairs == 40
 
 
