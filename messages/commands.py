@@ -98,7 +98,8 @@ class EvaluateCandidate(Message, frozen=True, kw_only=True, tag="evaluate_candid
     profile: bool = False
     """Have calls recorded of what was measured on a GPU; what is confirmed there is recorded in any case."""
     keep_above: float | None = None
-    """Timing ends early, with `outpaced`, once the speedup is clearly below; null: by the evaluator's own rules."""
+    """Timing ends early, or does not begin, with `outpaced`, if the speedup is clearly below; null: the evaluator has
+    rules of its own."""
 
 
 Command: TypeAlias = WriteCandidate | BuildCandidate | EvaluateCandidate

@@ -99,7 +99,7 @@ class Scored(Message, frozen=True, kw_only=True, tag="scored"):
 
 
 class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
-    """Correct, but clearly slower than what was asked for; timing stopped early and gives no credit."""
+    """Correct as far as it was checked, but clearly slower than what was asked for; never the best."""
 
     reason: str
     speedup_interval: Interval

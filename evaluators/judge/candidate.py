@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 import msgspec
 
 from evaluators.guard import kill_descendants
+from evaluators.judge.kernel_cache import cache_of
 from evaluators.judge.launching import Launcher, RunnerError, RunnerSpec
 from evaluators.judge.memory import Buffers
 from evaluators.judge.place import Place
@@ -48,7 +47,7 @@ class CandidateFailedError(Exception):
 
 
 class CandidateSide:
-    """A loaded candidate. A context manager: on exit its processes and all that descends from them are killed."""
+    """A loaded candidate. A context manager: on exit its process and all that descends from it are killed."""
 
     def __init__(
         self,
@@ -92,8 +91,6 @@ class CandidateSide:
         self._stops = stops
         self._cupti = cupti
         self._may_start_compilers = False
-        self._next: Runner | None = None
-        """What is to take the process's place."""
         self.empty_ns = 0
         self.isolation: tuple[str, ...] = ()
         """The layers that its process was behind when it had not loaded the candidate yet; as it said then."""
@@ -103,12 +100,8 @@ class CandidateSide:
         return self
 
     def _begin(self) -> None:
-        """Go on with a process that was not told anything yet: the one that waits for that, or a new one."""
-        waiting, self._next = self._next, None
-        if waiting is not None and not waiting.lives:
-            waiting.close()
-            waiting = None
-        self._runner = waiting or self._start()
+        """Start a process."""
+        self._runner = Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
         self._runner.line.workload = self._place.number
         self._stage: Stage = "start"
         self._held: dict[int, Tensors] = {}
@@ -116,13 +109,6 @@ class CandidateSide:
         self._called: set[int] = set()
         """Workloads that it was called on, by their numbers."""
         self._is_sealed = False
-
-    def prepare_next(self) -> None:
-        """Have a process begin that will take this one's place; the candidate is not loaded there before."""
-        self._next = self._next or self._start()
-
-    def _start(self) -> Runner:
-        return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
 
     def _spec(self, own: Own) -> RunnerSpec:
         """Return what a process is told."""
@@ -146,7 +132,7 @@ class CandidateSide:
             terms=msgspec.structs.replace(self._terms, module=None, call=None),
             calls=tuple(one.terms.call for one in self._others),
             instances=tuple(one.terms.module for one in self._others if one.terms.module is not None),
-            cache=str(self._cache()),
+            cache=str(cache_of(self._artifact, len(self._others))),
             cache_bytes=_CACHE_BYTES,
             cupti=self._cupti,
         )
@@ -154,9 +140,6 @@ class CandidateSide:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._next is not None:
-            self._next.close()
-            self._next = None
         self._leave()
 
     def _leave(self) -> None:
@@ -380,18 +363,7 @@ class CandidateSide:
 
     def _end(self) -> None:
         self._runner.kill()
-        kill_descendants(keep=self._keep | ({self._next.pid} if self._next else set()))
-
-    def _cache(self) -> Path:
-        """Return where compiled kernels of this artifact are kept while the judge lives: checks fill it for timings.
-
-        What was called on hidden workloads as well leaves nothing to a process whose words their author may read.
-        """
-        digest = hashlib.blake2b(self._artifact.product.encode(), digest_size=8).hexdigest()
-        folder = Path.cwd() / f"cache-{digest}-{len(self._others)}"
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o777)  # whoever the runner becomes; the judge's own folder is closed to others
-        return folder
+        kill_descendants(keep=self._keep)
 
     def _memory_bytes(self) -> int:
         shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes

@@ -84,9 +84,6 @@ class Case:
         for data in self._on_given_state():
             self._call(self._calls, data)
             self._look_after(side, self._first, data, calls=len(self.checks))
-            if self._takes_another_process:
-                # Not before: most that are wrong are so in the first call.
-                side.prepare_next()
         if not self.bench.returns_outputs:
             self._call_on_other_state()
         if self.bench.problem.draws:
@@ -179,11 +176,6 @@ class Case:
         except CandidateFailedError as failure:
             reason = f"{failure.verdict.reason}; {was_right}"
             raise CandidateFailedError(msgspec.structs.replace(failure.verdict, reason=reason)) from None
-
-    @property
-    def _takes_another_process(self) -> bool:
-        """Whether `run_on_other_state` calls a module."""
-        return self.bench.returns_outputs and not self.is_brief and self._data.has_other_state
 
     @property
     def reference_dtype(self) -> str:

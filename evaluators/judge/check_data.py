@@ -123,11 +123,6 @@ class CheckData:
         last = self._families[-1]
         yield from self._found(last, f"{last} {len(self._families) - 1}")
 
-    @property
-    def has_other_state(self) -> bool:
-        """Whether there is such data, unless the reference fails on it."""
-        return self._maker.applies(self._families[-1])
-
     def _drawn_sets(self) -> Iterator[DataSet]:
         yielded, begun, self._spent_s = 0, time.perf_counter(), 0.0
         for family in self._chance.sample(_OTHERS, len(_OTHERS)):

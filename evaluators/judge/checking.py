@@ -20,6 +20,7 @@ from evaluators.judge.bench import Bench
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.case import Case
 from evaluators.judge.keeping import room_for
+from evaluators.judge.kernel_cache import forget
 from evaluators.judge.naming import named
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.wrong import WrongOutputError
@@ -69,6 +70,7 @@ class Checker:
             is_brief: check it in brief on all but the cheapest workload.
             glance: asked about what was right on every workload; what it says is the verdict, before further checks.
         """
+        forget(artifact)
         for case in self._cases[1:]:
             case.is_brief = is_brief
         step: _Step | None = None

@@ -75,6 +75,8 @@ class GpuTimer:
             for bench, sides in zip(timed, baselines, strict=True)
         )
         self._timers = self._workloads.timers
+        self._last = ""
+        """What was timed last."""
 
     def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
         """Time one candidate.
@@ -94,18 +96,22 @@ class GpuTimer:
         Args:
             side: the candidate, which was right on every workload.
             keep_above: see `EvaluateCandidate`.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
         """
-        found = self._workloads.attempt(lambda: self._glanced(side))
+        found = self._workloads.attempt(lambda: self._glanced(side, keep_above))
         if not isinstance(found, Rounds):
             return found
         policy = msgspec.structs.replace(POLICIES["screen"], keep_above=keep_above)
         is_hopeless = found.together.interval.high < keep_above
         return self._workloads.given_up(found, policy) if is_hopeless else None
 
-    def _glanced(self, side: CandidateSide) -> Rounds:
+    def _glanced(self, side: CandidateSide, keep_above: float) -> Rounds:
         """Make a few calls on every workload.
 
         Raises:
+            BaselineError: a baseline worker is broken.
             CandidateFailedError: it fails.
             WrongOutputError: it writes beside its outputs.
         """
@@ -113,14 +119,16 @@ class GpuTimer:
         with self._awake:
             for timer in self._timers:
                 self._workloads.turn_to(timer)
-                timings.append(timer.glance(side))
+                timings.append(timer.glance(side, keep_above))
         return Rounds(timings=tuple(timings), together=together(timings))
 
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
         """Time it in a process of its own."""
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
-            # While the process begins, what there was no time for.
-            self.renew()
+            # While the process begins. Of one that is timed again nothing: what it saw would be among what comes.
+            if artifact.product != self._last:
+                self._renew()
+            self._last = artifact.product
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
         return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
 
@@ -141,7 +149,7 @@ class GpuTimer:
             with self._awake:
                 return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
 
-    def renew(self) -> None:
+    def _renew(self) -> None:
         """Make data anew that the last candidate saw."""
         for timer in self._timers:
             timer.renew()

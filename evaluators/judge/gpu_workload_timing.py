@@ -28,9 +28,18 @@ from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch
-from evaluators.judge.intervals import median_interval
 from evaluators.judge.rounds import SLOW_NS, Lane
-from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, about, outpaced, slowed, too_fast, widened
+from evaluators.judge.stopwatch import (
+    Pair,
+    Timing,
+    TimingPolicy,
+    about,
+    outpaced,
+    ratio_interval,
+    slowed,
+    too_fast,
+    widened,
+)
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from messages.tasks import TaskSpec
@@ -49,7 +58,7 @@ _UNLOADED_CALLS = 12
 _GLANCES = 2
 """At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
 GLANCED = 1.5
-"""What a glance may be off by: few calls, in the process of the checks, beside a reference of some time ago."""
+"""What a glance may be off by: few calls, in the process of the checks."""
 _RECORDED_CALLS = 5
 _RECHECKS, _FEWEST_RECHECKS, _RECHECK_S = 80, 8, 5.0
 """Further pairs where a candidate is doubted: so many, but after some seconds no more than a few."""
@@ -161,18 +170,30 @@ class GpuWorkloadTimer:
                     unloaded.add(sweeps, side.empty())
         return unloaded
 
-    def glance(self, side: CandidateSide) -> Timing:
+    def glance(self, side: CandidateSide, keep_above: float) -> Timing:
         """Return about how fast a candidate is that is being checked, by a few calls: the least that any of them took.
 
+        What looks too slow is held against the reference of now: somebody else may be at work on the GPU.
+
+        Args:
+            side: the candidate.
+            keep_above: what its speedup has to be.
+
         Raises:
+            BaselineError: the baseline worker is broken.
             CandidateFailedError: it does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
-        calls, data = Calls(self.bench, side), self._data.next()
+        calls, data = Calls(self.bench, side), self._data.apart()
         calls.on(data)
         levels = (IDLE, max(self._cover.levels)) * _GLANCES
-        candidate_ns = min(self._candidate_ns(calls, data.family, level) for level in levels)
-        return about(Pair(candidate_ns=max(candidate_ns, 1), reference_ns=max(round(self._alone_ns), 1)), GLANCED)
+        candidate_ns = max(1, min(self._candidate_ns(calls, data.family, level) for level in levels))
+        reference_ns = round(self._alone_ns)
+        if reference_ns * GLANCED < keep_above * candidate_ns:
+            sweeps = self._sweeps[self._reference]
+            now_ns = min(self._baseline_ns(self._reference, sweeps) for _ in range(_GLANCES))
+            reference_ns = max(reference_ns, now_ns)
+        return about(Pair(candidate_ns=candidate_ns, reference_ns=max(reference_ns, 1)), GLANCED)
 
     def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch) -> Lane:
         """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
@@ -343,8 +364,7 @@ class GpuWorkloadTimer:
         if self._second is None:
             return measured
         ratios = [math.log(second / (factor * own)) for second, own in zip(seen.second, seen.candidate, strict=True)]
-        blocks = [(one + other) / 2 for one, other in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
-        middle, low, high = median_interval(blocks)
+        middle, low, high = ratio_interval(ratios, are_all=self.bench.reference_ns > SLOW_NS)
         return msgspec.structs.replace(
             measured,
             baseline=self._second.kind,

@@ -5,7 +5,6 @@ Whatever a candidate or a problem prints goes to a log and cannot reach this soc
 
 from __future__ import annotations
 
-import select
 import socket
 from typing import Literal, TypeAlias
 
@@ -226,10 +225,6 @@ class JudgeChannel:
             return _to_judge.decode(body)
         except msgspec.DecodeError as error:
             raise ProtocolError(f"not a request to a judge: {error}") from error
-
-    def is_asked(self) -> bool:
-        """Say whether a request waits."""
-        return bool(select.select([self._channel], [], [], 0)[0])
 
     def fileno(self) -> int:
         """Return the descriptor, for a child that must close it."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,16 +45,24 @@ class Runner:
             RunnerError: it cannot be started.
         """
         # Inside the judge's own folder: whoever ends the judge removes this with it.
+        self._is_closed = False
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        inputs_fd = buffers.inputs.open_read_only()
         nonce = int.from_bytes(os.urandom(8), "little")
-        spec = spec_of(Own(nonce, str(self._folder), theirs.fileno(), inputs_fd))
-        self.log = RunnerLog(self._folder, spec.product)
-        with theirs:
-            self.process = launcher.start(spec, log=self.log.fileno())
-        os.close(inputs_fd)
-        self.line = Line(ours, self.process.pid, nonce, stops=stops)
+        with ExitStack() as begun:
+            begun.callback(remove_tree, self._folder)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            begun.enter_context(ours)
+            inputs_fd = buffers.inputs.open_read_only()
+            try:
+                spec = spec_of(Own(nonce, str(self._folder), theirs.fileno(), inputs_fd))
+                self.log = RunnerLog(self._folder, spec.product)
+                begun.callback(self.log.close)
+                self.process = launcher.start(spec, log=self.log.fileno())
+            finally:
+                theirs.close()
+                os.close(inputs_fd)
+            self.line = Line(ours, self.process.pid, nonce, stops=stops)
+            begun.pop_all()
 
     @property
     def pid(self) -> int:
@@ -77,7 +86,10 @@ class Runner:
             self.process.wait()
 
     def close(self) -> None:
-        """Kill it, and remove what is left of it."""
+        """Kill it, and remove what is left of it; once more is nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.kill()
         self.line.close()
         self.log.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +26,6 @@ from evaluators.judge.host import Host, HostError
 from evaluators.judge.keeping import release_scratch
 from evaluators.judge.launching import RunnerError, open_launcher
 from evaluators.judge.problem import ProblemError
-from evaluators.judge.problem_code import NoMemoryError
 from evaluators.judge.profiling import profile
 from evaluators.judge.protocol import (
     Artifact,
@@ -199,14 +197,6 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
             channel.send(JudgeFailed(text="the GPU no longer computes for the judge"))
             return
         channel.send(answer)
-        if not channel.is_asked():
-            _renew(timer)
-
-
-def _renew(timer: GpuTimer) -> None:
-    """Make data ready for the next candidate, as far as there is memory now: the timer does the rest when it has to."""
-    with contextlib.suppress(NoMemoryError, torch.OutOfMemoryError):
-        timer.renew()
 
 
 def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) -> Passed | Judged:

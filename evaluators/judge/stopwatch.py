@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -37,7 +37,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop."""
 
     min_pairs: int = 12
-    """Six blocks: of fewer no interval has the coverage that it claims."""
+    """Six blocks: of fewer, but for four (`intervals.py`), no interval has the coverage that it claims."""
     min_pairs_of_several: int = 12
     """Of each, where there are several workloads: they are known together."""
     max_pairs: int = 120
@@ -235,11 +235,7 @@ def summarize(pairs: list[Pair], *, are_all: bool = False) -> Timing:
         pairs: at least one, in the order A B, B A, ….
         are_all: of four pairs, that there will be no more; then each counts by itself.
     """
-    ratios = [pair.log_ratio for pair in pairs]
-    # A last pair without its other half counts by itself only if there is nothing else.
-    blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
-    counted = ratios if are_all and len(ratios) == FOUR else blocks
-    middle, low, high = interval_of_four(counted) if len(counted) == FOUR else median_interval(counted)
+    middle, low, high = ratio_interval([pair.log_ratio for pair in pairs], are_all=are_all)
     return Timing(
         pairs=len(pairs),
         latency_us=median(pair.candidate_ns for pair in pairs) / 1000,
@@ -248,6 +244,19 @@ def summarize(pairs: list[Pair], *, are_all: bool = False) -> Timing:
         interval=Interval(low=math.exp(low), high=math.exp(high)),
         half_width=(high - low) / 2,
     )
+
+
+def ratio_interval(ratios: Sequence[float], *, are_all: bool = False) -> tuple[float, float, float]:
+    """Return the median of the log ratios of pairs, by blocks, and the ends of its interval.
+
+    Args:
+        ratios: at least one, in the order A B, B A, ….
+        are_all: as in `summarize`.
+    """
+    # A last pair without its other half counts by itself only if there is nothing else.
+    blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
+    counted = ratios if are_all and len(ratios) == FOUR else blocks
+    return interval_of_four(counted) if len(counted) == FOUR else median_interval(counted)
 
 
 class CacheSweeper:

@@ -96,6 +96,10 @@ class TimedData:
         self._served += 1
         return data
 
+    def apart(self) -> DataSet:
+        """Return one that is not among those to come."""
+        return self._of_family(GIVEN)
+
     def _fits(self) -> bool:
         if not self._ready:
             return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -72,24 +71,18 @@ def test_a_runner_that_ends_before_it_loads_anything_is_the_evaluators_failure(
     assert not list(tmp_path.glob("run-*"))
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_other_parameters_are_held_by_the_process_that_was_begun_for_them_or_by_a_new_one_if_that_has_ended(
-    module: CandidateSide, is_killed: bool, tmp_path: Path
-) -> None:
+def test_other_parameters_are_held_by_another_process(module: CandidateSide, tmp_path: Path) -> None:
     before = {*descendants_of(os.getpid())}
     with module as side:
         side.load()
-        side.hold((torch.zeros(1),))
+        given = (torch.zeros(1),)
+        side.hold(given)
         first = side.pid
-        side.prepare_next()
-        (waiting,) = {*descendants_of(os.getpid())} - before - {first}
-        if is_killed:
-            os.kill(waiting, signal.SIGKILL)
-            os.waitid(os.P_PID, waiting, os.WEXITED | os.WNOWAIT)
+        side.hold(given)
+        assert side.pid == first
         side.hold((torch.ones(1),))
         assert {*descendants_of(os.getpid())} - before == {side.pid}
+        assert side.pid != first
         assert side.call(limit_s=10).status == 0
-        assert (side.pid == waiting) is not is_killed
-        side.prepare_next()
     assert {*descendants_of(os.getpid())} == before
     assert not list(tmp_path.glob("run-*"))

@@ -17,6 +17,7 @@ from evaluators.judge.families import (
     DataMaker,
     DataSet,
 )
+from evaluators.judge.gpu_timing import POLICIES as GPU_POLICIES
 from evaluators.judge.problem import Problem
 from evaluators.judge.stopwatch import POLICIES
 from evaluators.judge.timed_data import TimedData
@@ -126,6 +127,22 @@ def test_half_of_the_timed_data_is_adversarial_and_every_kind_is_timed(
     kinds = {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, *((PERTURBED, NEARLY_EQUAL_PARAMETERS) if spec is NORM else ())}
     for begin in range(len(families) - TIMED_AT_LEAST):
         assert set(families[begin : begin + TIMED_AT_LEAST]) == kinds
+
+
+def test_of_a_module_every_kind_is_among_as_few_calls_as_one_of_several_workloads_gets_on_a_gpu() -> None:
+    data = TimedData(Problem(NORM), Tolerance(), same_state=True)
+    data.prepare(64)
+    families, fewest = [data.next().family for _ in range(64)], GPU_POLICIES["screen"].min_pairs_of_several
+    for begin in range(len(families) - fewest):
+        assert set(families[begin : begin + fewest]) == {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED}
+
+
+def test_what_is_taken_apart_is_not_among_what_comes() -> None:
+    data = TimedData(Problem(NORM), Tolerance())
+    data.prepare(24)
+    apart = data.apart()
+    assert apart.family == GIVEN
+    assert apart.seed not in {data.next().seed for _ in range(24)}
 
 
 def test_timed_data_for_modules_never_has_other_parameters() -> None:

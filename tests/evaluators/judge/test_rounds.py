@@ -111,7 +111,13 @@ def test_a_candidate_is_given_up_for_the_mean_and_not_for_one_slow_workload() ->
 def test_a_workload_is_entered_each_time_that_it_follows_another() -> None:
     visits: list[str] = []
     time_lanes([lane(lambda _: 500_000, visits=visits), steady(2)], NO_HURRY)
-    assert len(visits) == 2  # a few pairs, to see who is hopeless, and the others
+    assert visits == ["entered", "entered"]  # a few pairs, to see who is hopeless, and the others
+
+
+def test_one_workload_alone_is_entered_once() -> None:
+    visits: list[str] = []
+    time_lanes([lane(lambda _: 500_000, visits=visits)], NO_HURRY)
+    assert visits == ["entered"]
 
 
 def test_a_host_that_disturbs_one_workload_is_not_fit() -> None:

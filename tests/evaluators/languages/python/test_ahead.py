@@ -311,6 +311,17 @@ async def test_an_error_in_a_kernel_that_the_module_catches_is_none(
     assert kept(artifacts, outcome) == ["store_scaled"]
 
 
+async def test_what_is_told_of_a_kernel_does_not_depend_on_an_error_in_another(builder: LocalBuilder) -> None:
+    launch = "scale[(rows,)](x, self.weight, y, columns, BLOCK=triton.next_power_of_2(columns))"
+    good = "store_scaled[(1,)](x, y, 2.0, BLOCK=64)"
+    alone = await built(builder, job(module(MODULE.replace(launch, good))))
+    caught = f"{good}\n        try:\n            {launch}\n        except Exception:\n            pass"
+    beside = await built(builder, job(module(MODULE.replace(launch, caught), KERNEL.replace("# kernel", "y = no(y)"))))
+    assert beside.log == alone.log
+    assert " registers" in alone.log
+    assert "None" not in alone.log
+
+
 async def test_a_kernel_that_no_gpu_can_load_is_told_and_left_to_the_runner(builder: LocalBuilder) -> None:
     tile = "tl.load(x_ptr + tl.arange(0, 64)[:, None] * 512 + tl.arange(0, 512)[None, :])"
     large = f"tile = {tile}; y += tl.sum(tl.dot(tile, tl.trans(tile)))"
