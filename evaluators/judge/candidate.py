@@ -157,13 +157,25 @@ class CandidateSide:
         self._await_start()
         empty = sorted(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
         self.empty_ns = empty[self._buffers.empty_rank(len(empty))]
-        claim = self.ask(ISOLATION, limit_s=limit_s).status
-        self.isolation = unpack(claim)
-        self._may_start_compilers = may_start_compilers(claim)
-        if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
-            raise RunnerError(f"--isolation strict, but a runner here lacks {', '.join(missing)}")
+        self._see_isolation()
         if self._terms.module is None:
             self._load()
+
+    def _see_isolation(self) -> None:
+        """Ask which layers the process is behind, while none of the candidate is there: as many as its others were.
+
+        Raises:
+            RunnerError: they are fewer than are wanted, or other ones than before.
+        """
+        claim = self.ask(ISOLATION, limit_s=self._limits.load_s).status
+        layers, before = unpack(claim), self.isolation
+        if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
+            raise RunnerError(f"--isolation strict, but a runner here lacks {', '.join(missing)}")
+        if before and layers != before:
+            raise RunnerError(
+                f"a runner is behind {', '.join(layers)}, the one before it was behind {', '.join(before)}"
+            )
+        self.isolation, self._may_start_compilers = layers, may_start_compilers(claim)
 
     def _await_start(self) -> None:
         """Wait until it answers: nothing of the candidate is there yet, so whatever goes wrong is our failure."""
@@ -201,6 +213,7 @@ class CandidateSide:
             self._leave()
             self._begin()
             self._await_start()
+            self._see_isolation()
         self._held[number] = state
         self._buffers.settle()
         self._load()

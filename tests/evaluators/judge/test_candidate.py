@@ -26,26 +26,37 @@ TENSORS = [
 RUNNER = f"""
 import sys
 sys.path.insert(0, {str(Path(evaluators.__file__).parents[1])!r})
-import json
+import json, os
 from evaluators.runners.base import LOADED, bind_to_judge, map_areas, serve
 
 spec = json.loads(sys.argv[-1])
 bind_to_judge(spec["judge_pid"])
 map_areas(spec)
-serve(spec["control_fd"], spec["nonce"], lambda _: (LOADED, {{0: lambda: 0}}))
+isolation = 1
+serve(spec["control_fd"], spec["nonce"], lambda _: (LOADED, {{0: lambda: 0}}), isolation=isolation)
 """
+LESS_AND_LESS = RUNNER.replace(
+    "isolation = 1",
+    """
+note = os.path.join(spec["cache"], "was here")
+isolation = 1 if os.path.exists(note) else 3
+open(note, "w").close()""",
+)
 
 
-@pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CandidateSide:
-    """A candidate with parameters, of which each process holds one set."""
+@pytest.fixture(autouse=True)
+def _judges_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def module_of(runner: str, tmp_path: Path) -> CandidateSide:
+    """Return a candidate with parameters, of which each process holds one set."""
     terms = Terms(module=Instance(made=ModuleTerms()))
     return CandidateSide(
         Place(buffers=make_buffers([TENSORS])[0], terms=terms),
         Artifact(product=str(tmp_path / "kernel.so"), entry_point="ksearch_run"),
         support_of("cpp"),
-        NativeLauncher(RUNNER),
+        NativeLauncher(runner),
         Limits(),
         threads=1,
         keep=frozenset(descendants_of(os.getpid())),
@@ -53,10 +64,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CandidateSide:
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os.abort()", "os.write(9, b'?')"])
-def test_a_runner_that_ends_before_it_loads_anything_is_the_evaluators_failure(
-    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_runner_that_ends_before_it_loads_anything_is_the_evaluators_failure(end: str, tmp_path: Path) -> None:
     side = CandidateSide(
         Place(buffers=make_buffers([TENSORS])[0]),
         Artifact(product=str(tmp_path / "kernel.so"), entry_point="ksearch_run"),
@@ -71,9 +79,17 @@ def test_a_runner_that_ends_before_it_loads_anything_is_the_evaluators_failure(
     assert not list(tmp_path.glob("run-*"))
 
 
-def test_other_parameters_are_held_by_another_process(module: CandidateSide, tmp_path: Path) -> None:
+def test_a_process_that_is_behind_less_than_the_one_before_it_is_the_evaluators_failure(tmp_path: Path) -> None:
+    with module_of(LESS_AND_LESS, tmp_path) as side:
+        side.load()
+        side.hold((torch.zeros(1),))
+        with pytest.raises(RunnerError, match="a runner is behind rlimits, the one before it was behind no privileges"):
+            side.hold((torch.ones(1),))
+
+
+def test_other_parameters_are_held_by_another_process(tmp_path: Path) -> None:
     before = {*descendants_of(os.getpid())}
-    with module as side:
+    with module_of(RUNNER, tmp_path) as side:
         side.load()
         given = (torch.zeros(1),)
         side.hold(given)
