@@ -67,6 +67,8 @@ class Seen:
         """That its calls begin behind; 0: on an idle GPU."""
         self.is_entered = False
         """Whether that was found out."""
+        self.rechecks = 0
+        """Pairs that were run only to see whether its events are to be believed."""
 
     def add(self, what: str, answer: Answer) -> None:
         """Note what the judge's clock says beyond the events of a call, or of an empty one."""
@@ -108,6 +110,14 @@ class Seen:
     def is_doubtful(self) -> bool:
         """Whether that is more than can be added to its time."""
         return self.unbelieved_ns > (_IDLE_SHARE * median(self.candidate) if self._is_idle else 0.0)
+
+    def complaint(self, latency_us: float) -> str:
+        """Say what is doubtful about a candidate whose events say that a call takes so many us."""
+        return (
+            f"its events say {latency_us:.1f} us, but by the judge's clock a call takes longer than that: by "
+            f"{self.beyond_ns / 1000:.1f} us more than an empty one does, and {self.beyond_first_ns / 1000:.1f} us "
+            "more than one before it was loaded, so work goes on beside or after them"
+        )
 
     @property
     def added_share(self) -> float:

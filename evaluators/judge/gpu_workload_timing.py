@@ -28,12 +28,11 @@ from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch
-from evaluators.judge.rounds import SLOW_NS, Lane
+from evaluators.judge.rounds import Lane
 from evaluators.judge.stopwatch import (
     Pair,
     Timing,
     TimingPolicy,
-    about,
     outpaced,
     ratio_interval,
     slowed,
@@ -170,30 +169,34 @@ class GpuWorkloadTimer:
                     unloaded.add(sweeps, side.empty())
         return unloaded
 
-    def glance(self, side: CandidateSide, keep_above: float) -> Timing:
-        """Return about how fast a candidate is that is being checked, by a few calls: the least that any of them took.
-
-        What looks too slow is held against the reference of now: somebody else may be at work on the GPU.
-
-        Args:
-            side: the candidate.
-            keep_above: what its speedup has to be.
+    def glance(self, side: CandidateSide) -> Pair:
+        """Return the least that any of a few calls of a candidate takes that is being checked, and the reference alone.
 
         Raises:
-            BaselineError: the baseline worker is broken.
             CandidateFailedError: it does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
         calls, data = Calls(self.bench, side), self._data.apart()
         calls.on(data)
         levels = (IDLE, max(self._cover.levels)) * _GLANCES
-        candidate_ns = max(1, min(self._candidate_ns(calls, data.family, level) for level in levels))
-        reference_ns = round(self._alone_ns)
-        if reference_ns * GLANCED < keep_above * candidate_ns:
-            sweeps = self._sweeps[self._reference]
-            now_ns = min(self._baseline_ns(self._reference, sweeps) for _ in range(_GLANCES))
-            reference_ns = max(reference_ns, now_ns)
-        return about(Pair(candidate_ns=candidate_ns, reference_ns=max(reference_ns, 1)), GLANCED)
+        candidate_ns = min(self._candidate_ns(calls, data.family, level) for level in levels)
+        return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=max(round(self._alone_ns), 1))
+
+    def pace(self, side: CandidateSide) -> float:
+        """Return how many times as long as alone the reference takes now, beside whoever is at work on the GPU, or 1.
+
+        Args:
+            side: the candidate, which is not called.
+
+        Raises:
+            BaselineError: the baseline worker is broken.
+        """
+        data = self._data.apart()
+        side.turn_to(self.bench.place)
+        self.bench.buffers.lay(data.inputs, data.state)
+        sweeps = self._sweeps[self._reference]
+        now_ns = min(self._baseline_ns(self._reference, sweeps) for _ in range(_GLANCES))
+        return max(now_ns / max(self._alone_ns, 1), 1.0)
 
     def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch) -> Lane:
         """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
@@ -223,7 +226,7 @@ class GpuWorkloadTimer:
             run_pair,
             lambda: self._enter(calls, search),
             begin=lambda: calls.on(self._data.next()),
-            is_slow=self.bench.reference_ns > SLOW_NS,
+            reference_ns=self.bench.reference_ns,
         )
 
     def _enter(self, calls: Calls, search: CoverSearch) -> None:
@@ -274,6 +277,7 @@ class GpuWorkloadTimer:
             if is_long or not self._seen.is_doubtful:
                 return
             lane.run_pair(number % 2 == 0)
+            self._seen.rechecks += 1
 
     def _candidate_ns(self, calls: Calls, family: str, sweeps: int) -> int:
         calls.again(family, cover=self._cover.over(sweeps))
@@ -351,12 +355,7 @@ class GpuWorkloadTimer:
     def _doubt(self, timing: Timing, seen: Seen) -> Rejected | Quarantined | None:
         """Say why the candidate's own times are not believed, if so."""
         if seen.is_doubtful:
-            beyond_ns = max(seen.beyond_ns, seen.beyond_first_ns)
-            reason = (
-                f"its events say {timing.latency_us:.1f} us, but by the judge's clock a call takes "
-                f"{beyond_ns / 1000:.1f} us longer than that: work goes on beside or after them"
-            )
-            return Rejected(reason=reason, rule=CLOCK)
+            return Rejected(reason=seen.complaint(timing.latency_us), rule=CLOCK)
         return too_fast(timing, tensor_bytes=total_bytes(self.bench.problem.tensors), bytes_per_s=_FASTEST_MEMORY)
 
     def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
@@ -364,7 +363,7 @@ class GpuWorkloadTimer:
         if self._second is None:
             return measured
         ratios = [math.log(second / (factor * own)) for second, own in zip(seen.second, seen.candidate, strict=True)]
-        middle, low, high = ratio_interval(ratios, are_all=self.bench.reference_ns > SLOW_NS)
+        middle, low, high = ratio_interval(ratios, may_do=True)
         return msgspec.structs.replace(
             measured,
             baseline=self._second.kind,
@@ -384,7 +383,8 @@ class GpuWorkloadTimer:
             f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
             f"the judge's clock says {seen.beyond_ns / 1000:+.1f} us beyond the events, "
             f"{seen.excess_ns('reference', 'empty reference') / 1000:+.1f} us for the reference"
-            + (f"; {added_us:.1f} us of that are added to its time" if added_us else ""),
+            + (f"; {added_us:.1f} us of that are added to its time" if added_us else "")
+            + (f"; believed after {seen.rechecks} pairs more" if seen.rechecks else ""),
         )
 
 

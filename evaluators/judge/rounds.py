@@ -2,7 +2,8 @@
 
 All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
 the workload that is known least. Precision and racing are those of the geometric mean, and the time for all of them
-grows by a part of one's for each workload more. Where a call takes half a second and more, the first pairs have to do.
+grows by a part of one's for each workload more. Where calls take long the first pairs may do (`TimingPolicy.long_ns`);
+where one takes half a second and more, they have to.
 
 The speedup of a task with several workloads is the geometric mean of theirs: the logarithm is the mean of logarithms.
 Its interval's ends are the means, likewise, of the ends of theirs. If all are off in the same direction at once
@@ -27,7 +28,7 @@ from messages.verdicts import Interval, Measured, TimedWorkload, Unstable
 _FIRST_VISIT, _VISIT = 4, 8
 """Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
 them come as many as it lacks."""
-SLOW_NS = 500_000_000
+_SLOW_NS = 500_000_000
 """A workload whose reference takes so long gets four pairs where there are others."""
 
 
@@ -40,7 +41,7 @@ class Lane:
         enter: Callable[[], None],
         *,
         begin: Callable[[], None],
-        is_slow: bool = False,
+        reference_ns: float = 0.0,
     ) -> None:
         """Begin without a pair.
 
@@ -48,11 +49,11 @@ class Lane:
             run_pair: measures one pair; told whether the candidate goes first.
             enter: done before the first pairs, and before pairs of this workload follow those of another.
             begin: makes the first call, before any pair of any workload.
-            is_slow: whether a call takes so long that four pairs have to do.
+            reference_ns: about what a call of the reference takes: of long calls, four pairs may do, or have to.
         """
         self.run_pair = run_pair
         self.enter, self.begin = enter, begin
-        self._is_slow = is_slow
+        self._reference_ns = reference_ns
         self.pairs: list[Pair] = []
         self.disturbed: list[Pair] = []
         self.timing: Timing | None = None
@@ -68,7 +69,8 @@ class Lane:
             pair = self.run_pair(len(self.pairs) % 2 == 0)
             (self.disturbed if pair.disturbance else self.pairs).append(pair)
         is_unfit = self.is_unfit(policy)
-        timing = summarize([*self.pairs, *self.disturbed] if is_unfit else self.pairs, are_all=self._is_slow)
+        pairs = [*self.pairs, *self.disturbed] if is_unfit else self.pairs
+        timing = summarize(pairs, may_do=self.fewest_pairs(policy) == FOUR)
         discarded = tuple(pair.disturbance for pair in self.disturbed)
         self.timing = msgspec.structs.replace(timing, discarded=discarded, is_disturbed=is_unfit)
 
@@ -78,11 +80,11 @@ class Lane:
 
     def fewest_pairs(self, policy: TimingPolicy) -> int:
         """Return how many pairs it gets in any case."""
-        return FOUR if self._is_slow else policy.min_pairs
+        return FOUR if self._reference_ns > min(policy.long_ns, _SLOW_NS) else policy.min_pairs
 
     def most_pairs(self, policy: TimingPolicy) -> int:
         """Return how many pairs it gets at most."""
-        return FOUR if self._is_slow else policy.max_pairs
+        return FOUR if self._reference_ns > _SLOW_NS else policy.max_pairs
 
     @property
     def half_width(self) -> float:
@@ -242,9 +244,15 @@ def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
 
 
 def _counted(lanes: Sequence[Lane], policy: TimingPolicy) -> int:
-    """Return the fewest pairs of any workload; one that has all that it gets lacks none."""
-    has_all = (len(lane.pairs) >= lane.most_pairs(policy) for lane in lanes)
-    return min(policy.max_pairs if has else len(lane.pairs) for lane, has in zip(lanes, has_all, strict=True))
+    """Return the fewest pairs of any workload, as if each had to have as many as any other."""
+    return min(_as_counted(lane, policy) for lane in lanes)
+
+
+def _as_counted(lane: Lane, policy: TimingPolicy) -> int:
+    count = len(lane.pairs)
+    if count >= lane.most_pairs(policy):
+        return policy.max_pairs
+    return max(count, policy.min_pairs) if count >= lane.fewest_pairs(policy) else count
 
 
 def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:

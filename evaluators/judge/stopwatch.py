@@ -40,6 +40,9 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Six blocks: of fewer, but for four (`intervals.py`), no interval has the coverage that it claims."""
     min_pairs_of_several: int = 12
     """Of each, where there are several workloads: they are known together."""
+    long_ns: float = math.inf
+    """Where a call of the reference takes so long, four pairs may do on one of several workloads: there is less noise
+    in long calls, and they are what takes time."""
     max_pairs: int = 120
     lease_s: float = 2.0
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
@@ -228,14 +231,14 @@ def too_fast(timing: Timing, *, tensor_bytes: int, bytes_per_s: float) -> Quaran
     return Quarantined(reason=reason, speedup_interval=timing.interval)
 
 
-def summarize(pairs: list[Pair], *, are_all: bool = False) -> Timing:
+def summarize(pairs: list[Pair], *, may_do: bool = False) -> Timing:
     """Return the medians and the interval; the same pairs say the same.
 
     Args:
         pairs: at least one, in the order A B, B A, ….
-        are_all: of four pairs, that there will be no more; then each counts by itself.
+        may_do: of four pairs, that there may be no more; then each counts by itself.
     """
-    middle, low, high = ratio_interval([pair.log_ratio for pair in pairs], are_all=are_all)
+    middle, low, high = ratio_interval([pair.log_ratio for pair in pairs], may_do=may_do)
     return Timing(
         pairs=len(pairs),
         latency_us=median(pair.candidate_ns for pair in pairs) / 1000,
@@ -246,16 +249,16 @@ def summarize(pairs: list[Pair], *, are_all: bool = False) -> Timing:
     )
 
 
-def ratio_interval(ratios: Sequence[float], *, are_all: bool = False) -> tuple[float, float, float]:
+def ratio_interval(ratios: Sequence[float], *, may_do: bool = False) -> tuple[float, float, float]:
     """Return the median of the log ratios of pairs, by blocks, and the ends of its interval.
 
     Args:
         ratios: at least one, in the order A B, B A, ….
-        are_all: as in `summarize`.
+        may_do: as in `summarize`.
     """
     # A last pair without its other half counts by itself only if there is nothing else.
     blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
-    counted = ratios if are_all and len(ratios) == FOUR else blocks
+    counted = ratios if may_do and len(ratios) == FOUR else blocks
     return interval_of_four(counted) if len(counted) == FOUR else median_interval(counted)
 
 

@@ -22,7 +22,8 @@ from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance
 
 _ADVERSARIAL_ONE_IN = 2
-"""So that most of the kinds, of which there are five at most, are among the eight calls that are timed at least."""
+"""So that most of the kinds, of which there are five at most, are among the eight calls that most often are timed at
+least. Where four have to do, two kinds are."""
 _NEARLY = frozenset({NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS})
 _RENEWING_S = 0.5
 """For how long data that a candidate saw is made anew before the next one, that of all workloads together: large

@@ -20,7 +20,7 @@ from evaluators.judge.draws import Draws
 from evaluators.judge.families import GIVEN, DataSet
 from evaluators.judge.ground import Ground
 from evaluators.judge.returned import copy_cost_ns, warm_up
-from evaluators.judge.rounds import SLOW_NS, Lane
+from evaluators.judge.rounds import Lane
 from evaluators.judge.stopwatch import (
     Pair,
     Timing,
@@ -132,7 +132,7 @@ class WorkloadTimer:
             run_pair,
             lambda: self._enter(side, calls),
             begin=lambda: calls.on(self._data.next()),
-            is_slow=self.bench.reference_ns > SLOW_NS,
+            reference_ns=self.bench.reference_ns,
         )
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:

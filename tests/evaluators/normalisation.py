@@ -101,6 +101,8 @@ extern "C" int ksearch_run(const void* const* inputs, void* const* outputs, cons
 
 LARGE_PRODUCT = PRODUCT.replace("320", "640")
 """Takes some milliseconds, for which it is worth to wake threads."""
+SHORT_PRODUCT = PRODUCT.replace("320", "384")
+"""Takes one, of which waking them is a part."""
 MULTIPLYING_TOGETHER = MULTIPLYING.replace("// threads", "#pragma omp parallel for schedule(static)")
 
 SLOW = "volatile float sink = 0; for (int64_t i = 0; i < 200 * rows * columns; ++i) sink = sink + 1;"

@@ -12,14 +12,14 @@ from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy
 from messages.verdicts import Interval, Measured, Unstable, credit_of
 
 NO_HURRY = TimingPolicy(lease_s=60.0, stretched_lease_s=60.0)
+SLOW_NS = 1_000_000_000
+"""A call of a reference that is given no more than four pairs."""
 
 
 def lane(
     candidate_ns: Callable[[int], int],
     reference_ns: int = 1_000_000,
     visits: list[str] | None = None,
-    *,
-    is_slow: bool = False,
 ) -> Lane:
     """Return a workload on which the n-th pair takes what is said."""
     count = 0
@@ -30,7 +30,8 @@ def lane(
         return Pair(candidate_ns=candidate_ns(count), reference_ns=reference_ns)
 
     noted = visits if visits is not None else []
-    return Lane(run_pair, lambda: noted.append("entered"), begin=lambda: noted.append("begun"), is_slow=is_slow)
+    enter, begin = lambda: noted.append("entered"), lambda: noted.append("begun")
+    return Lane(run_pair, enter, begin=begin, reference_ns=reference_ns)
 
 
 def steady(speedup: float) -> Lane:
@@ -129,8 +130,8 @@ def test_a_host_that_disturbs_one_workload_is_not_fit() -> None:
 
 
 def test_slow_workloads_get_four_pairs_whose_interval_allows_for_that() -> None:
-    took_ns = iter([500_000, 510_000, 490_000, 505_000])
-    slow = lane(lambda _: next(took_ns), is_slow=True)
+    took_ns = iter([500_000_000, 510_000_000, 490_000_000, 505_000_000])
+    slow = lane(lambda _: next(took_ns), SLOW_NS)
     quick = lane(lambda number: 250_000 + 100 * (number % 3))
     rounds = time_lanes([slow, quick], NO_HURRY)
     assert [timing.pairs for timing in rounds.timings] == [4, 12]
@@ -140,6 +141,25 @@ def test_slow_workloads_get_four_pairs_whose_interval_allows_for_that() -> None:
 
 
 def test_slow_workloads_alone_are_done_after_four_pairs_each() -> None:
-    rounds = time_lanes([lane(lambda n: 500_000 + n, is_slow=True) for _ in range(2)], NO_HURRY)
+    rounds = time_lanes([lane(lambda n: 500_000_000 + n, SLOW_NS) for _ in range(2)], NO_HURRY)
     assert [timing.pairs for timing in rounds.timings] == [4, 4]
     assert not rounds.together.hopeless
+
+
+def test_four_pairs_do_where_calls_take_long_and_know_their_workload_well_and_more_follow_where_they_do_not() -> None:
+    policy = msgspec.structs.replace(NO_HURRY, long_ns=1_000_000)
+    known = lane(lambda number: 1_000_000 + number, 2_000_000)
+    known_later = lane(lambda number: 1_100_000 if number == 1 else 1_000_000 + number, 2_000_000)
+    rounds = time_lanes([known, known_later, steady(2)], policy)
+    # Four values, of which one is off by a tenth, leave 10 % open; of six blocks none counts that lies outside.
+    assert [timing.pairs for timing in rounds.timings] == [4, 12, 12]
+    assert ends(rounds.timings[0].interval) == pytest.approx([2, 2], rel=1e-3)
+
+
+def test_what_is_not_known_well_by_four_pairs_of_long_calls_is_told_with_what_they_leave_open() -> None:
+    policy = TimingPolicy(lease_s=0.0, stretched_lease_s=0.0, long_ns=1_000_000)
+    took_ns = iter([1_000_000, 1_020_000, 980_000, 1_010_000])
+    rounds = time_lanes([lane(lambda _: next(took_ns), 2_000_000), steady(2)], policy)
+    assert [timing.pairs for timing in rounds.timings] == [4, 12]
+    # As above: the same logarithms.
+    assert ends(rounds.timings[0].interval) == pytest.approx([1.9235, 2.0589], rel=1e-4)
