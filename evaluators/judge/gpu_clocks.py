@@ -10,12 +10,14 @@ from statistics import median, quantiles
 from evaluators.judge.gpu_cover import IDLE
 from evaluators.judge.side import Answer
 
-_SLACK_NS = 12_000
-"""By how much the judge's clock may exceed a candidate's events more than those of an empty call: noise."""
-_SLACK_SHARE = 0.03
-"""The same, of the candidate's time."""
-_FIRST_SLACK_NS, _FIRST_SLACK_SHARE = 60_000, 0.05
-"""The same for empty calls from before the candidate was loaded. Seen on an H200 with honest kernels: up to 50 us."""
+_SLACKS = ((12_000, 0.03), (20_000, 0.04), (40_000, 0.06))
+"""By how much the judge's clock may exceed a candidate's events more than those of an empty call, in ns and of the
+candidate's time: noise. Of the lower quartiles, the medians and the upper quartiles: a candidate whose work goes on
+beside its events in some calls only is not seen by the lower ones, and what keeps a process waiting has the upper ones
+differ."""
+_FIRST_SLACK_NS, _FIRST_SLACK_SHARE = 48_000, 0.02
+"""So much more for empty calls from before the candidate was loaded. Of the lower quartiles 50 us were seen on an H200
+with honest kernels."""
 _IDLE_SHARE = 0.2
 """Of the time of a call on an idle GPU, what the judge's clock may say beyond that before a candidate is refused; it is
 added to its time. Such calls keep the host at work, which comes back to its next instructions with cold caches: seen on
@@ -41,9 +43,9 @@ class Unloaded:
         """Note what the judge's clock says beyond the events of an empty call behind so many sweeps."""
         self._around.setdefault(sweeps, []).append(answer.elapsed_ns - answer.span_ns)
 
-    def around_ns(self, sweeps: int) -> float:
-        """Return the lower quartile of that, the judge's copy taken off."""
-        return lower_quartile(self._around[sweeps]) - self._take_ns
+    def around_ns(self, sweeps: int) -> list[float]:
+        """Return the quartiles of that, the judge's copy taken off."""
+        return [around_ns - self._take_ns for around_ns in _quartiles(self._around[sweeps])]
 
 
 class Seen:
@@ -67,44 +69,58 @@ class Seen:
         """That its calls begin behind; 0: on an idle GPU."""
         self.is_entered = False
         """Whether that was found out."""
-        self.rechecks = 0
-        """Pairs that were run only to see whether its events are to be believed."""
+        self.repeats = 0
+        """How often all pairs were run again, because its events were not to be believed."""
 
     def add(self, what: str, answer: Answer) -> None:
         """Note what the judge's clock says beyond the events of a call, or of an empty one."""
         self._around.setdefault(what, []).append(answer.elapsed_ns - answer.span_ns)
 
-    def excess_ns(self, what: str, empty: str) -> float:
-        """Return by how much calls exceed their events more than empty ones do, by the judge's clock.
+    def repeat(self) -> None:
+        """Forget all pairs: others take their place."""
+        self.repeats += 1
+        for times in (self.candidate, self.reference, self.second, self._around):
+            times.clear()
 
-        Lower quartiles are compared: whatever keeps a process waiting only adds, and work that goes on beside the
-        events is there in every call.
+    def excess_ns(self, what: str, empty: str) -> list[float]:
+        """Return by how much calls exceed their events more than empty ones do, by the judge's clock: their quartiles.
+
+        The lower ones say most, since whatever keeps a process waiting only adds.
         """
-        return lower_quartile(self._around[what]) - lower_quartile(self._around[empty])
+        quartiles = zip(_quartiles(self._around[what]), _quartiles(self._around[empty]), strict=True)
+        return [around_ns - empty_ns for around_ns, empty_ns in quartiles]
 
     @property
-    def beyond_ns(self) -> float:
+    def beyond_ns(self) -> list[float]:
         """By how much the candidate's calls exceed their events more than empty ones do, by the judge's clock."""
         return self.excess_ns("call", "empty call")
 
     @property
-    def beyond_first_ns(self) -> float:
+    def beyond_first_ns(self) -> list[float]:
         """The same, more than empty calls did before the candidate was loaded."""
-        expected_ns = self._unloaded.around_ns(self.sweeps) + self._take_ns + self._copy_ns
-        return lower_quartile(self._around["call"]) - expected_ns
+        quartiles = zip(_quartiles(self._around["call"]), self._unloaded.around_ns(self.sweeps), strict=True)
+        return [around_ns - first_ns - self._take_ns - self._copy_ns for around_ns, first_ns in quartiles]
 
     @property
     def unbelieved_ns(self) -> float:
-        """By how much either is more than noise; below 0: neither is.
+        """By how much any of those is more than noise; below 0: none is.
 
         On an idle GPU the reference's own calls say what is to be expected besides, as far as that is little.
         """
         span_ns = median(self.candidate)
-        usual_ns = max(0.0, self.excess_ns("reference", "empty reference")) if self._is_idle else 0.0
+        usual_ns = max(0.0, self.excess_ns("reference", "empty reference")[0]) if self._is_idle else 0.0
         usual_ns = min(usual_ns, _USUAL_SHARE * span_ns)
-        beyond_ns = self.beyond_ns - max(_SLACK_NS, _SLACK_SHARE * span_ns)
-        beyond_first_ns = self.beyond_first_ns - max(_FIRST_SLACK_NS, _FIRST_SLACK_SHARE * span_ns)
-        return max(beyond_ns, beyond_first_ns) - usual_ns
+        found = zip(self.beyond_ns, self.beyond_first_ns, _SLACKS, strict=True)
+        return (
+            max(
+                max(
+                    beyond_ns - max(slack_ns, share * span_ns),
+                    first_ns - max(slack_ns + _FIRST_SLACK_NS, (share + _FIRST_SLACK_SHARE) * span_ns),
+                )
+                for beyond_ns, first_ns, (slack_ns, share) in found
+            )
+            - usual_ns
+        )
 
     @property
     def is_doubtful(self) -> bool:
@@ -113,10 +129,14 @@ class Seen:
 
     def complaint(self, latency_us: float) -> str:
         """Say what is doubtful about a candidate whose events say that a call takes so many us."""
+        beyond, first = (
+            ", ".join(f"{each / 1000:.1f}" for each in quartiles)
+            for quartiles in (self.beyond_ns, self.beyond_first_ns)
+        )
         return (
-            f"its events say {latency_us:.1f} us, but by the judge's clock a call takes longer than that: by "
-            f"{self.beyond_ns / 1000:.1f} us more than an empty one does, and {self.beyond_first_ns / 1000:.1f} us "
-            "more than one before it was loaded, so work goes on beside or after them"
+            f"its events say {latency_us:.1f} us, but by the judge's clock calls take longer than that, by {beyond} us "
+            f"(quartiles) more than empty ones do and by {first} us more than those before it was loaded: work goes on "
+            "beside or after them"
         )
 
     @property
@@ -131,4 +151,8 @@ class Seen:
 
 def lower_quartile(values: list[int]) -> float:
     """Return the lower quartile of at least two values."""
-    return quantiles(values, n=4, method="inclusive")[0]
+    return _quartiles(values)[0]
+
+
+def _quartiles(values: list[int]) -> list[float]:
+    return quantiles(values, n=4, method="inclusive")

@@ -7,6 +7,7 @@ says in which order, and what they come to together.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
 from evaluators.judge.gpu_cover import Cover
 from evaluators.judge.gpu_workload_timing import CLOCK, GLANCED, GpuWorkloadTimer
 from evaluators.judge.protocol import Artifact
-from evaluators.judge.rounds import Rounds, together
+from evaluators.judge.rounds import Rounds, repeat_lane, together
 from evaluators.judge.stopwatch import Pair, TimingPolicy, about, slowed
 from evaluators.judge.timed_workloads import TimedWorkloads
 from messages.commands import Purpose
@@ -175,9 +176,8 @@ class GpuTimer:
         lanes = [self._workloads.lane(timer, timer.lane(side, unloaded, search)) for timer in self._timers]
         with self._awake:
             rounds = self._workloads.run(side, lanes, policy)
-            if not rounds.together.hopeless:
-                for timer, lane in zip(self._timers, lanes, strict=True):
-                    timer.recheck(lane)
+            for number, timer in enumerate(self._timers):
+                rounds = timer.repeat(partial(repeat_lane, lanes, number, policy), rounds)
         return rounds
 
 

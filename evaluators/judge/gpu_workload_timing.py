@@ -2,16 +2,17 @@
 
 Each side times its own calls by events of the GPU; the judge, by its own clock, the whole of each: request, call,
 everything finished, and (of a candidate) its outputs copied out. A candidate's events are believed only as far as the
-judge's clock agrees: what it says beyond them may not exceed what it says beyond those of empty calls in their midst.
-Those are answered by the candidate's process, too, so they in turn are held against some from before it was loaded,
-more coarsely: a process that has been at work answers later than one that has not.
+judge's clock agrees: what it says beyond them may not exceed what it says beyond those of empty calls in their midst. The
+candidate's process answers those, too, so they in turn are held against some from before it was loaded, more coarsely:
+a process that has been at work answers later than one that has not. In few calls that may be noise: pairs that are
+doubted are run again, and then those count and no others.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
 
@@ -28,7 +29,7 @@ from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch
-from evaluators.judge.rounds import Lane
+from evaluators.judge.rounds import Lane, Rounds
 from evaluators.judge.stopwatch import (
     Pair,
     Timing,
@@ -59,8 +60,8 @@ _GLANCES = 2
 GLANCED = 1.5
 """What a glance may be off by: few calls, in the process of the checks."""
 _RECORDED_CALLS = 5
-_RECHECKS, _FEWEST_RECHECKS, _RECHECK_S = 80, 8, 5.0
-"""Further pairs where a candidate is doubted: so many, but after some seconds no more than a few."""
+_REPEATS, _REPEATING_S = 5, 5.0
+"""How often pairs of a candidate that is doubted are run again; no more after some seconds."""
 _FASTEST_MEMORY = 10e12
 """Bytes per second that no GPU's memory reaches: an H200 has 4.8e12, a B200 8e12."""
 _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
@@ -262,22 +263,24 @@ class GpuWorkloadTimer:
         for _ in range(_RECORDED_CALLS):
             yield calls.recorded(self._cover.over(sweeps))
 
-    def recheck(self, lane: Lane) -> None:
-        """Run more pairs if the candidate looks like a liar: in few calls that may be noise.
+    def repeat(self, run: Callable[[], Rounds], rounds: Rounds) -> Rounds:
+        """Have all pairs run again if the candidate looks like a liar. Returns what counts.
+
+        Args:
+            run: runs them, and says what all workloads come to then.
+            rounds: what they come to now.
 
         Raises:
             CandidateFailedError: it fails.
             WrongOutputError: an output is wrong.
         """
-        if self._seen.is_doubtful:
-            lane.enter()
         begun = time.perf_counter()
-        for number in range(_RECHECKS):
-            is_long = number >= _FEWEST_RECHECKS and time.perf_counter() - begun > _RECHECK_S
-            if is_long or not self._seen.is_doubtful:
-                return
-            lane.run_pair(number % 2 == 0)
-            self._seen.rechecks += 1
+        while self._seen.is_doubtful and not rounds.together.hopeless and self._seen.repeats < _REPEATS:
+            if self._seen.repeats and time.perf_counter() - begun > _REPEATING_S:
+                break
+            self._seen.repeat()
+            rounds = run()
+        return rounds
 
     def _candidate_ns(self, calls: Calls, family: str, sweeps: int) -> int:
         calls.again(family, cover=self._cover.over(sweeps))
@@ -381,10 +384,10 @@ class GpuWorkloadTimer:
             f"the L2 cache is overwritten before every timed call, {hidden}",
             f"reference: eager torch {torch.__version__}, TF32 matmul {_say(torch.backends.cuda.matmul.allow_tf32)}, "
             f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
-            f"the judge's clock says {seen.beyond_ns / 1000:+.1f} us beyond the events, "
-            f"{seen.excess_ns('reference', 'empty reference') / 1000:+.1f} us for the reference"
+            f"the judge's clock says {seen.beyond_ns[0] / 1000:+.1f} us beyond the events, "
+            f"{seen.excess_ns('reference', 'empty reference')[0] / 1000:+.1f} us for the reference"
             + (f"; {added_us:.1f} us of that are added to its time" if added_us else "")
-            + (f"; believed after {seen.rechecks} pairs more" if seen.rechecks else ""),
+            + (f"; believed when all pairs had been run {1 + seen.repeats} times" if seen.repeats else ""),
         )
 
 

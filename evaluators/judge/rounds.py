@@ -64,7 +64,18 @@ class Lane:
         self.enter()
         lacking = self.fewest_pairs(policy) - len(self.pairs)
         count = _FIRST_VISIT if not self.pairs else lacking if lacking > 0 else _VISIT
-        until = min(len(self.pairs) + count, self.most_pairs(policy))
+        self._run(min(len(self.pairs) + count, self.most_pairs(policy)), policy)
+
+    def repeat(self, policy: TimingPolicy) -> None:
+        """Run as many pairs again; those before count no longer."""
+        count = len(self.pairs)
+        self.pairs.clear()
+        self.disturbed.clear()
+        self.enter()
+        self._run(count, policy)
+
+    def _run(self, until: int, policy: TimingPolicy) -> None:
+        """Run pairs until there are so many, and sum them up."""
         while len(self.pairs) < until and not self.is_unfit(policy):
             pair = self.run_pair(len(self.pairs) % 2 == 0)
             (self.disturbed if pair.disturbance else self.pairs).append(pair)
@@ -122,6 +133,15 @@ def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
             decided = decide(counted, time.perf_counter() - begun, policy)
             if decided is not None:
                 return Rounds(timings=timings, together=msgspec.structs.replace(decided, pairs=found.pairs))
+    timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
+    return Rounds(timings=timings, together=together(timings))
+
+
+def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy) -> Rounds:
+    """Run the pairs of one workload again, which count instead. Returns what all come to then."""
+    if len(lanes) == 1:
+        return time_lanes(lanes, policy)
+    lanes[number].repeat(policy)
     timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
     return Rounds(timings=timings, together=together(timings))
 

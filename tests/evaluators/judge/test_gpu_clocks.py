@@ -13,7 +13,7 @@ from evaluators.judge.gpu_workload_timing import between_processes
 from evaluators.judge.side import Answer
 
 SWEEP_NS = 62_500
-HIDDEN_NS = {IDLE: 0, 6: 375_000, 24: 1_500_000, 96: 6_000_000}
+HIDDEN_NS = {IDLE: 0, 6: 375_000, 12: 750_000, 24: 1_500_000, 96: 6_000_000}
 """How long so many sweeps keep the GPU busy."""
 
 
@@ -57,7 +57,7 @@ def test_empty_calls_of_one_workload_stand_for_another_with_larger_outputs() -> 
     small = unloaded(around_us=450, take_us=20)
     # 430 us are of no workload; then 220 for the judge's copy, 210 for the candidate's.
     honest = seen(small, take_us=220, copy_us=210, around_us=430 + 220 + 210)
-    assert honest.beyond_first_ns == pytest.approx(0)
+    assert honest.beyond_first_ns == pytest.approx([0, 0, 0])
     assert not honest.is_doubtful
 
 
@@ -65,8 +65,47 @@ def test_empty_calls_of_one_workload_stand_for_another_with_larger_outputs() -> 
 def test_what_goes_on_after_the_events_is_doubtful_on_any_workload(late_us: float, is_doubtful: bool) -> None:
     small = unloaded(around_us=450, take_us=20)
     late = seen(small, take_us=220, copy_us=0, around_us=430 + 220 + late_us)
-    assert late.beyond_first_ns == pytest.approx(1000 * late_us)
+    assert late.beyond_first_ns == pytest.approx([1000 * late_us] * 3)
     assert late.is_doubtful is is_doubtful
+
+
+@pytest.mark.parametrize(
+    ("late_us", "of_ten", "is_doubtful"),
+    [(80, 7, True), (80, 4, True), (80, 2, False), (25, 7, True), (25, 4, False), (15, 9, True), (10, 10, False)],
+)
+def test_what_goes_on_after_the_events_of_some_calls_is_doubtful_the_sooner_the_more_calls_they_are(
+    late_us: float, of_ten: int, is_doubtful: bool
+) -> None:
+    found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
+    found.sweeps = 6
+    for number in range(40):
+        found.candidate.append(100_000)
+        found.add("call", answer(500 + (late_us if number % 10 < of_ten else 0), 100))
+        found.add("empty call", answer(400, 0))
+    assert found.is_doubtful is is_doubtful
+
+
+def test_a_host_that_keeps_every_process_waiting_now_and_then_raises_no_doubt() -> None:
+    found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
+    found.sweeps = 6
+    for number in range(40):
+        found.candidate.append(100_000)
+        found.add("call", answer(500 + (300 if number % 4 == 0 else 0), 100))
+        found.add("empty call", answer(400 + (250 if number % 4 == 1 else 0), 0))
+    assert not found.is_doubtful
+
+
+def test_pairs_that_are_run_again_count_and_those_before_do_not() -> None:
+    first = unloaded(around_us=400, take_us=20)
+    found = seen(first, take_us=20, copy_us=0, around_us=400, late_us=80)
+    assert found.is_doubtful
+    found.repeat()
+    found.candidate.append(120_000)
+    for _ in range(2):
+        found.add("call", answer(520, 120))
+        found.add("empty call", answer(400, 0))
+    assert not found.is_doubtful
+    assert found.repeats == 1
 
 
 @pytest.mark.parametrize(
@@ -111,10 +150,10 @@ def test_behind_sweeps_nothing_is_added_and_nothing_allowed() -> None:
     [
         (100, 50, 6),
         (100, 240, 6),
-        (100, 370, 24),  # 375 us would hide it, but only just
+        (100, 370, 12),  # 375 us would hide it, but only just
+        (100, 490, 12),
         (100, 900, 24),
-        (100, 1400, 96),
-        (100, 5000, 96),
+        (100, 1400, 24),  # no more would be over before a turn of the GPU is
         (4000, 3900, 6),  # the first kernel begins while the others are launched
         (30_000, 5000, IDLE),
         (100, 50_000, IDLE),
@@ -150,23 +189,22 @@ def test_what_was_best_on_one_workload_is_tried_first_on_the_next_and_in_fewer_c
 
         return span_ns
 
-    assert search.best_for(launching_for(900)) == 24
+    assert search.best_for(launching_for(400)) == 12
     tried.clear()
-    assert search.best_for(launching_for(950)) == 24
-    assert tried == [IDLE, IDLE, 96, 96, 24, 24, 24, 24]
-    assert search.best_for(launching_for(5000)) == 96
+    assert search.best_for(launching_for(240)) == 12
+    assert tried == [IDLE, IDLE, 96, 96, 12, 12, 12, 12]
 
 
 def test_one_call_in_which_a_launch_came_too_late_takes_more_sweeps() -> None:
     late = iter([100_000, 100_000, 180_000, 100_000])
-    assert best_sweeps(lambda level: next(late) if level == 6 else 100_000, SWEEP_NS) == 24
+    assert best_sweeps(lambda level: next(late) if level == 6 else 100_000, SWEEP_NS) == 12
 
 
 def test_a_process_that_wakes_late_behind_few_sweeps_is_timed_behind_more() -> None:
     """As if the GPU were idle: three of four calls began when the sweeps were over."""
     woken_late = iter([41_000, 41_000, 10_000, 41_000])
-    spans = {IDLE: 41_000, 24: 10_000, 96: 10_000}
-    assert best_sweeps(lambda level: next(woken_late) if level == 6 else spans[level], SWEEP_NS) == 24
+    spans = {IDLE: 41_000, 12: 10_000, 96: 10_000}
+    assert best_sweeps(lambda level: next(woken_late) if level == 6 else spans[level], SWEEP_NS) == 12
 
 
 @pytest.mark.parametrize("kernels_us", [5, 250, 4000])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from evaluators.judge.rounds import Lane, measured_together, time_lanes, together
+from evaluators.judge.rounds import Lane, measured_together, repeat_lane, time_lanes, together
 from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy
 from messages.verdicts import Interval, Measured, Unstable, credit_of
 
@@ -138,6 +138,19 @@ def test_slow_workloads_get_four_pairs_whose_interval_allows_for_that() -> None:
     assert rounds.together.pairs == 4
     # By hand: median 0.68817 and standard deviation 0.01709 of the logarithms; 3.981 * 0.01709 / 2 = 0.03402.
     assert ends(rounds.timings[0].interval) == pytest.approx([1.9235, 2.0589], rel=1e-4)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_pairs_of_a_workload_that_are_run_again_count_and_those_before_do_not(others: int) -> None:
+    doubted = lane(lambda number: 500_000 if number <= 12 else 800_000)
+    lanes = [doubted, *(steady(2) for _ in range(others))]
+    policy = msgspec.structs.replace(NO_HURRY, min_pairs=12)
+    first = time_lanes(lanes, policy)
+    assert [timing.speedup for timing in first.timings] == pytest.approx([2] * len(lanes))
+    again = repeat_lane(lanes, 0, policy)
+    assert [timing.speedup for timing in again.timings] == pytest.approx([1.25, *[2] * others])
+    assert [timing.pairs for timing in again.timings] == [12] * len(lanes)
+    assert again.together.speedup == pytest.approx((1.25 * 2**others) ** (1 / len(lanes)))
 
 
 def test_slow_workloads_alone_are_done_after_four_pairs_each() -> None:
