@@ -2,10 +2,10 @@
 
 Each side times its own calls by events of the GPU; the judge, by its own clock, the whole of each: request, call,
 everything finished, and (of a candidate) its outputs copied out. A candidate's events are believed only as far as the
-judge's clock agrees: what it says beyond them may not exceed what it says beyond those of empty calls in their midst. The
-candidate's process answers those, too, so they in turn are held against some from before it was loaded, more coarsely:
-a process that has been at work answers later than one that has not. In few calls that may be noise: pairs that are
-doubted are run again, and then those count and no others.
+judge's clock agrees: what it says beyond them may not exceed what it says beyond those of empty calls in their midst.
+The candidate's process answers those, too, so they in turn are held against some from before it was loaded, more
+coarsely: a process that has been at work answers later than one that has not. In few calls that may be noise: pairs
+that are doubted are run again, and then those count and no others.
 """
 
 from __future__ import annotations
