@@ -5,6 +5,7 @@ How what the judge's clock says beyond the events is believed, see `gpu_workload
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median, quantiles
 
 from evaluators.judge.gpu_cover import IDLE
@@ -22,6 +23,9 @@ _IDLE_SHARE = 0.2
 """Of the time of a call on an idle GPU, what the judge's clock may say beyond that before a candidate is refused; it is
 added to its time. Such calls keep the host at work, which comes back to its next instructions with cold caches: seen on
 an H200 with honest ones, up to 8 % (`eigh` of small matrices)."""
+
+_FEWEST_IN_BLOCKS = 4
+"""Calls of which there are two blocks: of one there are no quartiles."""
 
 _USUAL_SHARE = 0.1
 """Of the candidate's time: more of it is not usual, however much a long reference exceeds its own."""
@@ -98,28 +102,42 @@ class Seen:
     @property
     def beyond_first_ns(self) -> list[float]:
         """The same, more than empty calls did before the candidate was loaded."""
-        quartiles = zip(_quartiles(self._around["call"]), self._unloaded.around_ns(self.sweeps), strict=True)
-        return [around_ns - first_ns - self._take_ns - self._copy_ns for around_ns, first_ns in quartiles]
+        quartiles = zip(_quartiles(self._around["call"]), self._first_ns, strict=True)
+        return [around_ns - first_ns for around_ns, first_ns in quartiles]
+
+    @property
+    def _first_ns(self) -> list[float]:
+        """What empty calls took before the candidate was loaded, had they been of this workload."""
+        return [ns + self._take_ns + self._copy_ns for ns in self._unloaded.around_ns(self.sweeps)]
 
     @property
     def unbelieved_ns(self) -> float:
-        """By how much any of those is more than noise; below 0: none is.
+        """By how much any of those is more than noise, of calls or of the means of blocks; below 0: none is.
 
         On an idle GPU the reference's own calls say what is to be expected besides, as far as that is little.
         """
         span_ns = median(self.candidate)
         usual_ns = max(0.0, self.excess_ns("reference", "empty reference")[0]) if self._is_idle else 0.0
         usual_ns = min(usual_ns, _USUAL_SHARE * span_ns)
-        found = zip(self.beyond_ns, self.beyond_first_ns, _SLACKS, strict=True)
-        return (
+        calls, empty = self._around["call"], self._around["empty call"]
+        over_ns = self._over_ns(calls, empty, _SLACKS, span_ns)
+        if len(calls) >= _FEWEST_IN_BLOCKS:
+            # What counts are blocks: of a call in each, half of what is hidden. One that waited makes a mean of noise,
+            # so only the lower ones say anything.
+            over_ns = max(over_ns, self._over_ns(_block_means(calls), _block_means(empty), _SLACKS[:1], span_ns))
+        return over_ns - usual_ns
+
+    def _over_ns(
+        self, calls: Sequence[float], empty: Sequence[float], slacks: Sequence[tuple[int, float]], span_ns: float
+    ) -> float:
+        """Return by how much any of the first quartiles of calls is more beyond that of empty ones than noise is."""
+        found = zip(_quartiles(calls), _quartiles(empty), self._first_ns, slacks, strict=False)
+        return max(
             max(
-                max(
-                    beyond_ns - max(slack_ns, share * span_ns),
-                    first_ns - max(slack_ns + _FIRST_SLACK_NS, (share + _FIRST_SLACK_SHARE) * span_ns),
-                )
-                for beyond_ns, first_ns, (slack_ns, share) in found
+                call_ns - empty_ns - max(slack_ns, share * span_ns),
+                call_ns - first_ns - max(slack_ns + _FIRST_SLACK_NS, (share + _FIRST_SLACK_SHARE) * span_ns),
             )
-            - usual_ns
+            for call_ns, empty_ns, first_ns, (slack_ns, share) in found
         )
 
     @property
@@ -149,10 +167,15 @@ class Seen:
         return self.sweeps == IDLE
 
 
-def lower_quartile(values: list[int]) -> float:
+def lower_quartile(values: Sequence[float]) -> float:
     """Return the lower quartile of at least two values."""
     return _quartiles(values)[0]
 
 
-def _quartiles(values: list[int]) -> list[float]:
+def _quartiles(values: Sequence[float]) -> list[float]:
     return quantiles(values, n=4, method="inclusive")
+
+
+def _block_means(values: Sequence[float]) -> list[float]:
+    """Return the means of two and two."""
+    return [(first + second) / 2 for first, second in zip(values[::2], values[1::2], strict=False)]

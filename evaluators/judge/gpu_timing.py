@@ -18,9 +18,10 @@ from evaluators.judge.bench import Bench
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
 from evaluators.judge.gpu_cover import Cover
+from evaluators.judge.gpu_doubts import settle_doubts
 from evaluators.judge.gpu_workload_timing import CLOCK, GLANCED, GpuWorkloadTimer
 from evaluators.judge.protocol import Artifact
-from evaluators.judge.rounds import Rounds, repeat_lane, together
+from evaluators.judge.rounds import Rounds, together
 from evaluators.judge.stopwatch import Pair, TimingPolicy, about, slowed
 from evaluators.judge.timed_workloads import TimedWorkloads
 from messages.commands import Purpose
@@ -176,9 +177,8 @@ class GpuTimer:
         lanes = [self._workloads.lane(timer, timer.lane(side, unloaded, search)) for timer in self._timers]
         with self._awake:
             rounds = self._workloads.run(side, lanes, policy)
-            for number, timer in enumerate(self._timers):
-                rounds = timer.repeat(partial(repeat_lane, lanes, number, policy), rounds)
-        return rounds
+            run_again = partial(self._workloads.run_again, side, lanes, policy)
+            return settle_doubts(self._timers, run_again, rounds)
 
 
 def _about(pairs: Sequence[Pair], pace: float = 1.0) -> Rounds:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from statistics import median
 
@@ -29,7 +29,7 @@ from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch
-from evaluators.judge.rounds import Lane, Rounds
+from evaluators.judge.rounds import Lane
 from evaluators.judge.stopwatch import (
     Pair,
     Timing,
@@ -60,8 +60,6 @@ _GLANCES = 2
 GLANCED = 1.5
 """What a glance may be off by: few calls, in the process of the checks."""
 _RECORDED_CALLS = 5
-_REPEATS, _REPEATING_S = 5, 5.0
-"""How often pairs of a candidate that is doubted are run again; no more after some seconds."""
 _FASTEST_MEMORY = 10e12
 """Bytes per second that no GPU's memory reaches: an H200 has 4.8e12, a B200 8e12."""
 _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
@@ -263,24 +261,15 @@ class GpuWorkloadTimer:
         for _ in range(_RECORDED_CALLS):
             yield calls.recorded(self._cover.over(sweeps))
 
-    def repeat(self, run: Callable[[], Rounds], rounds: Rounds) -> Rounds:
-        """Have all pairs run again if the candidate looks like a liar. Returns what counts.
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the candidate's events are not to be believed."""
+        return self._seen.is_doubtful
 
-        Args:
-            run: runs them, and says what all workloads come to then.
-            rounds: what they come to now.
-
-        Raises:
-            CandidateFailedError: it fails.
-            WrongOutputError: an output is wrong.
-        """
-        begun = time.perf_counter()
-        while self._seen.is_doubtful and not rounds.together.hopeless and self._seen.repeats < _REPEATS:
-            if self._seen.repeats and time.perf_counter() - begun > _REPEATING_S:
-                break
-            self._seen.repeat()
-            rounds = run()
-        return rounds
+    def begin_again(self) -> None:
+        """Forget the pairs of the candidate that is timed, and make other data, of all kinds, for those that follow."""
+        self._seen.repeat()
+        self._data.replace(_PREPARED_PAIRS)
 
     def _candidate_ns(self, calls: Calls, family: str, sweeps: int) -> int:
         calls.again(family, cover=self._cover.over(sweeps))

@@ -30,6 +30,8 @@ _FIRST_VISIT, _VISIT = 4, 8
 them come as many as it lacks."""
 _SLOW_NS = 500_000_000
 """A workload whose reference takes so long gets four pairs where there are others."""
+_REPEATED = 16
+"""Pairs at least that are run again where the first ones are doubted: few let noise decide."""
 
 
 class Lane:
@@ -67,8 +69,8 @@ class Lane:
         self._run(min(len(self.pairs) + count, self.most_pairs(policy)), policy)
 
     def repeat(self, policy: TimingPolicy) -> None:
-        """Run as many pairs again; those before count no longer."""
-        count = len(self.pairs)
+        """Run as many pairs again, or more; those before count no longer."""
+        count = min(max(len(self.pairs), _REPEATED), self.most_pairs(policy))
         self.pairs.clear()
         self.disturbed.clear()
         self.enter()
@@ -137,13 +139,29 @@ def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
     return Rounds(timings=timings, together=together(timings))
 
 
-def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy) -> Rounds:
-    """Run the pairs of one workload again, which count instead. Returns what all come to then."""
+def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before: Rounds) -> Rounds:
+    """Run the pairs of one workload again, which count instead. Returns what all come to then.
+
+    Args:
+        lanes: of all workloads, in their order.
+        number: of the one.
+        policy: as for the first pairs.
+        before: what all came to. The lower end does not rise: else it would be of use to have bad luck doubted.
+    """
     if len(lanes) == 1:
-        return time_lanes(lanes, policy)
-    lanes[number].repeat(policy)
+        timing = _no_better(time_lanes(lanes, policy).together, before.together)
+        return Rounds(timings=(timing,), together=timing)
+    lane = lanes[number]
+    lane.repeat(policy)
+    if lane.timing is not None:
+        lane.timing = _no_better(lane.timing, before.timings[number])
     timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
     return Rounds(timings=timings, together=together(timings))
+
+
+def _no_better(timing: Timing, before: Timing) -> Timing:
+    low = min(timing.interval.low, before.interval.low)
+    return msgspec.structs.replace(timing, interval=msgspec.structs.replace(timing.interval, low=low))
 
 
 def together(timings: Sequence[Timing]) -> Timing:

@@ -97,6 +97,13 @@ class TimedData:
         self._served += 1
         return data
 
+    def replace(self, count: int) -> None:
+        """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw."""
+        del self._ready[: self._served]
+        self._served = 0
+        while len(self._ready) < count and self._fits():
+            self._ready.append(self._make(may_compute=True))
+
     def apart(self) -> DataSet:
         """Return one that is not among those to come."""
         return self._of_family(GIVEN)

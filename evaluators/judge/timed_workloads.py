@@ -14,7 +14,7 @@ import msgspec
 from evaluators.judge.bench import Bench
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.naming import Failure, named
-from evaluators.judge.rounds import Lane, Rounds, measured_together, time_lanes, told
+from evaluators.judge.rounds import Lane, Rounds, measured_together, repeat_lane, time_lanes, told
 from evaluators.judge.stopwatch import Timing, TimingPolicy, outpaced
 from evaluators.judge.wrong import WrongOutputError
 from messages.verdicts import Measured, Outpaced, Verdict
@@ -100,6 +100,21 @@ class TimedWorkloads(Generic[_Timer]):
         side.seal()
         side.expect_alone()
         rounds = time_lanes(lanes, policy)
+        side.expect_alone()
+        return rounds
+
+    def run_again(
+        self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy, number: int, before: Rounds
+    ) -> Rounds:
+        """Run the pairs of one workload again, of a candidate that has been sealed; see `repeat_lane`.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output of a timed call is wrong.
+        """
+        side.expect_alone()
+        self.turn_to(self.timers[number])
+        rounds = repeat_lane(lanes, number, policy, before)
         side.expect_alone()
         return rounds
 

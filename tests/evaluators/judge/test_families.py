@@ -162,6 +162,16 @@ def test_no_candidate_is_timed_on_what_the_one_before_it_saw_but_for_what_the_re
     assert {GIVEN, NEARLY_EQUAL} <= {each.family for each in seen}
 
 
+def test_a_candidate_whose_pairs_are_run_again_gets_other_data_of_all_kinds() -> None:
+    data = TimedData(Problem(NORM), Tolerance())
+    data.prepare(16)
+    seen = {data.next().seed for _ in range(12)}
+    data.replace(16)
+    again = [data.next() for _ in range(16)]
+    assert not seen & {each.seed for each in again}
+    assert {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, PERTURBED} <= {each.family for each in again}
+
+
 def test_parameters_nearly_equal_to_an_earlier_calls_differ_in_one_tensor_by_two_elements_at_most() -> None:
     problem = Problem(NORM)
     maker = DataMaker(problem, Tolerance())

@@ -85,6 +85,18 @@ def test_what_goes_on_after_the_events_of_some_calls_is_doubtful_the_sooner_the_
     assert found.is_doubtful is is_doubtful
 
 
+@pytest.mark.parametrize(("late_us", "is_doubtful"), [(39, True), (20, False)])
+def test_what_one_call_of_each_block_hides_counts_by_half(late_us: float, is_doubtful: bool) -> None:
+    found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
+    found.sweeps = 6
+    for number in range(40):
+        found.candidate.append(100_000)
+        # As in A B, B A: of the first block nothing, so that fewer than half of the calls are late.
+        found.add("call", answer(500 + (late_us if number % 2 and number > 1 else 0), 100))
+        found.add("empty call", answer(400, 0))
+    assert found.is_doubtful is is_doubtful
+
+
 def test_a_host_that_keeps_every_process_waiting_now_and_then_raises_no_doubt() -> None:
     found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
     found.sweeps = 6
@@ -99,7 +111,9 @@ def test_pairs_that_are_run_again_count_and_those_before_do_not() -> None:
     first = unloaded(around_us=400, take_us=20)
     found = seen(first, take_us=20, copy_us=0, around_us=400, late_us=80)
     assert found.is_doubtful
+    found.second.append(1)
     found.repeat()
+    assert [found.candidate, found.reference, found.second] == [[], [], []]
     found.candidate.append(120_000)
     for _ in range(2):
         found.add("call", answer(520, 120))
