@@ -10,6 +10,7 @@ from statistics import median, quantiles
 
 from evaluators.judge.gpu_cover import IDLE
 from evaluators.judge.side import Answer
+from evaluators.judge.stopwatch import BLOCK, block_means
 
 _SLACKS = ((12_000, 0.03), (20_000, 0.04), (40_000, 0.06))
 """By how much the judge's clock may exceed a candidate's events more than those of an empty call, in ns and of the
@@ -23,9 +24,6 @@ _IDLE_SHARE = 0.2
 """Of the time of a call on an idle GPU, what the judge's clock may say beyond that before a candidate is refused; it is
 added to its time. Such calls keep the host at work, which comes back to its next instructions with cold caches: seen on
 an H200 with honest ones, up to 8 % (`eigh` of small matrices)."""
-
-_FEWEST_IN_BLOCKS = 4
-"""Calls of which there are two blocks: of one there are no quartiles."""
 
 _USUAL_SHARE = 0.1
 """Of the candidate's time: more of it is not usual, however much a long reference exceeds its own."""
@@ -121,10 +119,10 @@ class Seen:
         usual_ns = min(usual_ns, _USUAL_SHARE * span_ns)
         calls, empty = self._around["call"], self._around["empty call"]
         over_ns = self._over_ns(calls, empty, _SLACKS, span_ns)
-        if len(calls) >= _FEWEST_IN_BLOCKS:
+        if len(calls) >= 2 * BLOCK:  # of one block there are no quartiles
             # What counts are blocks: of a call in each, half of what is hidden. One that waited makes a mean of noise,
             # so only the lower ones say anything.
-            over_ns = max(over_ns, self._over_ns(_block_means(calls), _block_means(empty), _SLACKS[:1], span_ns))
+            over_ns = max(over_ns, self._over_ns(block_means(calls), block_means(empty), _SLACKS[:1], span_ns))
         return over_ns - usual_ns
 
     def _over_ns(
@@ -174,8 +172,3 @@ def lower_quartile(values: Sequence[float]) -> float:
 
 def _quartiles(values: Sequence[float]) -> list[float]:
     return quantiles(values, n=4, method="inclusive")
-
-
-def _block_means(values: Sequence[float]) -> list[float]:
-    """Return the means of two and two."""
-    return [(first + second) / 2 for first, second in zip(values[::2], values[1::2], strict=False)]

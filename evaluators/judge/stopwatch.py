@@ -29,7 +29,8 @@ _FLOOR_NS = 1000
 _SWEEP_FACTOR = 2
 _MAX_SWEEP_BYTES = 256 << 20
 _DEFAULT_CACHE_BYTES = 32 << 20
-_BLOCK = 2
+BLOCK = 2
+"""Pairs of which one begins with the candidate, the other with the reference."""
 _CHECK_EVERY = 4
 
 
@@ -150,7 +151,7 @@ def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing
             everything = summarize([*pairs, *disturbed])
             return msgspec.structs.replace(everything, discarded=discarded, is_disturbed=True)
         spent_s = time.perf_counter() - begun
-        is_block = len(pairs) % _BLOCK == 0 and (spent_s > policy.lease_s or len(pairs) == _BLOCK)
+        is_block = len(pairs) % BLOCK == 0 and (spent_s > policy.lease_s or len(pairs) == BLOCK)
         if len(pairs) % _CHECK_EVERY == 0 or is_block:
             timing = decide(summarize(pairs), spent_s, policy) if pairs else None
             if timing is not None:
@@ -257,9 +258,18 @@ def ratio_interval(ratios: Sequence[float], *, may_do: bool = False) -> tuple[fl
         may_do: as in `summarize`.
     """
     # A last pair without its other half counts by itself only if there is nothing else.
-    blocks = [(first + second) / _BLOCK for first, second in zip(ratios[::2], ratios[1::2], strict=False)] or ratios
+    blocks = block_means(ratios) or ratios
     counted = ratios if may_do and len(ratios) == FOUR else blocks
     return interval_of_four(counted) if len(counted) == FOUR else median_interval(counted)
+
+
+def block_means(values: Sequence[float]) -> list[float]:
+    """Return the means of each block's values; without a last one that has no other half.
+
+    Args:
+        values: one of each pair, in the order A B, B A, ….
+    """
+    return [(first + second) / BLOCK for first, second in zip(values[::BLOCK], values[1::BLOCK], strict=False)]
 
 
 class CacheSweeper:
