@@ -136,9 +136,8 @@ class GpuTimer:
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
         """Time it in a process of its own."""
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
-            # While the process begins. Of one that is timed again nothing: what it saw would be among what comes.
-            if artifact.product != self._last:
-                self._renew()
+            # While the process begins.
+            self._renew(is_timed_again=artifact.product == self._last)
             self._last = artifact.product
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
         return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
@@ -160,10 +159,10 @@ class GpuTimer:
             with self._awake:
                 return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
 
-    def _renew(self) -> None:
-        """Make data anew that the last candidate saw."""
+    def _renew(self, *, is_timed_again: bool) -> None:
+        """Make data anew that the last candidate saw: all of it, for one that saw it itself."""
         for timer in self._timers:
-            timer.renew()
+            timer.renew(is_timed_again=is_timed_again)
 
     def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
         """Load a candidate and time it.

@@ -145,9 +145,12 @@ class GpuWorkloadTimer:
     def _is_long(self) -> bool:
         return self.bench.reference_ns > _LONG_NS
 
-    def renew(self) -> None:
-        """Make data anew that the last candidate saw."""
-        self._data.prepare(_PREPARED_PAIRS)
+    def renew(self, *, is_timed_again: bool) -> None:
+        """Make data anew that the last candidate saw: all of it, if the next one is the same."""
+        if is_timed_again:
+            self._data.replace(_PREPARED_PAIRS)
+        else:
+            self._data.prepare(_PREPARED_PAIRS)
 
     def time_unloaded(self, side: CandidateSide) -> Unloaded:
         """Find out what an empty call costs while the process is not the candidate's.

@@ -98,11 +98,15 @@ class TimedData:
         return data
 
     def replace(self, count: int) -> None:
-        """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw."""
+        """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw.
+
+        In no more time than for another candidate, but for those that need no reference.
+        """
+        begun = time.monotonic()
         del self._ready[: self._served]
         self._served = 0
         while len(self._ready) < count and self._fits():
-            self._ready.append(self._make(may_compute=True))
+            self._ready.append(self._make(may_compute=time.monotonic() - begun < self._renewing_s))
 
     def apart(self) -> DataSet:
         """Return one that is not among those to come."""

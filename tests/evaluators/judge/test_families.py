@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -170,6 +173,17 @@ def test_a_candidate_whose_pairs_are_run_again_gets_other_data_of_all_kinds() ->
     again = [data.next() for _ in range(16)]
     assert not seen & {each.seed for each in again}
     assert {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, PERTURBED} <= {each.family for each in again}
+
+
+def test_however_often_a_candidate_is_timed_no_more_data_is_kept_than_one_timing_takes() -> None:
+    data = TimedData(Problem(NORM), Tolerance())
+    served: list[weakref.ref[DataSet]] = []
+    for _ in range(5):
+        data.replace(16)
+        served += [weakref.ref(data.next()) for _ in range(40)]
+    gc.collect()
+    kept = sum(each() is not None for each in served)
+    assert 40 <= kept <= 41, "the last timing's, and what data nearly equal to it is made of"
 
 
 def test_parameters_nearly_equal_to_an_earlier_calls_differ_in_one_tensor_by_two_elements_at_most() -> None:
