@@ -37,9 +37,9 @@ class Ground:
         self._sweeper = CacheSweeper()
 
     @property
-    def swept_bytes(self) -> int:
-        """Return how much is read before every timed call."""
-        return self._sweeper.size_bytes
+    def swept(self) -> str:
+        """Say what is read before every timed call."""
+        return f"{self._sweeper.size_bytes >> 20} MiB are read {self._sweeper.passes} times"
 
     @contextmanager
     def placed(self, baselines: Sequence[BaselineSide]) -> Iterator[None]:
