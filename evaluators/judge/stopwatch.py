@@ -49,7 +49,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Where a call of the reference takes so long, four pairs may do on one of several workloads: there is less noise
     in long calls, and they are what takes time."""
     max_pairs: int = 120
-    lease_s: float = 2.0
+    lease_s: float = 1.5
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
     stretched_lease_s: float = 6.0
     """No new pair after this, once there are `min_pairs`."""
