@@ -53,11 +53,11 @@ _BETWEEN_PROCESSES = 0.02
 module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
 """And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
-_NOISE_BETWEEN, _NOISE_PAIRS = 0.8, 40
-"""What makes calls differ from one second to the next makes processes differ, too, as a share of what so many pairs
-leave open: more pairs know more of their own process, and no more of others. Of 297 speedups of one program in four
-sessions on two shared cores, where pairs leave 6 % open, 88 % of the intervals held their judge's median with 2 % for
-processes, and 96 % with this (docs/benchmarks/evaluator_cpu_sessions.json)."""
+_NOISE_BETWEEN, _NOISE_PAIRS = 2.4, 40
+"""What makes calls differ from one second to the next makes processes differ, too, as a multiple of what so many pairs
+leave open: more pairs know more of their own process, and no more of others. Of 50 evaluations by ten judges beside a
+busy core, of what moves memory, 92 % of the intervals hold what the judge before, on a quiet host, says in the middle;
+with 0.8, which was enough for the same judge's, 70 % (docs/benchmarks/evaluator_cpu_judges.json)."""
 _STOPPED_LATE = "it went on for a while after its answer"
 
 
