@@ -249,45 +249,6 @@ async def test_a_module_whose_kernels_were_compiled_when_it_was_built_compiles_n
         assert "compiled here" in verdict.reason
 
 
-HUNGRY = """
-import torch
-from torch import nn
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        free, total = torch.cuda.mem_get_info()
-        space = torch.empty(total * 4 // 10, dtype=torch.uint8, device=x.device)
-        return 2 * x + 1
-"""
-"""Takes two fifths of the GPU's memory, which it may: nobody needs it but the judge, for what comes later."""
-
-
-async def test_what_a_judge_keeps_for_later_candidates_takes_no_memory_from_this_one(tmp_path: Path) -> None:
-    target = probe_target("python", DEVICE)
-    text, rules = TASK.text.replace("8192, 8192", "32768, 16384"), TaskRules(library_calls="allow")
-    large = replace(TASK, text=text, rules=rules)
-    builder, evaluator = LocalBuilder(tmp_path), LocalEvaluator(tmp_path, device=DEVICE)
-    verdicts: list[Verdict] = []
-    try:
-        for number in range(6):
-            text = f"{HUNGRY}\n# {number}\n" if number % 2 else f"{HUNGRY.replace('* 4', '* 0')}\n# {number}\n"
-            files = (SourceFile(path="main.py", text=text),)
-            candidate = Candidate(language="python", entry_point="ModelNew", files=files)
-            build = BuildCandidate(job_id="b", run_id="r", candidate=candidate, target=target)
-            built = (await builder.build(build)).outcome
-            assert isinstance(built, Built)
-            artifact = built.artifact_id
-            job = EvaluateCandidate(
-                job_id="e", run_id="r", task=large, candidate=candidate, artifact_id=artifact, target=target
-            )
-            verdicts.append((await evaluator.evaluate(job)).verdict)
-    finally:
-        builder.close()
-        await evaluator.aclose()
-    assert not [verdict for verdict in verdicts if not isinstance(verdict, Measured | Outpaced | Unstable)]
-
-
 LEAVING = """
 import os
 

@@ -7,7 +7,6 @@ After those that break their context, or leave kernels running, an honest candid
 from __future__ import annotations
 
 import functools
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from messages.verdicts import Measured, Outpaced, Unstable, Verdict
 from tests.attacks.cases import Case, Places, came_true, load_cases
 from tests.attacks.places import leftovers
 from tests.evaluators.words import build_job, evaluate_job
+from tests.gpu.memory import used_mib
 
 pytestmark = [
     pytest.mark.anyio,
@@ -73,12 +73,6 @@ async def judge(case: Case, places: Places, builder: LocalBuilder, evaluator: Lo
 def honest_case(language: Language) -> Case:
     name = {"cuda": "cuda-workspace_kept", "triton": "triton-plain"}[language]
     return next(case for case in CASES if case.name == name)
-
-
-def used_mib() -> int:
-    """Return how much memory of the device is taken, by whomever."""
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "--id=0"]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0])
 
 
 async def device_memory_is_back(most_mib: int) -> None:
