@@ -148,7 +148,7 @@ class GpuWorkloadTimer:
     def renew(self, *, is_timed_again: bool) -> None:
         """Make data anew that the last candidate saw: all of it, if the next one is the same."""
         if is_timed_again:
-            self._data.replace(_PREPARED_PAIRS)
+            self._data.replace(_PREPARED_PAIRS, is_hurried=True)
         else:
             self._data.prepare(_PREPARED_PAIRS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import deque
@@ -97,16 +98,18 @@ class TimedData:
         self._served += 1
         return data
 
-    def replace(self, count: int) -> None:
+    def replace(self, count: int, *, is_hurried: bool = False) -> None:
         """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw.
 
-        In no more time than for another candidate, but for those that need no reference.
+        Args:
+            count: how many.
+            is_hurried: run the reference for no longer than before another candidate; what follows needs none.
         """
-        begun = time.monotonic()
+        until = time.monotonic() + self._renewing_s if is_hurried else math.inf
         del self._ready[: self._served]
         self._served = 0
         while len(self._ready) < count and self._fits():
-            self._ready.append(self._make(may_compute=time.monotonic() - begun < self._renewing_s))
+            self._ready.append(self._make(may_compute=time.monotonic() < until))
 
     def apart(self) -> DataSet:
         """Return one that is not among those to come."""

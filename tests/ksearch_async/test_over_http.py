@@ -187,10 +187,8 @@ async def test_with_a_tenth_of_each_fault_the_budget_is_used_and_the_journal_exp
     for kind, count in report.faults.items():
         assert told[INJECTED[kind]] <= count
     missing = sum(report.faults.values()) - told.total()
-    # A call's faults are told when it ends. Four branches' and one of the planner's are under way at most, and half of
-    # all tries fail: one of each, as a rule.
-    assert 0 <= missing <= 10, "only calls that the run's end cut short may be missing"
-    assert missing < told.total() / 2
+    # Four branches' and one of the planner's: a call's faults are told when it ends.
+    assert 0 <= missing <= 5, "only calls that the run's end cut short may be missing"
     assert report.ids_paid_twice == ()
     assert sum("endpoint: " in line or "lost: " in line for line in lines) >= told.total() / 5
     assert str(told["rate_limited"]) in faults_line(search.chronicle)

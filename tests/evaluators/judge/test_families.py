@@ -175,6 +175,19 @@ def test_a_candidate_whose_pairs_are_run_again_gets_other_data_of_all_kinds() ->
     assert {GIVEN, SPIKES, NEARLY_EQUAL, CENTRED, PERTURBED} <= {each.family for each in again}
 
 
+@pytest.mark.parametrize("is_hurried", [False, True])
+def test_whose_pairs_are_run_again_gets_all_kinds_however_long_they_take_and_who_is_timed_again_those_there_is_time_for(
+    *, is_hurried: bool
+) -> None:
+    data = TimedData(Problem(NORM), Tolerance(), share=2000)  # room for twelve sets, 250 us to compute some
+    data.prepare(12)
+    for _ in range(12):
+        data.next()
+    data.replace(12, is_hurried=is_hurried)
+    computed = sum(data.next().family in {SPIKES, CENTRED, PERTURBED} for _ in range(12))
+    assert computed <= 2 if is_hurried else computed >= 3
+
+
 def test_however_often_a_candidate_is_timed_no_more_data_is_kept_than_one_timing_takes() -> None:
     data = TimedData(Problem(NORM), Tolerance())
     served: list[weakref.ref[DataSet]] = []
