@@ -13,7 +13,7 @@ from evaluators.judge.rounds import Rounds
 
 _REPEATS, _REPEATING_S = 2, 5.0
 """How often pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
-noise, so not often: of 56 timings of an honest candidate on a workload (H200) two were doubted, once and twice."""
+noise, so not often."""
 
 
 class Doubted(Protocol):
@@ -23,6 +23,10 @@ class Doubted(Protocol):
     def is_doubtful(self) -> bool:
         """Whether the candidate's events are not to be believed."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether they are not, whatever is added to its time."""
+
     def begin_again(self) -> None:
         """Forget its pairs."""
 
@@ -31,7 +35,7 @@ def settle_doubts(timers: Sequence[Doubted], run_again: Callable[[int, Rounds], 
     """Have pairs of each workload that is doubted run again. Returns what counts.
 
     Args:
-        timers: of all workloads; the first that stays doubtful decides, and the others are not looked at.
+        timers: of all workloads; the first that is refused decides, and the others are not looked at.
         run_again: runs the pairs of one, by its number, given what all came to before.
         rounds: what all came to.
     """
@@ -41,10 +45,12 @@ def settle_doubts(timers: Sequence[Doubted], run_again: Callable[[int, Rounds], 
         begun, repeats = time.perf_counter(), 0
         while timer.is_doubtful:
             if repeats == _REPEATS or (repeats and time.perf_counter() - begun > _REPEATING_S):
-                return rounds
+                break
             timer.begin_again()
             rounds = run_again(number, rounds)
             repeats += 1
             if rounds.together.hopeless:
                 return rounds
+        if timer.is_refused:
+            return rounds
     return rounds

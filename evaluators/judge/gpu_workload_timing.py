@@ -54,7 +54,7 @@ _BEFORE_SEARCH = 3
 """`torch.compile` records what it replays in the second one."""
 _EMPTY_CALLS = 20
 _UNLOADED_CALLS = 12
-"""Behind each number of sweeps; what they are held against has a slack of 60 us."""
+"""Behind each cover; what they are held against has a slack of 60 us."""
 _GLANCES = 2
 """At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
 GLANCED = 1.5
@@ -109,9 +109,9 @@ class GpuWorkloadTimer:
         bench.buffers.settle()
         for baseline in baselines:
             baseline.attach(bench.buffers.inputs, bench.problem)
-        self._sweeps = {side: cover.search().best_for(partial(self._baseline_ns, side)) for side in baselines}
+        self._covers_us = {side: cover.search().best_for(partial(self._baseline_ns, side)) for side in baselines}
         self._alone_ns = median(
-            self._baseline_ns(self._reference, self._sweeps[self._reference]) for _ in range(self._warm_ups)
+            self._baseline_ns(self._reference, self._covers_us[self._reference]) for _ in range(self._warm_ups)
         )
         """What a call of the reference takes before any candidate ran."""
         self._copy_ns = self._time_copy() if bench.returns_outputs else 0.0
@@ -165,10 +165,10 @@ class GpuWorkloadTimer:
         side.turn_to(self.bench.place)
         side.empty()
         with self._awake:
-            for sweeps in self._cover.levels:
+            for cover_us in self._cover.levels:
                 for _ in range(_UNLOADED_CALLS):
-                    self._touch(sweeps)
-                    unloaded.add(sweeps, side.empty())
+                    self._touch(cover_us)
+                    unloaded.add(cover_us, side.empty())
         return unloaded
 
     def glance(self, side: CandidateSide) -> Pair:
@@ -196,8 +196,8 @@ class GpuWorkloadTimer:
         data = self._data.apart()
         side.turn_to(self.bench.place)
         self.bench.buffers.lay(data.inputs, data.state)
-        sweeps = self._sweeps[self._reference]
-        now_ns = min(self._baseline_ns(self._reference, sweeps) for _ in range(_GLANCES))
+        cover_us = self._covers_us[self._reference]
+        now_ns = min(self._baseline_ns(self._reference, cover_us) for _ in range(_GLANCES))
         return max(now_ns / max(self._alone_ns, 1), 1.0)
 
     def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch) -> Lane:
@@ -220,7 +220,7 @@ class GpuWorkloadTimer:
             if not candidate_first:
                 self._time_candidate(calls, data, seen)
             self._compare(data, calls)
-            self._touch(seen.sweeps)
+            self._touch(seen.cover_us)
             seen.add("empty call", side.empty())
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
 
@@ -246,7 +246,7 @@ class GpuWorkloadTimer:
             calls.on(data)
         self._reference.call()
         if is_first:
-            self._seen.sweeps = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
+            self._seen.cover_us = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
 
     def record(self, side: CandidateSide) -> Iterator[bytes]:
         """Have some calls recorded, under the conditions of timed ones. Yields what was printed until each one's end.
@@ -260,47 +260,54 @@ class GpuWorkloadTimer:
             calls.on(data)
         best = self._cover.search().best_for(lambda level: self._candidate_ns(calls, data.family, level))
         # Launching takes longer while it is recorded.
-        sweeps = max(self._cover.levels) if best else IDLE
+        cover_us = IDLE if best == IDLE else max(self._cover.levels)
         for _ in range(_RECORDED_CALLS):
-            yield calls.recorded(self._cover.over(sweeps))
+            yield calls.recorded(self._cover.over(cover_us))
 
     @property
     def is_doubtful(self) -> bool:
         """Whether the candidate's events are not to be believed."""
         return self._seen.is_doubtful
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether they are not, whatever is added to its time."""
+        return self._seen.is_refused
+
     def begin_again(self) -> None:
         """Forget the pairs of the candidate that is timed, and make other data, of all kinds, for those that follow."""
         self._seen.repeat()
+        if self._seen.cover_us != IDLE:  # it may have been too short for what launches take by now
+            self._seen.cover_us = max(self._cover.levels)
         self._data.replace(_PREPARED_PAIRS)
 
-    def _candidate_ns(self, calls: Calls, family: str, sweeps: int) -> int:
-        calls.again(family, cover=self._cover.over(sweeps))
+    def _candidate_ns(self, calls: Calls, family: str, cover_us: int) -> int:
+        calls.again(family, cover=self._cover.over(cover_us))
         return calls.last.span_ns
 
-    def _baseline_ns(self, side: GpuBaselineSide, sweeps: int) -> int:
-        self._touch(sweeps)
+    def _baseline_ns(self, side: GpuBaselineSide, cover_us: int) -> int:
+        self._touch(cover_us)
         return side.call().span_ns
 
     def _time_candidate(self, calls: Calls, data: DataSet, seen: Seen) -> None:
-        seen.candidate.append(self._candidate_ns(calls, data.family, seen.sweeps))
+        seen.candidate.append(self._candidate_ns(calls, data.family, seen.cover_us))
         seen.add("call", calls.last)
 
     def _time_baselines(self, seen: Seen) -> None:
-        self._touch(self._sweeps[self._reference])
+        self._touch(self._covers_us[self._reference])
         answer = self._reference.call()
         seen.reference.append(answer.span_ns)
         seen.add("reference", answer)
-        self._touch(self._sweeps[self._reference])
+        self._touch(self._covers_us[self._reference])
         seen.add("empty reference", self._reference.empty())
         if self._second is not None:
-            seen.second.append(self._baseline_ns(self._second, self._sweeps[self._second]))
+            seen.second.append(self._baseline_ns(self._second, self._covers_us[self._second]))
 
-    def _touch(self, sweeps: int) -> None:
+    def _touch(self, cover_us: int) -> None:
         """Do with the GPU what comes before a candidate's call, so that every call finds it in the same state."""
         self.bench.buffers.outputs.poison()
         self.bench.buffers.settle()
-        self._cover.over(sweeps)()
+        self._cover.over(cover_us)()
 
     def _compare(self, data: DataSet, calls: Calls) -> None:
         """Compare the outputs of a timed call with the reference's of the same pair.
@@ -326,9 +333,9 @@ class GpuWorkloadTimer:
         if refusal is not None:
             return refusal
         factor = 1 + seen.added_share
-        timing = slowed(timing, factor)
+        timing = slowed(timing, factor, is_certain=False)
         longer = timing.reference_latency_us * 1000 / max(self._alone_ns, 1)
-        is_waiting = self._sweeps[self._reference] == IDLE and self.bench.problem.measure == "device"
+        is_waiting = self._covers_us[self._reference] == IDLE and self.bench.problem.measure == "device"
         if longer > (_SLOWED_WAITING if is_waiting else _SLOWED):
             reason = f"the reference took {longer:.2f} times as long as alone: something else worked on the GPU"
             return Unstable(reason=reason, speedup_interval=interval)
@@ -349,7 +356,7 @@ class GpuWorkloadTimer:
 
     def _doubt(self, timing: Timing, seen: Seen) -> Rejected | Quarantined | None:
         """Say why the candidate's own times are not believed, if so."""
-        if seen.is_doubtful:
+        if seen.is_refused:
             return Rejected(reason=seen.complaint(timing.latency_us), rule=CLOCK)
         return too_fast(timing, tensor_bytes=total_bytes(self.bench.problem.tensors), bytes_per_s=_FASTEST_MEMORY)
 
@@ -357,16 +364,15 @@ class GpuWorkloadTimer:
         """Add what the second baseline says of a candidate that takes longer than its events say by a factor."""
         if self._second is None:
             return measured
-        ratios = [math.log(second / (factor * own)) for second, own in zip(seen.second, seen.candidate, strict=True)]
+        ratios = [math.log(second / own) for second, own in zip(seen.second, seen.candidate, strict=True)]
         middle, low, high = ratio_interval(ratios, may_do=True)
+        interval = Interval(low=math.exp(low) / factor, high=math.exp(high))
         return msgspec.structs.replace(
             measured,
             baseline=self._second.kind,
             baseline_latency_us=median(seen.second) / 1000,
-            speedup_vs_baseline=math.exp(middle),
-            baseline_interval=widened(
-                Interval(low=math.exp(low), high=math.exp(high)), between_processes(median(seen.candidate) / 1000)
-            ),
+            speedup_vs_baseline=math.exp(middle) / factor,
+            baseline_interval=widened(interval, between_processes(median(seen.candidate) / 1000)),
         )
 
     def _notes(self, seen: Seen) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from messages.verdicts import Interval, Measured, TimedWorkload, Unstable
 
 _FIRST_VISIT, _VISIT = 4, 8
 """Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
-them come as many as it lacks."""
+them come as many as it lacks. Of a workload that needs fewer than the second number, so many."""
 _SLOW_NS = 500_000_000
 """A workload whose reference takes so long gets four pairs where there are others."""
 _REPEATED = 16
@@ -64,8 +64,9 @@ class Lane:
     def visit(self, policy: TimingPolicy) -> None:
         """Run some pairs; fewer if it turns out that the host is not fit to time on."""
         self.enter()
-        lacking = self.fewest_pairs(policy) - len(self.pairs)
-        count = _FIRST_VISIT if not self.pairs else lacking if lacking > 0 else _VISIT
+        fewest = self.fewest_pairs(policy)
+        lacking = fewest - len(self.pairs)
+        count = _FIRST_VISIT if not self.pairs else lacking if lacking > 0 else min(_VISIT, fewest)
         self._run(min(len(self.pairs) + count, self.most_pairs(policy)), policy)
 
     def repeat(self, policy: TimingPolicy) -> None:

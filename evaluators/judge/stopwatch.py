@@ -118,9 +118,16 @@ def floored(timing: Timing, floor_us: float) -> Timing:
     return slowed(timing, max(floor_us / timing.latency_us, 1.0))
 
 
-def slowed(timing: Timing, factor: float) -> Timing:
-    """Tell a candidate as if it had taken longer by a factor."""
-    interval = Interval(low=timing.interval.low / factor, high=timing.interval.high / factor)
+def slowed(timing: Timing, factor: float, *, is_certain: bool = True) -> Timing:
+    """Tell a candidate as if it had taken longer by a factor.
+
+    Args:
+        timing: as it was measured.
+        factor: 1 or more, or less for who was kept waiting.
+        is_certain: false: it may as well not have; the upper end stays where it is.
+    """
+    high = timing.interval.high
+    interval = Interval(low=timing.interval.low / factor, high=high / factor if is_certain else high)
     return msgspec.structs.replace(
         timing, latency_us=timing.latency_us * factor, speedup=timing.speedup / factor, interval=interval
     )

@@ -1,9 +1,10 @@
 """What the evaluator asks of a vendor's GPUs, beyond torch. A vendor is a package beside this module, such as `nvidia`.
 
-Each has these modules: `driver` (`Context`, `SharedMemory`, `SpanClock`, `attach`, as below), `facts` (`gpu_facts`),
-`probe` (`ails`), `tensors` (`view_memory`); `activities`, for profiles, it may do without. What they must be is said
-here and tested by `tests/evaluators/vendors/contract.py`, on a host that has such a GPU; docs/design/0011-vendors.md
-tells what else another vendor takes. Runners import `driver` without torch, so it needs nothing but the stdlib.
+Each has these modules: `driver` (`Context`, `SharedMemory`, `SpanClock`, `Hold`, `attach`, as below), `facts`
+(`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`); `activities`, for profiles, it may do without. What they
+must be is said here and tested by `tests/evaluators/vendors/contract.py`, on a host that has such a GPU;
+docs/design/0011-vendors.md tells what else another vendor takes. Runners import `driver` without torch, so it needs
+nothing but the stdlib.
 """
 
 from __future__ import annotations
@@ -60,6 +61,13 @@ class Clock(Protocol):
 
     def elapsed_ns(self) -> int:
         """Return the time between both, which have been reached."""
+
+
+class Hold(Protocol):
+    """Keeps the GPU for this process."""
+
+    def begin(self, span_ns: int) -> None:
+        """Queue on the default stream what takes so long, to some microseconds, whatever clocks do, and little else."""
 
 
 class Facts(Protocol):

@@ -62,10 +62,10 @@ def launcher_of(language: Language) -> Launcher:
 class Manner(msgspec.Struct, frozen=True, kw_only=True):
     """How calls are made."""
 
-    sweeps: int = 0
-    """Of the L2 cache before each call."""
+    cover_us: int | None = None
+    """Behind how long a cover each call begins; `IDLE`: behind a sweep of the L2 cache. None: behind nothing."""
     measure: Measure = "eager"
-    """`device` has calls begin behind the sweeps."""
+    """`device` has calls begin while the GPU is held."""
     fresh: bool = False
     """New data for each; else the same."""
     burst: bool = False
@@ -116,7 +116,7 @@ def _burst(side: CandidateSide) -> Spans:
 
 
 def _asked(bench: Bench, made: Calls, family: str, manner: Manner, calls: int, fresh: TimedData | None) -> Spans:
-    cover = Cover(manner.measure).over(manner.sweeps) if manner.sweeps else None
+    cover = Cover(manner.measure).over(manner.cover_us) if manner.cover_us is not None else None
     found: list[int] = []
     for number in range(WARM_UPS + calls):
         if fresh is not None:

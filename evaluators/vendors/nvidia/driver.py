@@ -3,6 +3,7 @@
 - `Context()`: the primary context of the first visible GPU, current in the thread that made it
 - `SharedMemory(context, size_bytes)`, `attach(context, fd, size_bytes) -> int`: memory that processes share
 - `SpanClock(context, stream)`: time between two points of a stream, by the GPU's clock
+- `Hold(context)`: has the GPU do nothing for a time
 
 Memory is shared by descriptors of the driver's virtual memory management, not by legacy IPC handles, which end at the
 border of a process namespace (CUDA driver API, "Virtual Memory Management"). Every failure is a `DriverError`.
@@ -20,6 +21,25 @@ _PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 _L2_BYTES = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _NOT_SUPPORTED = 801
+_HOLD = b"""
+.version 6.0
+.target sm_60
+.address_size 64
+.visible .entry hold(.param .u64 span_ns)
+{
+    .reg .pred %before;
+    .reg .u64 %now, %end;
+    ld.param.u64 %end, [span_ns];
+    mov.u64 %now, %globaltimer;
+    add.u64 %end, %end, %now;
+again:
+    mov.u64 %now, %globaltimer;
+    setp.lt.u64 %before, %now, %end;
+    @%before bra again;
+    ret;
+}
+"""
+"""One thread that waits by the GPU's global timer, which counts ns whatever the clocks do (PTX ISA, `%globaltimer`)."""
 
 Handle = ctypes.c_ulonglong
 Pointer = ctypes.c_void_p
@@ -209,3 +229,23 @@ class SpanClock:
         milliseconds = ctypes.c_float()
         self._context.call("cuEventElapsedTime", ctypes.byref(milliseconds), self._begin, self._end)
         return round(milliseconds.value * 1e6)
+
+
+class Hold:
+    """Keeps the GPU for this process, for as long as it is told, with one thread that waits."""
+
+    def __init__(self, context: Context) -> None:
+        """Have the driver compile what waits.
+
+        Raises:
+            DriverError: it cannot.
+        """
+        self._context, self._function, module = context, Pointer(), Pointer()
+        context.call("cuModuleLoadData", ctypes.byref(module), _HOLD)
+        context.call("cuModuleGetFunction", ctypes.byref(self._function), module, b"hold")
+
+    def begin(self, span_ns: int) -> None:
+        """Queue a wait of so many ns on the default stream."""
+        span = ctypes.c_uint64(span_ns)
+        parameters = (Pointer * 1)(ctypes.addressof(span))
+        self._context.call("cuLaunchKernel", self._function, 1, 1, 1, 1, 1, 1, 0, Pointer(), parameters, Pointer())

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 
 from evaluators.judge.gpu_clocks import Seen, Unloaded
-from evaluators.judge.gpu_cover import IDLE, CoverSearch, best_sweeps
+from evaluators.judge.gpu_cover import IDLE, CoverSearch, best_cover
 from evaluators.judge.gpu_workload_timing import between_processes
 from evaluators.judge.side import Answer
 
-SWEEP_NS = 62_500
-HIDDEN_NS = {IDLE: 0, 6: 375_000, 12: 750_000, 24: 1_500_000, 96: 6_000_000}
-"""How long so many sweeps keep the GPU busy."""
+PROBE = 6000
 
 
 def answer(elapsed_us: float, span_us: float) -> Answer:
@@ -24,9 +21,9 @@ def answer(elapsed_us: float, span_us: float) -> Answer:
 def unloaded(around_us: float, take_us: float) -> Unloaded:
     """Empty calls of a workload whose outputs the judge copies in so many us."""
     found = Unloaded(1000 * take_us)
-    for sweeps in (IDLE, 6):
+    for cover_us in (IDLE, 400):
         for _ in range(12):
-            found.add(sweeps, answer(around_us, 0))
+            found.add(cover_us, answer(around_us, 0))
     return found
 
 
@@ -38,19 +35,23 @@ def seen(
     around_us: float,
     span_us: float = 100,
     late_us: float = 0,
-    sweeps: int = 6,
+    cover_us: int = 400,
     reference_us: float = 20,
 ) -> Seen:
     """A candidate that says `late_us` too little; the reference says `reference_us` too little."""
     found = Seen(first, 1000 * copy_us, 1000 * take_us)
-    found.sweeps = sweeps
+    found.cover_us = cover_us
+    fill(found, around_us=around_us, span_us=span_us, late_us=late_us, reference_us=reference_us)
+    return found
+
+
+def fill(found: Seen, *, around_us: float, span_us: float, late_us: float, reference_us: float = 20) -> None:
     for _ in range(16):
         found.candidate.append(round(1000 * span_us))
         found.add("call", answer(span_us + around_us + late_us, span_us))
         found.add("reference", answer(300 + reference_us, 100))
         found.add("empty reference", answer(200, 0))
         found.add("empty call", answer(around_us, 0))
-    return found
 
 
 def test_empty_calls_of_one_workload_stand_for_another_with_larger_outputs() -> None:
@@ -71,13 +72,13 @@ def test_what_goes_on_after_the_events_is_doubtful_on_any_workload(late_us: floa
 
 @pytest.mark.parametrize(
     ("late_us", "of_ten", "is_doubtful"),
-    [(80, 7, True), (80, 4, True), (80, 2, False), (25, 7, True), (25, 4, False), (15, 9, True), (10, 10, False)],
+    [(80, 7, True), (80, 4, True), (80, 2, False), (25, 7, True), (25, 4, False), (16, 9, True), (10, 10, False)],
 )
 def test_what_goes_on_after_the_events_of_some_calls_is_doubtful_the_sooner_the_more_calls_they_are(
     late_us: float, of_ten: int, is_doubtful: bool
 ) -> None:
     found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
-    found.sweeps = 6
+    found.cover_us = 400
     for number in range(40):
         found.candidate.append(100_000)
         found.add("call", answer(500 + (late_us if number % 10 < of_ten else 0), 100))
@@ -88,7 +89,7 @@ def test_what_goes_on_after_the_events_of_some_calls_is_doubtful_the_sooner_the_
 @pytest.mark.parametrize(("late_us", "is_doubtful"), [(39, True), (20, False)])
 def test_what_one_call_of_each_block_hides_counts_by_half(late_us: float, is_doubtful: bool) -> None:
     found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
-    found.sweeps = 6
+    found.cover_us = 400
     for number in range(40):
         found.candidate.append(100_000)
         # As in A B, B A: of the first block nothing, so that fewer than half of the calls are late.
@@ -99,7 +100,7 @@ def test_what_one_call_of_each_block_hides_counts_by_half(late_us: float, is_dou
 
 def test_a_host_that_keeps_every_process_waiting_now_and_then_raises_no_doubt() -> None:
     found = Seen(unloaded(around_us=400, take_us=20), 0, 20_000)
-    found.sweeps = 6
+    found.cover_us = 400
     for number in range(40):
         found.candidate.append(100_000)
         found.add("call", answer(500 + (300 if number % 4 == 0 else 0), 100))
@@ -130,7 +131,7 @@ def test_what_a_call_on_an_idle_gpu_hides_beyond_the_references_is_added_to_its_
     late_us: float, added_us: float
 ) -> None:
     first = unloaded(around_us=400, take_us=20)
-    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us + 3, sweeps=IDLE)
+    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us + 3, cover_us=IDLE)
     assert not found.is_doubtful
     assert found.added_share * 500 == pytest.approx(added_us)
 
@@ -138,99 +139,118 @@ def test_what_a_call_on_an_idle_gpu_hides_beyond_the_references_is_added_to_its_
 def test_what_a_long_reference_exceeds_its_events_by_is_no_room_for_a_short_candidate() -> None:
     first = unloaded(around_us=400, take_us=20)
     found = seen(
-        first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 50 + 30, sweeps=IDLE, reference_us=400
+        first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 50 + 30, cover_us=IDLE, reference_us=400
     )
     assert found.added_share * 500 == pytest.approx(30)
 
 
 def test_of_a_call_on_an_idle_gpu_no_more_than_a_fifth_is_added() -> None:
     first = unloaded(around_us=400, take_us=20)
-    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 20 + 101, sweeps=IDLE)
+    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 20 + 101, cover_us=IDLE)
     assert found.is_doubtful
 
 
-def test_behind_sweeps_nothing_is_added_and_nothing_allowed() -> None:
+@pytest.mark.parametrize(
+    ("late_us", "added_us", "is_doubtful", "is_refused"),
+    [
+        (14, 0, False, False),  # 3 % of its 500 us are noise
+        (15 + 14, 14, False, False),
+        (15 + 16, 16, True, False),
+        (15 + 99, 99, True, False),
+        (15 + 101, 101, True, True),
+    ],
+)
+def test_behind_a_cover_a_little_is_added_at_once_and_more_than_a_fifth_not_at_all(
+    late_us: float, added_us: float, is_doubtful: bool, is_refused: bool
+) -> None:
     first = unloaded(around_us=400, take_us=20)
-    late, punctual = (
-        seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us) for late_us in (16, 14)
-    )
-    assert late.is_doubtful
-    assert not punctual.is_doubtful
-    assert punctual.added_share == 0
+    found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us)
+    assert found.added_share * 500 == pytest.approx(added_us)
+    assert (found.is_doubtful, found.is_refused) == (is_doubtful, is_refused)
+
+
+@pytest.mark.parametrize(("late_us", "is_refused"), [((200, 100), True), ((100, 100), False), ((200, 20), False)])
+def test_only_pairs_without_doubt_clear_a_candidate_of_those_before(
+    late_us: tuple[float, float], is_refused: bool
+) -> None:
+    found = seen(unloaded(400, 20), take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us[0])
+    found.repeat()
+    fill(found, around_us=400, span_us=500, late_us=late_us[1])
+    assert found.is_refused is is_refused
 
 
 @pytest.mark.parametrize(
-    ("kernels_us", "launches_us", "sweeps"),
+    ("kernels_us", "launches_us", "cover_us"),
     [
-        (100, 50, 6),
-        (100, 240, 6),
-        (100, 370, 12),  # 375 us would hide it, but only just
-        (100, 490, 12),
-        (100, 900, 24),
-        (100, 1400, 24),  # no more would be over before a turn of the GPU is
-        (4000, 3900, 6),  # the first kernel begins while the others are launched
+        (5, 10, 400),
+        (60, 95, 400),
+        (60, 105, 800),  # 400 us would hide it, but not if the host had a bad moment
+        (190, 20, 800),  # no launches to speak of; that cannot be told from the times
+        (100, 210, 1500),
+        (100, 1400, 1500),
+        (100, 3900, 1500),  # no more would be over before a turn of the GPU is
+        (4000, 3900, 1500),
         (30_000, 5000, IDLE),
         (100, 50_000, IDLE),
     ],
 )
-def test_as_few_sweeps_are_taken_as_hide_all_launches_with_room_to_spare(
-    kernels_us: int, launches_us: int, sweeps: int
+def test_as_short_a_cover_is_taken_as_hides_all_launches_with_room_to_spare(
+    kernels_us: int, launches_us: int, cover_us: int
 ) -> None:
     def span_ns(level: int) -> int:
-        return max(1000 * kernels_us, 1000 * launches_us - HIDDEN_NS[level])
+        return 1000 * max(kernels_us, launches_us - level)
 
-    assert best_sweeps(span_ns, SWEEP_NS) == sweeps
+    assert best_cover(span_ns) == cover_us
 
 
-def test_no_more_is_tried_once_it_is_known_to_be_enough() -> None:
-    tried: list[int] = []
+@pytest.mark.parametrize(("kernels_us", "tried"), [(50, {IDLE, PROBE, 400}), (480, {IDLE, PROBE})])
+def test_no_more_is_tried_once_it_is_known_to_be_enough(kernels_us: int, tried: set[int]) -> None:
+    calls: list[int] = []
+
+    def span_ns(level: int) -> int:
+        calls.append(level)
+        return 1000 * kernels_us
+
+    best_cover(span_ns)
+    assert set(calls) == tried
+
+
+def test_on_further_workloads_it_is_found_in_fewer_calls() -> None:
+    search, tried = CoverSearch(), list[int]()
 
     def span_ns(level: int) -> int:
         tried.append(level)
-        return 100_000
+        return 50_000
 
-    assert best_sweeps(span_ns, SWEEP_NS) == 6
-    assert set(tried) == {IDLE, 96, 6}
-
-
-def test_what_was_best_on_one_workload_is_tried_first_on_the_next_and_in_fewer_calls() -> None:
-    search, tried = CoverSearch(SWEEP_NS), list[int]()
-
-    def launching_for(launches_us: int) -> Callable[[int], int]:
-        def span_ns(level: int) -> int:
-            tried.append(level)
-            return max(100_000, 1000 * launches_us - HIDDEN_NS[level])
-
-        return span_ns
-
-    assert search.best_for(launching_for(400)) == 12
+    assert search.best_for(span_ns) == 400
+    assert tried == [IDLE] * 4 + [PROBE] * 4 + [400] * 4
     tried.clear()
-    assert search.best_for(launching_for(240)) == 12
-    assert tried == [IDLE, IDLE, 96, 96, 12, 12, 12, 12]
+    assert search.best_for(span_ns) == 400
+    assert tried == [IDLE] * 2 + [PROBE] * 2 + [400] * 4
 
 
-def test_one_call_in_which_a_launch_came_too_late_takes_more_sweeps() -> None:
-    late = iter([100_000, 100_000, 180_000, 100_000])
-    assert best_sweeps(lambda level: next(late) if level == 6 else 100_000, SWEEP_NS) == 12
+def test_one_call_in_which_a_launch_came_too_late_takes_a_longer_cover() -> None:
+    late = iter([50_000, 50_000, 90_000, 50_000])
+    assert best_cover(lambda level: next(late) if level == 400 else 50_000) == 800
 
 
-def test_a_process_that_wakes_late_behind_few_sweeps_is_timed_behind_more() -> None:
-    """As if the GPU were idle: three of four calls began when the sweeps were over."""
+def test_a_process_that_wakes_late_behind_a_short_cover_is_timed_behind_a_longer_one() -> None:
+    """As if the GPU were idle: three of four calls began when the cover was over."""
     woken_late = iter([41_000, 41_000, 10_000, 41_000])
-    spans = {IDLE: 41_000, 12: 10_000, 96: 10_000}
-    assert best_sweeps(lambda level: next(woken_late) if level == 6 else spans[level], SWEEP_NS) == 12
+    spans = {IDLE: 41_000, 800: 10_000, PROBE: 10_000}
+    assert best_cover(lambda level: next(woken_late) if level == 400 else spans[level]) == 800
 
 
 @pytest.mark.parametrize("kernels_us", [5, 250, 4000])
 @pytest.mark.parametrize("noise_us", [0, 30, 300])
-def test_a_call_that_waits_for_the_gpu_in_its_midst_waits_for_no_sweeps(kernels_us: int, noise_us: int) -> None:
-    noise = itertools.cycle((0, 0, 1000 * noise_us, 0))
-    turn_ns = 1_500_000
+def test_a_call_that_waits_for_the_gpu_in_its_midst_is_timed_on_an_idle_one(kernels_us: int, noise_us: int) -> None:
+    noise = itertools.cycle((0, 0, noise_us, 0))
+    turn_us = 1500
 
     def span_ns(level: int) -> int:
-        return 1000 * kernels_us + max(0, HIDDEN_NS[level] - turn_ns) + next(noise)
+        return 1000 * (kernels_us + max(0, level - turn_us) + next(noise))
 
-    assert best_sweeps(span_ns, SWEEP_NS) == IDLE
+    assert best_cover(span_ns) == IDLE
 
 
 @pytest.mark.parametrize(("latency_us", "share"), [(1000.0, 0.0031), (100.0, 0.004), (5.0, 0.023), (0.01, 1.003)])

@@ -14,10 +14,11 @@ HOPELESS = replace(ROUNDS, together=replace(ROUNDS.together, hopeless=True))
 
 
 class Workload:
-    """Is doubtful until its pairs have been run some times more."""
+    """Is doubtful until its pairs have been run some times more; whoever is so for ever, is refused."""
 
     def __init__(self, doubtful_for: int) -> None:
         self.left = doubtful_for
+        self.is_refused = doubtful_for > 100
 
     @property
     def is_doubtful(self) -> bool:
@@ -33,7 +34,8 @@ class Workload:
         ([0, 0], []),
         ([0, 1], [1]),
         ([2, 1], [0, 0, 1]),
-        ([3, 1], [0, 0]),  # still doubtful: that decides
+        ([3, 1], [0, 0, 1]),  # still doubtful: something is added to its time
+        ([999, 1], [0, 0]),  # that decides
     ],
 )
 def test_pairs_of_what_is_doubted_are_run_again_and_not_for_ever(doubtful_for: list[int], run: list[int]) -> None:

@@ -100,6 +100,16 @@ def test_further_pairs_go_to_the_workload_that_is_known_least() -> None:
     assert [timing.pairs for timing in rounds.timings] == [12, NO_HURRY.max_pairs, 12]
 
 
+@pytest.mark.parametrize(("reference_ns", "pairs"), [(1_000_000, [4, 8, 16]), (20_000_000, [4, 8, 12])])
+def test_where_four_pairs_do_further_ones_come_by_four(reference_ns: int, pairs: list[int]) -> None:
+    policy = msgspec.structs.replace(NO_HURRY, min_pairs_of_several=8, min_pairs=8, long_ns=10e6)
+    one, found = lane(lambda _: 500_000, reference_ns), list[int]()
+    for _ in pairs:
+        one.visit(policy)
+        found.append(len(one.pairs))
+    assert found == pairs
+
+
 def test_a_candidate_is_given_up_for_the_mean_and_not_for_one_slow_workload() -> None:
     policy = TimingPolicy(lease_s=60.0, stretched_lease_s=60.0, keep_above=1.5)
     kept = time_lanes([steady(0.5), steady(8)], policy)

@@ -15,6 +15,7 @@ from evaluators.judge.stopwatch import (
     last_level_cache_bytes,
     net_ns,
     outpaced,
+    slowed,
     summarize,
     time_pairs,
     too_fast,
@@ -31,6 +32,16 @@ def test_equal_pairs_have_an_interval_of_no_width() -> None:
     assert timing.speedup == pytest.approx(2.0)
     assert (timing.interval.low, timing.interval.high) == pytest.approx((2.0, 2.0))
     assert (timing.latency_us, timing.reference_latency_us) == (1000, 2000)
+
+
+def test_who_may_have_taken_longer_is_credited_as_if_so_and_may_not_have() -> None:
+    timing = summarize([pair(1.9), pair(2.1)] * 8)
+    surely, perhaps = slowed(timing, 1.25), slowed(timing, 1.25, is_certain=False)
+    for later in (surely, perhaps):
+        assert (later.latency_us, later.speedup) == pytest.approx((1250, timing.speedup / 1.25))
+        assert later.interval.low == pytest.approx(timing.interval.low / 1.25)
+    assert surely.interval.high == pytest.approx(timing.interval.high / 1.25)
+    assert perhaps.interval.high == timing.interval.high
 
 
 def test_one_disturbed_pair_does_not_move_the_median() -> None:

@@ -17,7 +17,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from evaluators.vendors.base import Clock, DeviceContext, Facts, SharedArea
+from evaluators.vendors.base import Clock, DeviceContext, Facts, Hold, SharedArea
 
 SIZE_BYTES = 64 << 20
 LONG_NS, SHORT_NS = 8_000_000, 150_000
@@ -124,13 +124,35 @@ class VendorContract:
         many = median(self._span_ns(clock, context, memory, 400) for _ in range(9))
         assert 6 < many / few < 10
 
-    def test_what_another_process_asks_for_waits_for_its_turn_and_no_wait_is_in_its_span(
-        self, context: DeviceContext, memory: torch.Tensor, side: Side
+    @pytest.mark.parametrize("span_ns", [400_000, 1_500_000])
+    def test_a_hold_takes_as_long_as_it_is_told_whatever_comes_before_it(
+        self, driver: ModuleType, context: DeviceContext, memory: torch.Tensor, span_ns: int
     ) -> None:
+        hold: Hold = driver.Hold(context)
+        clock: Clock = driver.SpanClock(context, context.make_stream())
+        hold.begin(span_ns)  # the first one loads its code
+        context.synchronize()
+        took_ns = []
+        for number in range(20):
+            # Behind work, so that no gap between launches is in the span.
+            for _ in range(10 + 10 * (number % 2)):
+                memory.fill_(1)
+            clock.begin()
+            hold.begin(span_ns)
+            clock.end()
+            context.synchronize()
+            took_ns.append(clock.elapsed_ns())
+        assert span_ns - 2_000 < min(took_ns)
+        assert max(took_ns) < span_ns + 20_000
+
+    def test_what_another_process_asks_for_waits_for_its_turn_and_no_wait_is_in_its_span(
+        self, driver: ModuleType, context: DeviceContext, side: Side
+    ) -> None:
+        hold: Hold = driver.Hold(context)
         idle = [side.spans() for _ in range(9)]
         behind = []
         for _ in range(9):
-            self._work_for(LONG_NS, context, memory)
+            hold.begin(LONG_NS)
             behind.append(side.spans())
             context.synchronize()
         alone_ns = median(took_ns for _, took_ns in idle)
@@ -153,15 +175,3 @@ class VendorContract:
         clock.end()
         context.synchronize()
         return clock.elapsed_ns()
-
-    @staticmethod
-    def _work_for(least_ns: int, context: DeviceContext, memory: torch.Tensor) -> None:
-        """Queue work of this process that takes at least so long."""
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        context.synchronize()
-        begin.record()
-        memory.fill_(1)
-        end.record()
-        context.synchronize()
-        for _ in range(int(least_ns / (begin.elapsed_time(end) * 1e6)) + 1):
-            memory.fill_(1)
