@@ -94,14 +94,19 @@ class CandidateSide:
         self.empty_ns = 0
         self.isolation: tuple[str, ...] = ()
         """The layers that its process was behind when it had not loaded the candidate yet; as it said then."""
+        self._next: Runner | None = None
+        """The process that comes after this one."""
 
     def __enter__(self) -> CandidateSide:
         self._begin()
         return self
 
     def _begin(self) -> None:
-        """Start a process."""
-        self._runner = Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
+        """Start a process, unless one was got ready that has not ended since, for lack of memory say."""
+        if self._next is not None and not self._next.lives:
+            self._next.close()
+            self._next = None
+        self._runner, self._next = self._next or self._started(), None
         self._runner.line.workload = self._place.number
         self._stage: Stage = "start"
         self._held: dict[int, Tensors] = {}
@@ -109,6 +114,13 @@ class CandidateSide:
         self._called: set[int] = set()
         """Workloads that it was called on, by their numbers."""
         self._is_sealed = False
+
+    def _started(self) -> Runner:
+        return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
+
+    def get_another_ready(self) -> None:
+        """Start the process in which a module will hold other parameters: on a GPU that takes a quarter of a second."""
+        self._next = self._next or self._started()
 
     def _spec(self, own: Own) -> RunnerSpec:
         """Return what a process is told."""
@@ -140,6 +152,9 @@ class CandidateSide:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
         self._leave()
 
     def _leave(self) -> None:
@@ -376,7 +391,7 @@ class CandidateSide:
 
     def _end(self) -> None:
         self._runner.kill()
-        kill_descendants(keep=self._keep)
+        kill_descendants(keep=self._keep | ({self._next.pid} if self._next is not None else set()))
 
     def _memory_bytes(self) -> int:
         shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes

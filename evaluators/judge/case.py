@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -70,9 +71,7 @@ class Case:
         """What it was called on last."""
 
     def run(self, side: CandidateSide) -> None:
-        """Call a candidate on data of every family, then on the first once more.
-
-        A module: as far as they have the task's own parameters; `run_on_other_state` does the rest.
+        """Call a candidate on what every one is called on, with the task's own parameters.
 
         Raises:
             CandidateFailedError: a call fails.
@@ -83,13 +82,35 @@ class Case:
         self.checks, self._seeds = [], []
         for data in self._on_given_state():
             self._call(self._calls, data)
-            self._look_after(side, self._first, data, calls=len(self.checks))
+            if self.is_brief:
+                self._first.data = data
+            else:
+                self._look_after(side, self._first, data, calls=len(self.checks))
+
+    def run_rest(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
+        """Call it on data of families that are drawn for it, then on the first once more.
+
+        And on other parameters, unless it is a module: `run_on_other_state` does that.
+
+        Raises:
+            CandidateFailedError: a call fails.
+            WrongOutputError: an output is wrong.
+        """
+        if self._calls is None:
+            return
+        for data in self._drawn():
+            self._call(self._calls, data)
         if not self.bench.returns_outputs:
             self._call_on_other_state()
         if self.bench.problem.draws:
             self._draws.finish(self._draw_again, limit_s=self.bench.evaluation_limit_s)
         elif not (self._is_slow or self.is_brief):
             self._repeat(self._calls, self._first)
+
+    def get_ready(self, side: CandidateSide) -> None:
+        """Have the process begin that `run_on_other_state` will take, if any."""
+        if self.bench.returns_outputs and not self.is_brief and self._data.has_other_state:
+            side.get_another_ready()
 
     def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
         """Call a module on data with other parameters, which takes another process: one for all workloads.
@@ -103,6 +124,9 @@ class Case:
 
     def _on_given_state(self) -> Iterator[DataSet]:
         return self._data.in_brief() if self.is_brief else self._data.on_given_state()
+
+    def _drawn(self) -> Iterator[DataSet]:
+        return self._data.drawn_in_brief() if self.is_brief else self._data.drawn()
 
     def _on_other_state(self) -> Iterator[DataSet]:
         return iter(()) if self.is_brief else self._data.on_other_state()
@@ -143,7 +167,7 @@ class Case:
             WrongOutputError: it writes beside its outputs.
         """
         calls = Calls(self.bench, side)
-        for data in self._on_other_state() if other_state else self._on_given_state():
+        for data in self._on_other_state() if other_state else chain(self._on_given_state(), self._drawn()):
             calls.on(data)
 
     def call_as_failed(self, side: CandidateSide) -> None:

@@ -79,7 +79,13 @@ class CheckData:
     def sets(self) -> Iterator[DataSet]:
         """Yield the data sets for one candidate, each once."""
         yield from self.on_given_state()
+        yield from self.drawn()
         yield from self.on_other_state()
+
+    @property
+    def has_other_state(self) -> bool:
+        """Whether there may be data with other parameters."""
+        return self._maker.applies(self._families[-1])
 
     def forget(self) -> bool:
         """Drop what is kept. Returns whether anything was."""
@@ -90,10 +96,14 @@ class CheckData:
         return was_there
 
     def in_brief(self) -> Iterator[DataSet]:
-        """Yield what the task draws, and data of one other family with the task's own parameters, drawn by lot."""
-        first, *others = self._families[:-1]
+        """Yield what the task draws."""
         self._begin()
+        first = self._families[0]
         yield from self._found(first, f"{first} 0")
+
+    def drawn_in_brief(self) -> Iterator[DataSet]:
+        """Yield data of one other family with the task's own parameters, drawn by lot."""
+        first, *others = self._families[:-1]
         families = [family for family in dict.fromkeys((*others, *_OTHERS)) if family != first]
         self._chance.shuffle(families)
         # Those that are there come first, most of the time: making one in float64 takes longer than a good candidate.
@@ -105,11 +115,10 @@ class CheckData:
                 return
 
     def on_given_state(self) -> Iterator[DataSet]:
-        """Yield those that have the task's own parameters: all but the last."""
+        """Yield what every candidate is checked on with the task's own parameters: all but the last."""
         self._begin()
         for index, family in enumerate(self._families[:-1]):
             yield from self._found(family, f"{family} {index}")
-        yield from self._drawn_sets()
 
     def _begin(self) -> None:
         """Begin with another candidate: now and then without the oldest of what is kept."""
@@ -123,7 +132,8 @@ class CheckData:
         last = self._families[-1]
         yield from self._found(last, f"{last} {len(self._families) - 1}")
 
-    def _drawn_sets(self) -> Iterator[DataSet]:
+    def drawn(self) -> Iterator[DataSet]:
+        """Yield those of families that are drawn for this candidate."""
         yielded, begun, self._spent_s = 0, time.perf_counter(), 0.0
         for family in self._chance.sample(_OTHERS, len(_OTHERS)):
             is_enough = yielded >= self._drawn and time.perf_counter() - begun >= self._extra_s

@@ -68,7 +68,8 @@ class Checker:
         Args:
             artifact: what was built.
             is_brief: check it in brief on all but the cheapest workload.
-            glance: asked about what was right on every workload; what it says is the verdict, before further checks.
+            glance: asked about what was right where every candidate is called; what it says is the verdict, and nothing
+                more is checked.
         """
         forget(artifact)
         for case in self._cases[1:]:
@@ -77,10 +78,10 @@ class Checker:
         with self._cases[0].bench.side(artifact, others=self._benches) as side:
             try:
                 side.load()
-                for step in _runs(self._cases):
+                for step in _runs(self._cases, is_whole=glance is None):
                     step.take(side)
                 given_up = glance(side) if glance is not None else None
-                for step in _further(self._cases) if given_up is None else ():
+                for step in _further(self._cases, has_rest=glance is not None) if given_up is None else ():
                     step.take(side)
                 return Judged(verdict=given_up) if given_up is not None else self._passed(self._cases)
             except WrongOutputError as wrong:
@@ -178,16 +179,22 @@ class _Step(msgspec.Struct, frozen=True):
     """Whether its process was called on other workloads before."""
 
 
-def _runs(cases: Sequence[Case]) -> Iterator[_Step]:
-    """Yield what is done first."""
+def _runs(cases: Sequence[Case], *, is_whole: bool) -> Iterator[_Step]:
+    """Yield what is done first; the whole of it, or what every candidate is called on."""
     hidden = _first_hidden(cases)
     for case in cases:
-        yield _Step(case, case.run, hidden if hidden and case.bench.is_hidden else case, case is not cases[0])
+        told = hidden if hidden and case.bench.is_hidden else case
+        yield _Step(case, case.run, told, case is not cases[0])
+        if is_whole:
+            yield _Step(case, case.run_rest, told, case is not cases[0])
 
 
-def _further(cases: Sequence[Case]) -> Iterator[_Step]:
-    """Yield what is done with what was right until then."""
+def _further(cases: Sequence[Case], *, has_rest: bool) -> Iterator[_Step]:
+    """Yield what is done with what was right until then; first what is left of `_runs`."""
     hidden = _first_hidden(cases)
+    yield from (_Step(case, case.get_ready, hidden or case) for case in cases)
+    if has_rest:
+        yield from (_Step(case, case.run_rest, hidden or case, len(cases) > 1) for case in cases)
     # What is wrong in a second visit says itself that it was right in the first.
     yield from (_Step(case, case.revisit, hidden or case) for case in cases[:-1])
     yield from (_Step(case, case.run_on_other_state, hidden or case, case is not cases[0]) for case in cases)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -100,5 +101,45 @@ def test_other_parameters_are_held_by_another_process(tmp_path: Path) -> None:
         assert {*descendants_of(os.getpid())} - before == {side.pid}
         assert side.pid != first
         assert side.call(limit_s=10).status == 0
+    assert {*descendants_of(os.getpid())} == before
+    assert not list(tmp_path.glob("run-*"))
+
+
+def test_a_process_that_was_got_ready_holds_the_other_parameters_and_outlives_the_first(tmp_path: Path) -> None:
+    before = {*descendants_of(os.getpid())}
+    with module_of(RUNNER, tmp_path) as side:
+        side.load()
+        side.hold((torch.zeros(1),))
+        first = side.pid
+        side.get_another_ready()
+        side.get_another_ready()
+        (ready,) = {*descendants_of(os.getpid())} - before - {first}
+        side.hold((torch.ones(1),))
+        assert side.pid == ready
+        assert {*descendants_of(os.getpid())} - before == {ready}
+        assert side.call(limit_s=10).status == 0
+    assert not list(tmp_path.glob("run-*"))
+
+
+def test_a_process_that_ended_while_it_waited_is_replaced(tmp_path: Path) -> None:
+    with module_of(RUNNER, tmp_path) as side:
+        side.load()
+        side.hold((torch.zeros(1),))
+        before = {*descendants_of(os.getpid())}
+        side.get_another_ready()
+        (ready,) = {*descendants_of(os.getpid())} - before
+        os.kill(ready, signal.SIGKILL)
+        os.waitid(os.P_PID, ready, os.WEXITED | os.WNOWAIT)
+        side.hold((torch.ones(1),))
+        assert side.pid != ready
+        assert side.call(limit_s=10).status == 0
+    assert not list(tmp_path.glob("run-*"))
+
+
+def test_a_process_that_was_got_ready_in_vain_ends_with_the_first(tmp_path: Path) -> None:
+    before = {*descendants_of(os.getpid())}
+    with module_of(RUNNER, tmp_path) as side:
+        side.load()
+        side.get_another_ready()
     assert {*descendants_of(os.getpid())} == before
     assert not list(tmp_path.glob("run-*"))

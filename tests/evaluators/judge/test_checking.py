@@ -36,6 +36,8 @@ SPOILT_BY_OTHERS = RIGHT.replace(
     "// before", "static bool was_many = false; was_many |= rows == 400; if (was_many && rows == 4) return 0;"
 )
 WRONG_AT_ONCE = RIGHT.replace("// before", "if (rows == 400) return 0;")
+WRONG_ON_TIES = RIGHT.replace("// before", "if (x[0] == x[1] && x[1] == x[2]) return 0;")
+"""Families of data with equal values are drawn for each candidate; here there is time for all of them."""
 SLOW = Outpaced(reason="slow", speedup_interval=Interval(low=0.1, high=0.2))
 
 
@@ -70,14 +72,15 @@ def saying(verdict: Verdict | None, asked: list[int]) -> Glance:
     return glance
 
 
+@pytest.mark.parametrize("program", [SPOILT_BY_OTHERS, WRONG_ON_TIES])
 @pytest.mark.parametrize(
     ("said", "expected"), [(None, lambda verdict: isinstance(verdict, Wrong)), (SLOW, lambda verdict: verdict is SLOW)]
 )
-async def test_a_glance_comes_between_first_visits_and_second_ones_and_ends_the_checks_if_it_says_so(
-    checker: Checker, tmp_path: Path, said: Verdict | None, expected: Callable[[Verdict], bool]
+async def test_a_glance_comes_before_second_visits_and_drawn_data_and_ends_the_checks_if_it_says_so(
+    checker: Checker, tmp_path: Path, program: str, said: Verdict | None, expected: Callable[[Verdict], bool]
 ) -> None:
     asked: list[int] = []
-    answer = checker.check(await built(SPOILT_BY_OTHERS, tmp_path), is_brief=True, glance=saying(said, asked))
+    answer = checker.check(await built(program, tmp_path), is_brief=True, glance=saying(said, asked))
     assert isinstance(answer, Judged)
     assert expected(answer.verdict), answer.verdict
     assert len(asked) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from evaluators.judge.check_data import CheckData
@@ -73,9 +75,13 @@ def test_what_is_forgotten_is_made_anew_in_half_of_the_room() -> None:
     assert room.take(sum(sizes) // 2)
 
 
+def families_in_brief(data: CheckData) -> list[str]:
+    return [one.family for one in chain(data.in_brief(), data.drawn_in_brief())]
+
+
 def test_in_brief_a_candidate_sees_what_the_task_draws_and_one_family_more() -> None:
     data = data_in(Room(1 << 30))
-    seen = [[one.family for one in data.in_brief()] for _ in range(40)]
+    seen = [families_in_brief(data) for _ in range(40)]
     assert all(len(families) == 2 and families[0] == GIVEN for families in seen)
     others = {families[1] for families in seen}
     assert PERTURBED not in others
@@ -87,7 +93,7 @@ def test_in_brief_what_is_there_is_used_again_three_times_in_four() -> None:
 
     def made_for_eight() -> int:
         data = CheckData(problem, Tolerance(), drawn=0, extra_s=0.0, room=Room(1 << 30))
-        return len({family for _ in range(8) for family in (one.family for one in data.in_brief())} - {GIVEN})
+        return len({family for _ in range(8) for family in families_in_brief(data)} - {GIVEN})
 
     # One and a quarter of seven is 2.75; of eight drawn without regard about 5.5 are different.
     made = [made_for_eight() for _ in range(40)]
