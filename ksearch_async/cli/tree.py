@@ -22,7 +22,7 @@ from ksearch_async.connection import open_bus
 from ksearch_async.drawing import tree_lines
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.watching import find_run_id, read_chronicle
+from ksearch_async.watching import find_run_id, named_folder, read_chronicle
 from messages.base import ROOT
 
 _BEST, _ABOVE = "★ the best kernel", "☆ what it was built on"
@@ -45,18 +45,18 @@ def tree_command(
         run: A run's id, its folder, or `latest`.
         depth: Levels below the root to draw; what lies deeper is counted.
         why: List the actions that may be chosen next instead, the next one first, with the parts of each one's score.
-        nats: Read the run from this NATS server, and not from its folder here.
+        nats: Read the run from this NATS server, and not from its folder here. [env: KSEARCH_NATS, for runs elsewhere]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: the nodes, and the path to the best; with --why the scores.
     """
     if why and depth is not None:
         raise refusal("--depth and --why cannot be given together")
-    if nats is None:
+    if _is_there(run, nats, runs_dir_or_default(runs_dir)):
+        run_id, chronicle = anyio.run(_read_there, run, nats, credentials)
+    else:
         folder = find_run(run, runs_dir_or_default(runs_dir))
         run_id, chronicle = folder.run_id, open_chronicle(folder)
-    else:
-        run_id, chronicle = anyio.run(_read_there, run, nats, credentials)
     if why:
         return _why(run_id, chronicle.outlook, as_json=as_json)
     state = chronicle.state
@@ -72,7 +72,13 @@ def tree_command(
     return exits.FOUND
 
 
-async def _read_there(run: str, nats: str, credentials: Path | None) -> tuple[str, Chronicle]:
+def _is_there(run: str, nats: str | None, runs_dir: Path) -> bool:
+    """Say whether a run is to be read from a server: from the one that is given, or the environment's if it must be."""
+    is_here = named_folder(run, runs_dir, has_server=False) is not None
+    return nats is not None or (not is_here and bool(os.environ.get("KSEARCH_NATS")))
+
+
+async def _read_there(run: str, nats: str | None, credentials: Path | None) -> tuple[str, Chronicle]:
     """Return a run that is on a server."""
     async with open_bus(nats, os.environ, role="planner", credentials=credentials) as bus:
         run_id = await find_run_id(bus, run)

@@ -102,6 +102,17 @@ async def test_a_runs_planner_takes_orders_over_the_server(server: NatsServer, b
     assert state.node("n2").barred
 
 
+async def test_a_tree_is_that_of_the_environments_server_where_no_such_run_is_here(
+    server: NatsServer, bus: Bus, tmp_path: Path
+) -> None:
+    async with led(bus):
+        command = [sys.executable, "-m", "ksearch_async", "tree", RUN, "--json", "--runs-dir", str(tmp_path)]
+        for address, code, told in ((server.url, 0, RUN), ("", 2, None)):
+            done = await anyio.run_process(command, check=False, env={**os.environ, "KSEARCH_NATS": address})
+            assert done.returncode == code, done.stderr
+            assert (json.loads(done.stdout or b"{}").get("run")) == told
+
+
 async def test_where_nobody_leads_an_order_is_recorded_and_the_next_leader_goes_by_it(
     server: NatsServer, bus: Bus
 ) -> None:
