@@ -28,22 +28,26 @@ class _Sheet(msgspec.Struct, frozen=True, kw_only=True):
     width: int | None
     depth: int | None
     indent: int
+    at_work: bool
 
 
-def tree_lines(state: SearchState, *, width: int | None = None, depth: int | None = None) -> Iterator[str]:
+def tree_lines(
+    state: SearchState, *, width: int | None = None, depth: int | None = None, at_work: bool = True
+) -> Iterator[str]:
     """Yield one line per node, parents before children, in order of insertion.
 
     Args:
         state: the search, with or without nodes.
         width: columns that a line may take; null: as many as it needs. Titles give way first, then what failed.
         depth: levels below the root that are drawn; what lies deeper is counted.
+        at_work: whether anybody works on the run.
     """
     if not state.nodes:
         return
     deepest = max((node.depth for node in state.nodes.values() if depth is None or node.depth <= depth), default=0)
     roomy = width is None or deepest * _SHALLOW_INDENT <= width // 3
     indent = _SHALLOW_INDENT if roomy else _DEEP_INDENT
-    sheet = _Sheet(state=state, marks=_marks(state), width=width, depth=depth, indent=indent)
+    sheet = _Sheet(state=state, marks=_marks(state), width=width, depth=depth, indent=indent, at_work=at_work)
     yield from _drawn(sheet)
 
 
@@ -75,7 +79,7 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
         worth = f"initial program  [{worth_text(node.best.credit, None)}]" if node.best else "reference"
         return f"{ROOT} {worth}{below}"
     head = f"{lead}{node.node_id} {mark} " if (mark := sheet.marks.get(node.node_id)) else f"{lead}{node.node_id} "
-    said, failed = _standing(sheet.state, node), _failures(node)
+    said, failed = _standing(sheet, node), _failures(node)
     if sheet.width is None:
         return f"{head}{' '.join(node.title.split())}  [{', '.join([*said, *failed])}]{below}"
     tails = [f"  [{', '.join(words)}]{below}" for words in ([*said, *failed], said, said[:1])]
@@ -86,10 +90,22 @@ def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
     return fitted(f"{head}{plain(node.title)}", sheet.width)
 
 
-def _standing(state: SearchState, node: Node) -> list[str]:
+def state_word(node: Node, *, at_work: bool) -> str:
+    """Say how a node stands.
+
+    Args:
+        node: any but the root.
+        at_work: whether anybody works on the run; if not, what was in flight at its end is cut off.
+    """
+    if node.spent:
+        return "spent"
+    return "cut off" if node.state == "in_flight" and not at_work else node.state.replace("_", " ")
+
+
+def _standing(sheet: _Sheet, node: Node) -> list[str]:
     """Say its result first: that is kept where there is room for one word only."""
-    words = ["spent" if node.spent else node.state.replace("_", " "), f"V {node.priority:.2f}", *_ordered(node)]
-    incumbent = state.incumbent
+    words = [state_word(node, at_work=sheet.at_work), f"V {node.priority:.2f}", *_ordered(node)]
+    incumbent = sheet.state.incumbent
     if incumbent is not None and incumbent.node_id == node.node_id:  # attached to its node when its branch ends
         return [worth_text(incumbent.credit, incumbent.speedup), *words]
     if node.best is not None:

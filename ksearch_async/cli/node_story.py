@@ -13,6 +13,7 @@ from ksearch_async.attempts import Told, attempt_of, read_attempts
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import put, put_json, told_lines
+from ksearch_async.drawing import state_word
 from ksearch_async.phrases import counted
 from ksearch_async.refusals import refusal, suggestion
 from ksearch_async.runs import RunFolder, open_chronicle
@@ -52,7 +53,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list[Told
     yield from told_lines("node       ", f"{node.node_id}: {node.title}")
     if len(titles) > 1:
         yield from told_lines("on top of  ", " > ".join(titles[:-1]))
-    yield f"state      {_state_words(node)}"
+    yield f"state      {_state_words(node, at_work=folder.in_use())}"
     if node.prune_reason:
         yield from told_lines("pruned     ", node.prune_reason)
     if node.best is not None:
@@ -71,13 +72,12 @@ def _lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list[Told
         yield f"what was asked: ksearch show {folder.run_id} {node.node_id} --attempt {shown[-1].number} --prompt"
 
 
-def _state_words(node: Node) -> str:
-    said = [node.state.replace("_", " "), f"V {node.priority:.2f}", f"difficulty {node.difficulty}"]
+def _state_words(node: Node, *, at_work: bool) -> str:
+    said = [state_word(node, at_work=at_work), f"V {node.priority:.2f}", f"difficulty {node.difficulty}"]
     if node.expected_gain is not None:
         said.append(f"a gain of {node.expected_gain:.2f}x expected")
     if node.rounds:
         said.append(counted(node.rounds, "round", "rounds"))
-    said += ["spent"] if node.spent else []
     said += ["forbidden"] if node.barred else ["pinned"] if node.pinned else []
     return ", ".join(said)
 

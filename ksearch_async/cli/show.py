@@ -104,7 +104,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
         yield f"go on      {further}"
     if state.nodes:
         yield ""
-        yield from tree_lines(state, width=terminal_width())
+        yield from tree_lines(state, width=terminal_width(), at_work=in_use)
 
 
 def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:

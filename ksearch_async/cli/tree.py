@@ -54,16 +54,17 @@ def tree_command(
         raise refusal("--depth and --why cannot be given together")
     if _is_there(run, nats, runs_dir_or_default(runs_dir)):
         run_id, chronicle = anyio.run(_read_there, run, nats, credentials)
+        at_work = chronicle.finished is None
     else:
         folder = find_run(run, runs_dir_or_default(runs_dir))
-        run_id, chronicle = folder.run_id, open_chronicle(folder)
+        run_id, chronicle, at_work = folder.run_id, open_chronicle(folder), folder.in_use()
     if why:
         return _why(run_id, chronicle.outlook, as_json=as_json)
     state = chronicle.state
     if as_json:
         put_json(_as_object(run_id, chronicle, depth))
         return exits.FOUND
-    for line in tree_lines(state, width=terminal_width(), depth=depth):
+    for line in tree_lines(state, width=terminal_width(), depth=depth, at_work=at_work):
         put(line)
     if not state.nodes:
         note(f"run {run_id} has no tree yet: its planner has not answered")

@@ -33,6 +33,13 @@ def test_the_best_kernels_node_and_those_above_it_are_marked() -> None:
     ]
 
 
+def test_what_nobody_works_on_any_more_was_cut_off() -> None:
+    assert list(tree_lines(state_of(), at_work=False))[1:] == [
+        "└── n1 ☆ fuse the passes  [cut off, V 0.80, 1 wrong]",
+        "    └── n2 ★ split the rows  [2.50x, cut off, V 0.80]",
+    ]
+
+
 @pytest.mark.parametrize("width", [24, 40, 80, 120])
 @pytest.mark.parametrize("extra", [0, 3, 30])
 def test_no_line_is_wider_than_the_terminal_where_the_tree_is_not_deeper_than_it(width: int, extra: int) -> None:
