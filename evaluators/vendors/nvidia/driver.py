@@ -21,6 +21,7 @@ _PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 _L2_BYTES = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
 _RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 _NOT_SUPPORTED = 801
+_NO_COMPILER = 221  # CUDA_ERROR_JIT_COMPILER_NOT_FOUND
 _HOLD = b"""
 .version 6.0
 .target sm_60
@@ -241,7 +242,13 @@ class Hold:
             DriverError: it cannot.
         """
         self._context, self._function, module = context, Pointer(), Pointer()
-        context.call("cuModuleLoadData", ctypes.byref(module), _HOLD)
+        try:
+            context.call("cuModuleLoadData", ctypes.byref(module), _HOLD)
+        except DriverError as error:
+            if error.code != _NO_COMPILER:
+                raise
+            missing = "libnvidia-ptxjitcompiler.so.1 is not there, which belongs to the driver: beside libcuda.so.1"
+            raise DriverError(missing, error.code, "no compiler of PTX") from error
         context.call("cuModuleGetFunction", ctypes.byref(self._function), module, b"hold")
 
     def begin(self, span_ns: int) -> None:
