@@ -24,6 +24,7 @@ from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
 from ksearch_async.watching import find_run_id, named_folder, read_chronicle
 from messages.base import ROOT
+from messages.errors import ConfigError
 
 _BEST, _ABOVE = "★ the best kernel", "☆ what it was built on"
 
@@ -75,8 +76,14 @@ def tree_command(
 
 def _is_there(run: str, nats: str | None, runs_dir: Path) -> bool:
     """Say whether a run is to be read from a server: from the one that is given, or the environment's if it must be."""
-    is_here = named_folder(run, runs_dir, has_server=False) is not None
-    return nats is not None or (not is_here and bool(os.environ.get("KSEARCH_NATS")))
+    if nats is not None or not os.environ.get("KSEARCH_NATS"):
+        return nats is not None
+    try:
+        find_run(run, runs_dir)
+    except ConfigError:
+        # A run that has a folder here and no event yet is told of as that.
+        return named_folder(run, runs_dir, has_server=False) is None
+    return False
 
 
 async def _read_there(run: str, nats: str | None, credentials: Path | None) -> tuple[str, Chronicle]:

@@ -65,8 +65,12 @@ def test_the_tree_as_json_has_the_path_to_the_best(tmp_path: Path, capsys: pytes
     assert [node["node_id"] for node in told["nodes"]] == ["n0", "n1", "n2"]
 
 
-def test_the_tree_alone_is_on_stdout_and_the_legend_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tree_alone_is_on_stdout_and_the_legend_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_disk(tmp_path, sequel())
+    # Not from a server, though one is named: the run is here.
+    monkeypatch.setenv("KSEARCH_NATS", "nats://127.0.0.1:9")
     assert main(["tree", RUN_ID, "--runs-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert [line.split()[0] for line in printed.out.splitlines()] == ["n0", "└──", "└──"]
