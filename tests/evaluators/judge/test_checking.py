@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+import evaluators
 from evaluators.builder import LocalBuilder, artifact_folder, load_meta
 from evaluators.guard import descendants_of
 from evaluators.judge.candidate import CandidateSide
@@ -23,6 +27,7 @@ from messages.commands import BuildCandidate
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile, Workload
 from messages.verdicts import Interval, Outpaced, Verdict, Wrong
+from tests.evaluators.languages.python.words import RIGHT as RIGHT_MODULE
 from tests.evaluators.words import RIGHT, SMALL_TASK
 
 pytestmark = pytest.mark.anyio
@@ -101,3 +106,44 @@ async def test_an_evaluation_begins_without_what_the_one_before_it_left(checker:
     note.touch()
     assert isinstance(checker.check(artifact), Passed)
     assert not note.exists()
+
+
+OF_A_MODULE = """
+import json, os, sys
+from pathlib import Path
+from evaluators.guard import become_subreaper, descendants_of
+from evaluators.judge.checking import Checker
+from evaluators.judge.launching import open_launcher
+from evaluators.judge.protocol import Artifact, Limits, Passed
+from evaluators.judge.workloads import load_problems, open_rooms
+from evaluators.languages import support_of
+from tests.evaluators.words import SMALL_TASK
+
+class Noting:
+    def __init__(self, launcher):
+        self.launcher, self.pids, self.started, self.alive = launcher, launcher.pids, [], []
+
+    def start(self, spec, *, log):
+        self.alive.append(sum(process.poll() is None for process in self.started))
+        self.started.append(self.launcher.start(spec, log=log))
+        return self.started[-1]
+
+become_subreaper()
+support = support_of("python")
+launcher = Noting(open_launcher(support.runner))
+loaded = load_problems(SMALL_TASK, "cpu", hidden=False)
+keep = frozenset(descendants_of(os.getpid()))
+rooms = open_rooms(loaded, support, launcher, Limits(), threads=1, reference_ns=[1], keep=keep)
+checker = Checker(rooms.shown, SMALL_TASK, is_slow=False)
+answer = checker.check(Artifact(product=str(Path("main.py").resolve()), entry_point="ModelNew"))
+assert isinstance(answer, Passed), answer
+print(json.dumps(launcher.alive))
+"""
+
+
+def test_the_process_for_other_parameters_begins_while_the_first_one_is_at_work(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(RIGHT_MODULE)
+    environment = {**os.environ, "PYTHONPATH": str(Path(evaluators.__file__).parents[1])}
+    command = [sys.executable, "-c", OF_A_MODULE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=120)
+    assert json.loads(done.stdout or "null") == [0, 1], done.stderr.decode()
