@@ -25,7 +25,7 @@ _MOST_ADDED, _ADDED_AT_ONCE = 0.2, 0.03
 Where that is more than the smaller share, and the GPU was not idle, pairs are run again first.
 
 Of eight pairs the lower quartiles of honest calls are 5 to 15 us beyond those of empty ones (a module in Triton, H200;
-standard deviation 10), in some processes 20 for as long as they live: one of twenty evaluations was refused while no
+standard deviation 10), in some processes 20 for as long as they live: four of forty evaluations were refused while no
 more than 12 us were let through. Calls on an idle GPU keep the host at work, which comes back to its next instructions
 with cold caches: up to 8 % (`eigh` of small matrices)."""
 
@@ -84,9 +84,15 @@ class Seen:
         """Note what the judge's clock says beyond the events of a call, or of an empty one."""
         self._around.setdefault(what, []).append(answer.elapsed_ns - answer.span_ns)
 
-    def repeat(self) -> None:
-        """Forget all pairs: others take their place."""
+    def repeat(self, *, longest_us: int) -> None:
+        """Forget all pairs: others take their place.
+
+        Args:
+            longest_us: cover that they begin behind, unless on an idle GPU: launches may take longer by now.
+        """
         self._worst_share = max(self._worst_share, self.added_share)
+        if not self._is_idle:
+            self.cover_us = longest_us
         self.repeats += 1
         for times in (self.candidate, self.reference, self.second, self._around):
             times.clear()

@@ -2,10 +2,10 @@
 
 Each side times its own calls by events of the GPU; the judge, by its own clock, the whole of each: request, call,
 everything finished, and (of a candidate) its outputs copied out. A candidate's events are believed only as far as the
-judge's clock agrees: what it says beyond them may not exceed what it says beyond those of empty calls in their midst.
-The candidate's process answers those, too, so they in turn are held against some from before it was loaded, more
-coarsely: a process that has been at work answers later than one that has not. In few calls that may be noise: pairs
-that are doubted are run again, and then those count and no others.
+judge's clock agrees: what it says beyond them, and more than beyond those of empty calls in their midst, is added to
+its time, or it is refused. The candidate's process answers those, too, so they in turn are held against some from
+before it was loaded, more coarsely: a process that has been at work answers later than one that has not. In few calls
+that may be noise: pairs that are doubted are run again, and then those count and no others.
 """
 
 from __future__ import annotations
@@ -276,9 +276,7 @@ class GpuWorkloadTimer:
 
     def begin_again(self) -> None:
         """Forget the pairs of the candidate that is timed, and make other data, of all kinds, for those that follow."""
-        self._seen.repeat()
-        if self._seen.cover_us != IDLE:  # it may have been too short for what launches take by now
-            self._seen.cover_us = max(self._cover.levels)
+        self._seen.repeat(longest_us=max(self._cover.levels))
         self._data.replace(_PREPARED_PAIRS)
 
     def _candidate_ns(self, calls: Calls, family: str, cover_us: int) -> int:

@@ -21,7 +21,7 @@ def answer(elapsed_us: float, span_us: float) -> Answer:
 def unloaded(around_us: float, take_us: float) -> Unloaded:
     """Empty calls of a workload whose outputs the judge copies in so many us."""
     found = Unloaded(1000 * take_us)
-    for cover_us in (IDLE, 400):
+    for cover_us in (IDLE, 400, 1500):
         for _ in range(12):
             found.add(cover_us, answer(around_us, 0))
     return found
@@ -113,7 +113,7 @@ def test_pairs_that_are_run_again_count_and_those_before_do_not() -> None:
     found = seen(first, take_us=20, copy_us=0, around_us=400, late_us=80)
     assert found.is_doubtful
     found.second.append(1)
-    found.repeat()
+    found.repeat(longest_us=400)
     assert [found.candidate, found.reference, found.second] == [[], [], []]
     found.candidate.append(120_000)
     for _ in range(2):
@@ -121,6 +121,13 @@ def test_pairs_that_are_run_again_count_and_those_before_do_not() -> None:
         found.add("empty call", answer(400, 0))
     assert not found.is_doubtful
     assert found.repeats == 1
+
+
+@pytest.mark.parametrize(("cover_us", "then_us"), [(400, 1500), (1500, 1500), (IDLE, IDLE)])
+def test_pairs_that_are_run_again_are_behind_the_longest_cover_unless_behind_none(cover_us: int, then_us: int) -> None:
+    found = seen(unloaded(400, 20), take_us=20, copy_us=0, around_us=400, late_us=80, cover_us=cover_us)
+    found.repeat(longest_us=1500)
+    assert found.cover_us == then_us
 
 
 @pytest.mark.parametrize(
@@ -174,7 +181,7 @@ def test_only_pairs_without_doubt_clear_a_candidate_of_those_before(
     late_us: tuple[float, float], is_refused: bool
 ) -> None:
     found = seen(unloaded(400, 20), take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us[0])
-    found.repeat()
+    found.repeat(longest_us=400)
     fill(found, around_us=400, span_us=500, late_us=late_us[1])
     assert found.is_refused is is_refused
 
