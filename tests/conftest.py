@@ -76,5 +76,5 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Started in the background; what tests start would inherit that, and not end when it is told to.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    pytest.register_assert_rewrite("tests.contracts")
+    pytest.register_assert_rewrite("tests.contracts", "tests.evaluators.vendors.contract")
     config.addinivalue_line("markers", "virtual_time: runs on an event loop whose clock jumps to the next timer")
