@@ -28,7 +28,7 @@ from evaluators.judge.draws import Draws
 from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
-from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch
+from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch, may_wait, told
 from evaluators.judge.rounds import Lane
 from evaluators.judge.stopwatch import (
     Pair,
@@ -333,7 +333,8 @@ class GpuWorkloadTimer:
         factor = 1 + seen.added_share
         timing = slowed(timing, factor, is_certain=False)
         longer = timing.reference_latency_us * 1000 / max(self._alone_ns, 1)
-        is_waiting = self._covers_us[self._reference] == IDLE and self.bench.problem.measure == "device"
+        may_be_waiting = may_wait(self._covers_us[self._reference], self._alone_ns)
+        is_waiting = may_be_waiting and self.bench.problem.measure == "device"
         if longer > (_SLOWED_WAITING if is_waiting else _SLOWED):
             reason = f"the reference took {longer:.2f} times as long as alone: something else worked on the GPU"
             return Unstable(reason=reason, speedup_interval=interval)
@@ -374,10 +375,11 @@ class GpuWorkloadTimer:
         )
 
     def _notes(self, seen: Seen) -> tuple[str, ...]:
-        hidden = "launches hidden behind it" if self.bench.problem.measure == "device" else "the GPU idle before"
+        begins, reference_begins = told(seen.cover_us), told(self._covers_us[self._reference])
         added_us = seen.added_share * median(seen.candidate) / 1000
         return (
-            f"the L2 cache is overwritten before every timed call, {hidden}",
+            f"the L2 cache is overwritten before every timed call; the candidate's begin {begins}, the reference's "
+            f"{reference_begins}",
             f"reference: eager torch {torch.__version__}, TF32 matmul {_say(torch.backends.cuda.matmul.allow_tf32)}, "
             f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
             f"the judge's clock says {seen.beyond_ns[0] / 1000:+.1f} us beyond the events, "

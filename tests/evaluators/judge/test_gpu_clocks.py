@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from evaluators.judge.gpu_clocks import Seen, Unloaded
-from evaluators.judge.gpu_cover import IDLE, CoverSearch, best_cover
+from evaluators.judge.gpu_cover import IDLE, CoverSearch, best_cover, may_wait
 from evaluators.judge.gpu_workload_timing import between_processes
 from evaluators.judge.side import Answer
 
@@ -197,6 +197,7 @@ def test_only_pairs_without_doubt_clear_a_candidate_of_those_before(
         (100, 1400, 1500),
         (100, 3900, 1500),  # no more would be over before a turn of the GPU is
         (4000, 3900, 1500),
+        (15_000, 5000, 1500),
         (30_000, 5000, IDLE),
         (100, 50_000, IDLE),
     ],
@@ -210,7 +211,9 @@ def test_as_short_a_cover_is_taken_as_hides_all_launches_with_room_to_spare(
     assert best_cover(span_ns) == cover_us
 
 
-@pytest.mark.parametrize(("kernels_us", "tried"), [(50, {IDLE, PROBE, 400}), (480, {IDLE, PROBE})])
+@pytest.mark.parametrize(
+    ("kernels_us", "tried"), [(50, {IDLE, PROBE, 400}), (480, {IDLE, PROBE}), (1600, {IDLE, 1500})]
+)
 def test_no_more_is_tried_once_it_is_known_to_be_enough(kernels_us: int, tried: set[int]) -> None:
     calls: list[int] = []
 
@@ -248,7 +251,7 @@ def test_a_process_that_wakes_late_behind_a_short_cover_is_timed_behind_a_longer
     assert best_cover(lambda level: next(woken_late) if level == 400 else spans[level]) == 800
 
 
-@pytest.mark.parametrize("kernels_us", [5, 250, 4000])
+@pytest.mark.parametrize("kernels_us", [5, 250, 1400])
 @pytest.mark.parametrize("noise_us", [0, 30, 300])
 def test_a_call_that_waits_for_the_gpu_in_its_midst_is_timed_on_an_idle_one(kernels_us: int, noise_us: int) -> None:
     noise = itertools.cycle((0, 0, noise_us, 0))
@@ -258,6 +261,35 @@ def test_a_call_that_waits_for_the_gpu_in_its_midst_is_timed_on_an_idle_one(kern
         return 1000 * (kernels_us + max(0, level - turn_us) + next(noise))
 
     assert best_cover(span_ns) == IDLE
+
+
+@pytest.mark.parametrize("kernels_us", [2200, 3400, 10_000])
+@pytest.mark.parametrize("taken_us", [-50, 0, 50])
+def test_a_long_call_begins_behind_the_longest_cover_though_more_would_interrupt_it(
+    kernels_us: int, taken_us: int
+) -> None:
+    late_us = itertools.cycle((10, 90, 30, 250))
+
+    def span_ns(level: int) -> int:
+        if level == IDLE:
+            return 1000 * (kernels_us + next(late_us))
+        return 1000 * (kernels_us + taken_us + (1800 if level > 1500 else 0))
+
+    assert best_cover(span_ns) == 1500
+
+
+@pytest.mark.parametrize("kernels_us", [1600, 4000])
+def test_a_long_call_that_the_longest_cover_keeps_waiting_is_timed_on_an_idle_gpu(kernels_us: int) -> None:
+    assert best_cover(lambda level: 1000 * (kernels_us + max(0, level - 1000))) == IDLE
+
+
+@pytest.mark.parametrize(
+    ("cover_us", "span_us", "may"), [(IDLE, 100, True), (400, 100, False), (1500, 1400, False), (1500, 1600, True)]
+)
+def test_long_calls_may_wait_for_the_gpu_in_their_midst_and_short_ones_only_if_they_were_seen_to(
+    cover_us: int, span_us: int, may: bool
+) -> None:
+    assert may_wait(cover_us, 1000 * span_us) is may
 
 
 @pytest.mark.parametrize(("latency_us", "share"), [(1000.0, 0.0031), (100.0, 0.004), (5.0, 0.023), (0.01, 1.003)])
