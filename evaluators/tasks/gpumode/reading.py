@@ -34,7 +34,7 @@ from messages.errors import ConfigError
 from messages.tasks import SourceFile, TaskRules, TaskSpec, Tolerance, Workload
 
 TEST, BENCHMARK, UPSTREAM, CPU = "test", "benchmark", "upstream-", "cpu"
-_FEWEST, _MOST_TIMES = 2, 8
+_FEWEST, _MOST_TIMES = 2, 64
 """Of what is for a CPU: so many cases at least, and none of more than so many times the smallest one's size."""
 _REFERENCE, _SUBMISSION, _HARNESS = "reference.py", "@SUBMISSION@", "eval.py"
 
@@ -181,9 +181,16 @@ def _smallest(workloads: Sequence[Workload]) -> tuple[str, ...]:
 
 
 def _size_of(workload: Workload) -> float:
-    """Return a number that grows with a case's work: the product of its numbers."""
-    numbers = (value for name, value in workload.dimensions.items() if name != "seed" and not isinstance(value, bool))
-    return math.prod(value for value in numbers if isinstance(value, int | float) and value > 0)
+    """Return a number that grows with a case's work: the product of its numbers, the largest counted twice.
+
+    So one matrix of 4096 is larger than twenty of 32: what matrices take grows faster than they do.
+    """
+    numbers = [
+        value
+        for name, value in workload.dimensions.items()
+        if name != "seed" and not isinstance(value, bool) and isinstance(value, int | float) and value > 0
+    ]
+    return math.prod(numbers) * max(numbers, default=1)
 
 
 def _by_default(workloads: Sequence[Workload]) -> tuple[Workload, ...]:

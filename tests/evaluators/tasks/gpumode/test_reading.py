@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,19 @@ def test_what_is_for_a_cpu_is_small_and_has_each_boolean(tmp_path: Path) -> None
     assert [one.name for one in task.shown] == ["test/0", "test/1"]
     assert {one.dimensions["nomask"] for one in task.shown} == {True, False}
     assert task.name == "gpumode/masked:cpu"
+
+
+def test_one_large_matrix_is_more_for_a_cpu_than_many_small_ones(tmp_path: Path) -> None:
+    folder = problems.masked(tmp_path)
+    document = re.sub(
+        r"tests:.*benchmarks:",
+        "tests:\n"
+        "  - {rows: 1, width: 2048, seed: 1, nomask: True}\n"
+        "  - {rows: 40, width: 64, seed: 2, nomask: True}\n"
+        "  - {rows: 20, width: 32, seed: 3, nomask: True}\n"
+        "benchmarks:",
+        problems.MASKED_YML,
+        flags=re.DOTALL,
+    )
+    (folder / "task.yml").write_text(document)
+    assert [one.name for one in read_task(f"{folder}:cpu").shown] == ["test/1", "test/2"]
