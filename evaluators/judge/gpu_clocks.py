@@ -57,15 +57,17 @@ class Unloaded:
 class Seen:
     """What was measured of one candidate on one workload."""
 
-    def __init__(self, unloaded: Unloaded, copy_ns: float, take_ns: float) -> None:
+    def __init__(self, unloaded: Unloaded, copy_ns: float, take_ns: float, *, reference_cover_us: int = IDLE) -> None:
         """Begin.
 
         Args:
             unloaded: empty calls of its process from before it was loaded.
             copy_ns: what handing over a candidate's outputs takes behind its second event.
             take_ns: what the judge's own copy of them takes.
+            reference_cover_us: how long a cover the reference's calls begin behind.
         """
         self._unloaded, self._copy_ns, self._take_ns = unloaded, copy_ns, take_ns
+        self._is_reference_idle = reference_cover_us == IDLE
         self.candidate: list[int] = []
         self.reference: list[int] = []
         self.second: list[int] = []
@@ -125,10 +127,10 @@ class Seen:
     def unbelieved_ns(self) -> float:
         """By how much any of those is more than noise, of calls or of the means of blocks; below 0: none is.
 
-        On an idle GPU the reference's own calls say what is to be expected besides, as far as that is little.
+        Where both begin on an idle GPU the reference's calls say what is to be expected besides, if that is little.
         """
-        span_ns = median(self.candidate)
-        usual_ns = max(0.0, self.excess_ns("reference", "empty reference")[0]) if self._is_idle else 0.0
+        span_ns, both_idle = median(self.candidate), self._is_idle and self._is_reference_idle
+        usual_ns = max(0.0, self.excess_ns("reference", "empty reference")[0]) if both_idle else 0.0
         usual_ns = min(usual_ns, _USUAL_SHARE * span_ns)
         calls, empty = self._around["call"], self._around["empty call"]
         over_ns = self._over_ns(calls, empty, _SLACKS, span_ns)

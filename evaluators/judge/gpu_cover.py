@@ -27,6 +27,7 @@ from statistics import median
 
 import torch
 
+from evaluators.judge.gpu_looks import is_alone
 from evaluators.vendors.nvidia.driver import Context, Hold
 from messages.tasks import Measure
 
@@ -38,6 +39,8 @@ _COVERS_US = (400, 800, 1500)
 """That launches are hidden behind."""
 _PROBE_US = 6000
 """Several turns."""
+_LOOK_NS, _FIRST_LOOKS = 3_000_000, 8
+"""Longer than a turn: whoever has work has the next one. An idle desktop's GPU draws in some of so many."""
 _SWEEPS = 16
 _TRIES, _FEW_TRIES = 4, 2
 _NO_SLOWER, _NO_SLOWER_NS = 1.03, 500
@@ -69,6 +72,8 @@ class Cover:
         self._hides = measure == "device"
         self._memory = torch.empty(_FACTOR * self._context.l2_bytes, dtype=torch.uint8, device="cuda:0")
         self._sweep_ns = min(self._time_sweeps() for _ in range(_TRIES)) // _SWEEPS
+        self.is_alone = is_alone(self.longest_gap_ns, _FIRST_LOOKS)
+        """Whether nobody else used the GPU when this was made, before any candidate came."""
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -83,6 +88,12 @@ class Cover:
             self._memory.zero_()
         torch.cuda.synchronize()
         return time.perf_counter_ns() - begun
+
+    def longest_gap_ns(self) -> int:
+        """Hold the GPU for longer than a turn. Returns for how long at most it was another process's meanwhile."""
+        torch.cuda.synchronize()
+        self._hold.begin(_LOOK_NS)
+        return self._hold.longest_gap_ns()
 
     def over(self, cover_us: int) -> Callable[[], None]:
         """Return what is to be done right before a call is asked for.

@@ -19,7 +19,9 @@ from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
 from evaluators.judge.gpu_cover import Cover
 from evaluators.judge.gpu_doubts import settle_doubts
+from evaluators.judge.gpu_looks import Looks
 from evaluators.judge.gpu_workload_timing import CLOCK, GLANCED, GpuWorkloadTimer
+from evaluators.judge.memory import make_areas
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.rounds import Rounds, together
 from evaluators.judge.stopwatch import Pair, TimingPolicy, about, slowed
@@ -73,9 +75,12 @@ class GpuTimer:
         self._awake = awake
         timed = [bench for bench in benches if not bench.is_hidden]
         self._cover = cover = Cover(task.rules.measure)
+        # No candidate maps these.
+        layouts = [[spec for spec in bench.problem.tensors if spec.role != "output"] for bench in timed]
+        given = make_areas("given", layouts, device=DEVICE, guarded=False)
         self._workloads = TimedWorkloads(
-            GpuWorkloadTimer(bench, task, sides, awake, cover, share=len(timed))
-            for bench, sides in zip(timed, baselines, strict=True)
+            GpuWorkloadTimer(bench, task, sides, awake, cover, area, share=len(timed))
+            for bench, sides, area in zip(timed, baselines, given, strict=True)
         )
         self._timers = self._workloads.timers
         self._last = ""
@@ -172,8 +177,9 @@ class GpuTimer:
             WrongOutputError: an output of a timed call is wrong.
         """
         unloaded, search = self._workloads.first.time_unloaded(side), self._cover.search()
+        looks = Looks(self._cover.longest_gap_ns, is_alone=self._cover.is_alone)
         side.load()
-        lanes = [self._workloads.lane(timer, timer.lane(side, unloaded, search)) for timer in self._timers]
+        lanes = [self._workloads.lane(timer, timer.lane(side, unloaded, search, looks)) for timer in self._timers]
         with self._awake:
             rounds = self._workloads.run(side, lanes, policy)
             run_again = partial(self._workloads.run_again, side, lanes, policy)

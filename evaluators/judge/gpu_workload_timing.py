@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
 from statistics import median
 
 import msgspec
@@ -21,14 +20,16 @@ import torch
 
 from evaluators.judge.arena import total_bytes
 from evaluators.judge.awake import AwakeCores
-from evaluators.judge.baseline import KEEP
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.draws import Draws
 from evaluators.judge.families import DataSet
 from evaluators.judge.gpu_baseline import GpuBaselineSide
 from evaluators.judge.gpu_clocks import Seen, Unloaded, lower_quartile
-from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch, may_wait, told
+from evaluators.judge.gpu_cover import IDLE, Cover, CoverSearch, told
+from evaluators.judge.gpu_looks import Looks, stir
+from evaluators.judge.gpu_references import GpuReferences
+from evaluators.judge.memory import SharedArea
 from evaluators.judge.rounds import Lane
 from evaluators.judge.stopwatch import (
     Pair,
@@ -81,6 +82,7 @@ class GpuWorkloadTimer:
         baselines: list[GpuBaselineSide],
         awake: AwakeCores,
         cover: Cover,
+        given: SharedArea,
         *,
         share: int,
     ) -> None:
@@ -92,6 +94,7 @@ class GpuWorkloadTimer:
             baselines: the eager reference, and perhaps a second one.
             awake: keeps the cores from sleeping meanwhile.
             cover: what every timed call begins behind.
+            given: where the baselines' inputs lie. Other workloads' use the same memory.
             share: how many workloads share the memory for data.
 
         Raises:
@@ -100,31 +103,17 @@ class GpuWorkloadTimer:
         self.bench = bench
         self._awake = awake
         self._cover = cover
-        self._reference, *others = baselines
-        self._second = others[0] if others else None
         self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
-        first = self._data.next()
-        bench.buffers.renew()
-        bench.buffers.lay(first.inputs, first.state)
-        bench.buffers.settle()
-        for baseline in baselines:
-            baseline.attach(bench.buffers.inputs, bench.problem)
-        self._covers_us = {side: cover.search().best_for(partial(self._baseline_ns, side)) for side in baselines}
-        self._alone_ns = median(
-            self._baseline_ns(self._reference, self._covers_us[self._reference]) for _ in range(self._warm_ups)
-        )
-        """What a call of the reference takes before any candidate ran."""
-        self._copy_ns = self._time_copy() if bench.returns_outputs else 0.0
+        self._references = GpuReferences(baselines, given, bench.problem, cover, self._touch)
+        self._references.warm_up(self._data.next(), self._warm_ups)
+        self._copy_ns = self._references.copy_ns() if bench.returns_outputs else 0.0
         self._take_ns = self._time_taking()
         self._draws = Draws()
-        self._seen = Seen(Unloaded(self._take_ns), self._copy_ns, self._take_ns)
+        self._seen, self._looks = self._seen_of(Unloaded(self._take_ns)), Looks(cover.longest_gap_ns)
         self._data.prepare(_PREPARED_PAIRS)
 
-    def _time_copy(self) -> float:
-        """Return what copying outputs like these takes, in ns, by copies of the reference's."""
-        copies = [self._reference.ask(KEEP).elapsed_ns for _ in range(_EMPTY_CALLS)]
-        nothing = [self._reference.empty().elapsed_ns for _ in range(_EMPTY_CALLS)]
-        return max(0.0, lower_quartile(copies) - lower_quartile(nothing))
+    def _seen_of(self, unloaded: Unloaded) -> Seen:
+        return Seen(unloaded, self._copy_ns, self._take_ns, reference_cover_us=self._references.cover_us)
 
     def _time_taking(self) -> float:
         """Return what the judge's own copy of outputs like these takes, in ns: part of every call, empty ones too."""
@@ -182,7 +171,7 @@ class GpuWorkloadTimer:
         calls.on(data)
         levels = (IDLE, max(self._cover.levels)) * _GLANCES
         candidate_ns = min(self._candidate_ns(calls, data.family, level) for level in levels)
-        return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=max(round(self._alone_ns), 1))
+        return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=round(self._references.alone_ns))
 
     def pace(self, side: CandidateSide) -> float:
         """Return how many times as long as alone the reference takes now, beside whoever is at work on the GPU, or 1.
@@ -193,30 +182,30 @@ class GpuWorkloadTimer:
         Raises:
             BaselineError: the baseline worker is broken.
         """
-        data = self._data.apart()
         side.turn_to(self.bench.place)
-        self.bench.buffers.lay(data.inputs, data.state)
-        cover_us = self._covers_us[self._reference]
-        now_ns = min(self._baseline_ns(self._reference, cover_us) for _ in range(_GLANCES))
-        return max(now_ns / max(self._alone_ns, 1), 1.0)
+        self._references.lay(self._data.apart())
+        now_ns = min(self._references.now_ns() for _ in range(_GLANCES))
+        return max(now_ns / self._references.alone_ns, 1.0)
 
-    def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch) -> Lane:
+    def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch, looks: Looks) -> Lane:
         """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
 
         Args:
             side: the candidate.
             unloaded: empty calls of its process from before it was loaded, on whichever workload.
             search: finds what its calls are to begin behind, on all workloads.
+            looks: between its calls, on all workloads.
         """
-        calls, seen = Calls(self.bench, side), Seen(unloaded, self._copy_ns, self._take_ns)
-        self._seen, self._draws = seen, Draws()
+        calls, seen = Calls(self.bench, side), self._seen_of(unloaded)
+        self._seen, self._looks, self._draws = seen, looks, Draws()
 
         def run_pair(candidate_first: bool) -> Pair:
             data = self._data.next()
-            self.bench.buffers.lay(data.inputs, data.state)
             if candidate_first:
                 self._time_candidate(calls, data, seen)
-            self._time_baselines(seen)
+            looks.look(self._stir)
+            self._references.lay(data)
+            self._references.time(seen)
             if not candidate_first:
                 self._time_candidate(calls, data, seen)
             self._compare(data, calls)
@@ -244,7 +233,8 @@ class GpuWorkloadTimer:
         for _ in range(most if is_first and not self._is_long else 1):
             data = self._data.next()
             calls.on(data)
-        self._reference.call()
+        self._references.lay(data)
+        self._references.eager.call()
         if is_first:
             self._seen.cover_us = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
 
@@ -283,23 +273,17 @@ class GpuWorkloadTimer:
         calls.again(family, cover=self._cover.over(cover_us))
         return calls.last.span_ns
 
-    def _baseline_ns(self, side: GpuBaselineSide, cover_us: int) -> int:
-        self._touch(cover_us)
-        return side.call().span_ns
-
     def _time_candidate(self, calls: Calls, data: DataSet, seen: Seen) -> None:
+        self._looks.look(self._stir)
+        self.bench.buffers.lay(data.inputs, data.state)
         seen.candidate.append(self._candidate_ns(calls, data.family, seen.cover_us))
         seen.add("call", calls.last)
 
-    def _time_baselines(self, seen: Seen) -> None:
-        self._touch(self._covers_us[self._reference])
-        answer = self._reference.call()
-        seen.reference.append(answer.span_ns)
-        seen.add("reference", answer)
-        self._touch(self._covers_us[self._reference])
-        seen.add("empty reference", self._reference.empty())
-        if self._second is not None:
-            seen.second.append(self._baseline_ns(self._second, self._covers_us[self._second]))
+    def _stir(self) -> None:
+        """Have other data of the same kind where the candidate has its inputs; all of it is laid anew then."""
+        laid = self.bench.buffers.inputs.tensors
+        stir(laid[: len(laid) - len(self.bench.problem.state)])
+        self.bench.buffers.renew()
 
     def _touch(self, cover_us: int) -> None:
         """Do with the GPU what comes before a candidate's call, so that every call finds it in the same state."""
@@ -315,7 +299,7 @@ class GpuWorkloadTimer:
         """
         names, outputs = self.bench.output_names, self.bench.buffers.results
         refuse_if_wrong(
-            lambda: timed_difference(names, outputs, self._reference.keep(), data), lambda: calls.again(data.family)
+            lambda: timed_difference(names, outputs, self._references.outputs(), data), lambda: calls.on(data)
         )
         if data.positions is not None:
             self._draws.add(data.positions([outputs]))
@@ -332,9 +316,10 @@ class GpuWorkloadTimer:
             return refusal
         factor = 1 + seen.added_share
         timing = slowed(timing, factor, is_certain=False)
-        longer = timing.reference_latency_us * 1000 / max(self._alone_ns, 1)
-        may_be_waiting = may_wait(self._covers_us[self._reference], self._alone_ns)
-        is_waiting = may_be_waiting and self.bench.problem.measure == "device"
+        if said := self._looks.complaint():
+            return Unstable(reason=said, speedup_interval=interval)
+        longer = timing.reference_latency_us * 1000 / self._references.alone_ns
+        is_waiting = self._references.may_wait and self.bench.problem.measure == "device"
         if longer > (_SLOWED_WAITING if is_waiting else _SLOWED):
             reason = f"the reference took {longer:.2f} times as long as alone: something else worked on the GPU"
             return Unstable(reason=reason, speedup_interval=interval)
@@ -361,21 +346,21 @@ class GpuWorkloadTimer:
 
     def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
         """Add what the second baseline says of a candidate that takes longer than its events say by a factor."""
-        if self._second is None:
+        if self._references.second is None:
             return measured
         ratios = [math.log(second / own) for second, own in zip(seen.second, seen.candidate, strict=True)]
         middle, low, high = ratio_interval(ratios, may_do=True)
         interval = Interval(low=math.exp(low) / factor, high=math.exp(high))
         return msgspec.structs.replace(
             measured,
-            baseline=self._second.kind,
+            baseline=self._references.second.kind,
             baseline_latency_us=median(seen.second) / 1000,
             speedup_vs_baseline=math.exp(middle) / factor,
             baseline_interval=widened(interval, between_processes(median(seen.candidate) / 1000)),
         )
 
     def _notes(self, seen: Seen) -> tuple[str, ...]:
-        begins, reference_begins = told(seen.cover_us), told(self._covers_us[self._reference])
+        begins, reference_begins = told(seen.cover_us), told(self._references.cover_us)
         added_us = seen.added_share * median(seen.candidate) / 1000
         return (
             f"the L2 cache is overwritten before every timed call; the candidate's begin {begins}, the reference's "
@@ -383,9 +368,10 @@ class GpuWorkloadTimer:
             f"reference: eager torch {torch.__version__}, TF32 matmul {_say(torch.backends.cuda.matmul.allow_tf32)}, "
             f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
             f"the judge's clock says {seen.beyond_ns[0] / 1000:+.1f} us beyond the events, "
-            f"{seen.excess_ns('reference', 'empty reference')[0] / 1000:+.1f} us for the reference"
-            + (f"; {added_us:.1f} us of that are added to its time" if added_us else "")
-            + (f"; believed when all pairs had been run {1 + seen.repeats} times" if seen.repeats else ""),
+            f"{seen.excess_ns('reference', 'empty reference')[0] / 1000:+.1f} us for the reference (lower quartiles)"
+            + (f"; {added_us:.1f} us are added to its time for what goes beyond noise" if added_us else "")
+            + (f"; all pairs were run {1 + seen.repeats} times" if seen.repeats else ""),
+            self._looks.note(),
         )
 
 

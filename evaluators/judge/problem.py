@@ -50,7 +50,7 @@ __all__ = [
 _T = TypeVar("_T")
 _INPUT_COPIES = 6
 _MOST_SAID = 500
-_ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 13
+_ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 14
 """Memory that judging takes, in multiples of the inputs, and of all tensors (measured); a GPU's is everybody's."""
 
 

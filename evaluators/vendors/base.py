@@ -69,6 +69,9 @@ class Hold(Protocol):
     def begin(self, span_ns: int) -> None:
         """Queue on the default stream what takes so long, to some microseconds, whatever clocks do, and little else."""
 
+    def longest_gap_ns(self) -> int:
+        """Wait for it. Returns for how long at most another process had the GPU meanwhile; alone, below 20 us."""
+
 
 class Facts(Protocol):
     """What the driver says of a GPU."""

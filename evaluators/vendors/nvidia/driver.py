@@ -26,21 +26,30 @@ _HOLD = b"""
 .version 6.0
 .target sm_60
 .address_size 64
-.visible .entry hold(.param .u64 span_ns)
+.visible .entry hold(.param .u64 span_ns, .param .u64 longest_gap_ns)
 {
     .reg .pred %before;
-    .reg .u64 %now, %end;
+    .reg .u64 %place, %end, %last, %now, %gap, %longest;
     ld.param.u64 %end, [span_ns];
-    mov.u64 %now, %globaltimer;
-    add.u64 %end, %end, %now;
+    ld.param.u64 %place, [longest_gap_ns];
+    cvta.to.global.u64 %place, %place;
+    mov.u64 %longest, 0;
+    mov.u64 %last, %globaltimer;
+    add.u64 %end, %end, %last;
 again:
     mov.u64 %now, %globaltimer;
+    sub.u64 %gap, %now, %last;
+    max.s64 %longest, %longest, %gap;
+    mov.u64 %last, %now;
     setp.lt.u64 %before, %now, %end;
     @%before bra again;
+    st.global.u64 [%place], %longest;
     ret;
 }
 """
-"""One thread that waits by the GPU's global timer, which counts ns whatever the clocks do (PTX ISA, `%globaltimer`)."""
+"""One thread that waits by the GPU's global timer, which counts ns whatever the clocks do (PTX ISA, `%globaltimer`).
+
+It says how far at most that went on between two looks: while another process has its turn this one does not look."""
 
 Handle = ctypes.c_ulonglong
 Pointer = ctypes.c_void_p
@@ -250,9 +259,19 @@ class Hold:
             missing = "libnvidia-ptxjitcompiler.so.1 is not there, which belongs to the driver: beside libcuda.so.1"
             raise DriverError(missing, error.code, "no compiler of PTX") from error
         context.call("cuModuleGetFunction", ctypes.byref(self._function), module, b"hold")
+        self._longest_gap = Handle()
+        context.call("cuMemAlloc_v2", ctypes.byref(self._longest_gap), ctypes.c_size_t(ctypes.sizeof(ctypes.c_uint64)))
 
     def begin(self, span_ns: int) -> None:
         """Queue a wait of so many ns on the default stream."""
         span = ctypes.c_uint64(span_ns)
-        parameters = (Pointer * 1)(ctypes.addressof(span))
+        parameters = (Pointer * 2)(ctypes.addressof(span), ctypes.addressof(self._longest_gap))
         self._context.call("cuLaunchKernel", self._function, 1, 1, 1, 1, 1, 1, 0, Pointer(), parameters, Pointer())
+
+    def longest_gap_ns(self) -> int:
+        """Wait for what was queued. Returns for how long at most the last wait was interrupted."""
+        found = ctypes.c_uint64()
+        self._context.call(
+            "cuMemcpyDtoH_v2", ctypes.byref(found), self._longest_gap, ctypes.c_size_t(ctypes.sizeof(found))
+        )
+        return found.value

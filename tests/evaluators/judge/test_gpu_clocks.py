@@ -37,9 +37,10 @@ def seen(
     late_us: float = 0,
     cover_us: int = 400,
     reference_us: float = 20,
+    reference_cover_us: int = IDLE,
 ) -> Seen:
     """A candidate that says `late_us` too little; the reference says `reference_us` too little."""
-    found = Seen(first, 1000 * copy_us, 1000 * take_us)
+    found = Seen(first, 1000 * copy_us, 1000 * take_us, reference_cover_us=reference_cover_us)
     found.cover_us = cover_us
     fill(found, around_us=around_us, span_us=span_us, late_us=late_us, reference_us=reference_us)
     return found
@@ -141,6 +142,14 @@ def test_what_a_call_on_an_idle_gpu_hides_beyond_the_references_is_added_to_its_
     found = seen(first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=late_us + 3, cover_us=IDLE)
     assert not found.is_doubtful
     assert found.added_share * 500 == pytest.approx(added_us)
+
+
+def test_what_a_reference_behind_a_cover_exceeds_its_events_by_is_no_room_for_a_candidate_on_an_idle_gpu() -> None:
+    first = unloaded(around_us=400, take_us=20)
+    found = seen(
+        first, take_us=20, copy_us=0, around_us=400, span_us=500, late_us=15 + 30, cover_us=IDLE, reference_cover_us=400
+    )
+    assert found.added_share * 500 == pytest.approx(30)
 
 
 def test_what_a_long_reference_exceeds_its_events_by_is_no_room_for_a_short_candidate() -> None:

@@ -21,6 +21,9 @@ from evaluators.vendors.base import Clock, DeviceContext, Facts, Hold, SharedAre
 
 SIZE_BYTES = 64 << 20
 LONG_NS, SHORT_NS = 8_000_000, 150_000
+LOOK_NS, GAP_NS = 3_000_000, 20_000
+MANY = 1000
+"""Fills that take some turns."""
 
 
 class Side:
@@ -145,6 +148,22 @@ class VendorContract:
             took_ns.append(clock.elapsed_ns())
         assert span_ns - 2_000 < min(took_ns)
         assert max(took_ns) < span_ns + 20_000
+
+    def test_a_hold_says_for_how_long_another_process_had_its_turn(
+        self, driver: ModuleType, context: DeviceContext, side: Side
+    ) -> None:
+        hold: Hold = driver.Hold(context)
+        alone_ns, beside_ns = [], []
+        for _ in range(20):
+            hold.begin(LOOK_NS)
+            alone_ns.append(hold.longest_gap_ns())
+        for _ in range(9):
+            side.ask(f"work {MANY}")
+            hold.begin(LOOK_NS)
+            beside_ns.append(hold.longest_gap_ns())
+            side.ask("sum")
+        assert max(alone_ns) < GAP_NS
+        assert min(beside_ns) > GAP_NS
 
     def test_what_another_process_asks_for_waits_for_its_turn_and_no_wait_is_in_its_span(
         self, driver: ModuleType, context: DeviceContext, side: Side

@@ -1,7 +1,8 @@
 """A process beside the one that tests: maps shared memory of a GPU, and does with it what it is told, line by line.
 
-`python -P -m tests.evaluators.vendors.side PACKAGE FD BYTES`. Lines: `fill N` (with a byte), `sum` (answers it), `span`
-(the time of an empty span, asked for now, and how long that took by this process's clock). Answers are lines.
+`python -P -m tests.evaluators.vendors.side PACKAGE FD BYTES`. Lines: `fill N` (with a byte), `work N` (fills so often,
+and does not wait for that), `sum` (answers it), `span` (the time of an empty span, asked for now, and how long that
+took by this process's clock). Answers are lines.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ def main() -> int:
             memory.fill_(int(number[0]))
             context.synchronize()
             answer("done")
+        elif word == "work":
+            for _ in range(int(number[0])):
+                memory.fill_(7)
+            answer("begun")
         elif word == "sum":
             answer(str(int(memory.long().sum())))
         else:
