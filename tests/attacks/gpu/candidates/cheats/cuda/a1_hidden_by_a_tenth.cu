@@ -1,7 +1,7 @@
 // class: A1
 // mechanism: 30 us of 180 go on beside the last event, in every call: too little to be refused
 // expect: measured|denied
-// reason: us of that are added to its time|work goes on beside
+// reason: us are added to its time|work goes on beside
 #include "honest.cuh"
 KERNEL {
     static cudaStream_t own = nullptr;
