@@ -306,7 +306,7 @@ class GpuWorkloadTimer:
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
         """Return what pairs come to."""
-        interval, seen = timing.interval, self._seen
+        seen = self._seen
         if timing.hopeless:
             return outpaced(timing, policy)
         if said := self._draws.complaint():
@@ -316,6 +316,7 @@ class GpuWorkloadTimer:
             return refusal
         factor = 1 + seen.added_share
         timing = slowed(timing, factor, is_certain=False)
+        interval = timing.interval
         if said := self._looks.complaint():
             return Unstable(reason=said, speedup_interval=interval)
         longer = timing.reference_latency_us * 1000 / self._references.alone_ns

@@ -161,8 +161,11 @@ def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before
 
 
 def _no_better(timing: Timing, before: Timing) -> Timing:
-    low = min(timing.interval.low, before.interval.low)
-    return msgspec.structs.replace(timing, interval=msgspec.structs.replace(timing.interval, low=low))
+    """Return a timing whose lower end is no higher than the one before; it is as wide as its interval then."""
+    interval = timing.interval
+    low = min(interval.low, before.interval.low)
+    half_width = max(timing.half_width, math.log(interval.high / low) / 2)
+    return msgspec.structs.replace(timing, interval=Interval(low=low, high=interval.high), half_width=half_width)
 
 
 def together(timings: Sequence[Timing]) -> Timing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -170,6 +171,7 @@ def test_the_lower_end_does_not_rise_when_pairs_are_run_again(others: int) -> No
     policy = msgspec.structs.replace(NO_HURRY, min_pairs=12)
     again = repeat_lane(lanes, 0, policy, time_lanes(lanes, policy))
     assert ends(again.timings[0].interval) == pytest.approx([1.25, 2])
+    assert again.timings[0].half_width == pytest.approx(math.log(2 / 1.25) / 2)
     assert again.together.interval.low == pytest.approx((1.25 * 2**others) ** (1 / len(lanes)))
 
 
