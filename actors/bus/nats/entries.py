@@ -22,7 +22,7 @@ from actors.bus.nats import names
 from actors.bus.nats.client import Reply
 from actors.bus.nats.connection import Connection
 from actors.bus.nats.link import ANSWER_S, NoAnswerError, Patience
-from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo
+from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo, proves_nothing
 from messages.errors import BusError
 
 GHOST_S = 60.0
@@ -116,9 +116,9 @@ class Bucket:
         await self._store(key, b"", {names.OPERATION: "DEL"})
 
     async def _write(self, key: str, value: bytes, headers: dict[str, str], revision: int) -> int:
-        expected = revision
+        expected, patience = revision, Patience(self._connection, f"writing entry {key!r}")
+        attempt = uuid4().hex
         while True:
-            attempt = uuid4().hex
             try:
                 return await self._store(
                     key, value, {**headers, names.EXPECTED: str(expected), names.MESSAGE_ID: attempt}
@@ -133,6 +133,9 @@ class Bucket:
                 there = 0 if last is None else _sequence(last)
                 if revision == 0 and has_gone and there != expected:
                     expected = there
+                    continue
+                if proves_nothing(there, expected):
+                    await patience.take(str(error))
                     continue
                 now = 0 if has_gone else there
                 raise ConflictError(

@@ -19,7 +19,15 @@ from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
 from actors.bus.nats.connection import Connection
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.wire import STREAM_EXISTS, WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo
+from actors.bus.nats.link import Patience
+from actors.bus.nats.wire import (
+    STREAM_EXISTS,
+    WRONG_LAST_SEQUENCE,
+    RefusedError,
+    StreamConfig,
+    StreamInfo,
+    proves_nothing,
+)
 from messages.base import Role
 from messages.errors import BusError
 
@@ -83,19 +91,23 @@ class Streams:
         )
         stream = names.event_stream(run_id)
         what = f"publishing {msg_id!r} to run {run_id!r}"
-        try:
-            return (await self._connection.store(subject, content, ours, stream=stream, what=what)).seq
-        except RefusedError as error:
-            if error.code not in WRONG_LAST_SEQUENCE:
-                raise
-            last = await self._connection.read(stream, subject, what=what)
-            if last is not None and last.headers.get(names.ID) == msg_id:
-                return _sequence(last)
-            there = 0 if last is None else _sequence(last)
-            raise ConflictError(
-                f"decision {msg_id!r} was made after record {expected_last_decision}, but record {there} is the last "
-                "decision: another planner writes to this run"
-            ) from error
+        expected, patience = expected_last_decision or 0, Patience(self._connection, what)
+        while True:
+            try:
+                return (await self._connection.store(subject, content, ours, stream=stream, what=what)).seq
+            except RefusedError as error:
+                if error.code not in WRONG_LAST_SEQUENCE:
+                    raise
+                last = await self._connection.read(stream, subject, what=what)
+                there = 0 if last is None else _sequence(last)
+                if last is not None and last.headers.get(names.ID) == msg_id:
+                    return there
+                if not proves_nothing(there, expected):
+                    raise ConflictError(
+                        f"decision {msg_id!r} was made after record {expected}, but record {there} is the last "
+                        "decision: another planner writes to this run"
+                    ) from error
+                await patience.take(str(error))
 
     async def find(self, run_id: str, msg_id: str, *, roles: tuple[Role, ...] = _ROLES) -> int | None:
         """See `Bus.find`. Decisions are not looked for."""

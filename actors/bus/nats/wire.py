@@ -197,3 +197,15 @@ def receipt_of(reply_to: str) -> Receipt | None:
         return None
     delivered, stream_seq, consumer_seq, stored_ns = map(int, numbers)
     return Receipt(parts[2 + skip], delivered, stream_seq, consumer_seq, stored_ns)
+
+
+def proves_nothing(there: int, expected: int) -> bool:
+    """Say whether what is there leaves open why a message was refused whose predecessor was to have a sequence.
+
+    Then an earlier try of it is under way, its answer lost with a leader, or who was asked does not know the last yet.
+
+    Args:
+        there: sequence of the last message on its subject, as somebody of the cluster says; 0: there is none.
+        expected: sequence that it was to have.
+    """
+    return there == expected or 0 < there < expected
