@@ -17,7 +17,7 @@ from evaluators.judge import distributions
 from evaluators.judge.compare import Allowed, relative_distance
 from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
 from evaluators.judge.low_bits import LOW_BITS, in_full
-from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
+from evaluators.judge.problem import Problem, ProblemError, Tensors, is_statistic, widen
 from evaluators.judge.problem_code import NoMemoryError
 from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
@@ -27,8 +27,6 @@ NEARLY_EQUAL = "nearly equal to an earlier call"
 NEARLY_EQUAL_PARAMETERS = "parameters nearly equal to an earlier call's"
 
 _MOST_SAID = 160
-_STATISTICS = frozenset({"running_mean", "running_var"})
-"""As torch's normalisation layers name what they have seen in training."""
 _MOST_LOST = 2.0**-12
 """A family says nothing where rounding alone moves the result by more than this, and than four roundings."""
 _MOST_LOST_LOOSELY = 2.0**-4
@@ -67,7 +65,7 @@ def _untrained(problem: Problem) -> frozenset[int]:
         index
         for index, (name, tensor) in named
         if not problem.trains
-        and name.rpartition(".")[2] in _STATISTICS
+        and is_statistic(name)
         and tensor.is_floating_point()
         and bool((tensor == tensor.flatten()[:1]).all())
     )

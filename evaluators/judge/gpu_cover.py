@@ -41,6 +41,8 @@ _PROBE_US = 6000
 """Several turns."""
 _LOOK_NS, _FIRST_LOOKS = 3_000_000, 8
 """Longer than a turn: whoever has work has the next one. An idle desktop's GPU draws in some of so many."""
+_QUEUED_NS = 500_000
+"""While some small things are queued; together with them it is over long before a turn is."""
 _SWEEPS = 16
 _TRIES, _FEW_TRIES = 4, 2
 _NO_SLOWER, _NO_SLOWER_NS = 1.03, 500
@@ -89,9 +91,16 @@ class Cover:
         torch.cuda.synchronize()
         return time.perf_counter_ns() - begun
 
-    def longest_gap_ns(self) -> int:
-        """Hold the GPU for longer than a turn. Returns for how long at most it was another process's meanwhile."""
+    def longest_gap_ns(self, first: Callable[[], None]) -> int:
+        """Hold the GPU for longer than a turn. Returns for how long at most it was another process's meanwhile.
+
+        Args:
+            first: queues what is done in the same turn, before that. All of it is queued behind a hold, since whoever
+                has work is given the GPU as soon as this process has none.
+        """
         torch.cuda.synchronize()
+        self._hold.begin(_QUEUED_NS)
+        first()
         self._hold.begin(_LOOK_NS)
         return self._hold.longest_gap_ns()
 

@@ -19,22 +19,26 @@ import torch
 
 _SHARE = 0.5
 """Of the times between two calls: who works in half of them is found nearly always. All, once something was seen."""
-_GAP_NS = 20_000
-"""Alone, what holds a GPU of this kind is never kept from it for more than 1 us; changing processes takes longer."""
+_GAP_NS = 100_000
+"""Alone, a hold of an H200 takes 4 us more than it was told at most (of 1,200); a turn of another process costs 200 to
+change."""
 _MOST, _MOST_SHARE = 1, 0.2
 """Looks, and which part of them, in which something is seen that need not be the candidate's."""
-_STIRRED_BYTES = 64 << 20
-"""At a time: what is stirred lies there twice meanwhile."""
+_STIRRED_TENSORS, _STIRRED_BYTES = 8, 16 << 20
+"""So many, and of each so much, by chance: to queue and do that must not take long."""
+_AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""By the size of an element: some dtypes cannot be rolled."""
 
 
 class Looks:
     """What was seen between the calls of one candidate."""
 
-    def __init__(self, longest_gap_ns: Callable[[], int], *, is_alone: bool = True) -> None:
+    def __init__(self, longest_gap_ns: Callable[[Callable[[], None]], int], *, is_alone: bool = True) -> None:
         """Begin.
 
         Args:
-            longest_gap_ns: holds the GPU for a while; returns for how long at most it was another process's meanwhile.
+            longest_gap_ns: holds the GPU for a while, queues first what it is told, and returns for how long at most
+                the GPU was another process's meanwhile.
             is_alone: false: others used the GPU before any candidate came, so nothing follows from what is seen.
         """
         self._longest_gap_ns = longest_gap_ns
@@ -47,13 +51,12 @@ class Looks:
         """Look, or not, by chance. The candidate is stopped, and was since its last call.
 
         Args:
-            stir: writes other data where it has its inputs.
+            stir: queues that other data are written where it has its inputs.
         """
         if not self._is_alone or (not self._gaps_ns and self._chance.random() >= _SHARE):
             return
-        stir()
         self._count += 1
-        if (gap_ns := self._longest_gap_ns()) > _GAP_NS:
+        if (gap_ns := self._longest_gap_ns(stir)) > _GAP_NS:
             self._gaps_ns.append(gap_ns)
 
     def complaint(self) -> str:
@@ -74,22 +77,23 @@ class Looks:
         return f"looked {self._count} times whether the GPU works for the candidate while its process is stopped"
 
 
-def is_alone(longest_gap_ns: Callable[[], int], looks: int) -> bool:
-    """Say whether nobody else uses the GPU, by so many looks while no candidate is there."""
-    return all(longest_gap_ns() <= _GAP_NS for _ in range(looks))
+def is_alone(longest_gap_ns: Callable[[Callable[[], None]], int], looks: int) -> bool:
+    """Say whether nobody else uses the GPU, by so many looks while no candidate is there; one sight is no matter."""
+    return sum(longest_gap_ns(lambda: None) > _GAP_NS for _ in range(looks)) <= _MOST
 
 
 def stir(tensors: Sequence[torch.Tensor]) -> None:
-    """Write what is like the contents of tensors, and is not: every element where another one was.
+    """Queue what makes of the contents of tensors something like them: elements are where others of them were.
 
     Args:
-        tensors: dense ones.
+        tensors: dense ones. Of many, or of large ones, some by chance.
     """
     chance = random.SystemRandom()
-    for tensor in tensors:
-        # By bytes: some dtypes cannot be rolled.
-        item, content = tensor.element_size(), tensor.view(-1).view(torch.uint8)
-        size = max(2, _STIRRED_BYTES // item) * item
-        for begin in range(0, content.numel() - item, size):
+    for tensor in chance.sample(tensors, min(_STIRRED_TENSORS, len(tensors))):
+        content = tensor.view(-1).view(_AS_INTEGERS[tensor.element_size()])
+        size = min(content.numel(), _STIRRED_BYTES // tensor.element_size())
+        if size > 1:
+            begin = chance.randrange(content.numel() - size + 1)
             part = content[begin : begin + size]
-            part.copy_(part.roll(item * chance.randrange(1, part.numel() // item)))
+            # By a kernel: a copy may be done beside the queue, which is empty then.
+            torch.bitwise_or(part.roll(chance.randrange(1, size)), 0, out=part)

@@ -38,6 +38,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Tensors",
+    "is_statistic",
     "load_model",
     "needed_bytes",
     "put_state",
@@ -322,10 +323,20 @@ def put_state(model: torch.nn.Module, state: Tensors) -> None:
 
 
 def share_parameters(model: torch.nn.Module, state: Tensors) -> None:
-    """Have a model compute with these very tensors as parameters; buffers, which it may change, are copied."""
+    """Have a model compute with these very tensors as parameters; buffers, which it may change, are copied.
+
+    But for what normalisations have seen in training, in eval mode: that differs from call to call, and is only read.
+    """
     put_state(model, state)
-    for parameter, value in zip(model.parameters(), state, strict=False):
-        parameter.data = value
+    count = sum(1 for _ in model.parameters())
+    for index, ((name, own), value) in enumerate(zip(_state_of(model), state, strict=True)):
+        if index < count or (not model.training and is_statistic(name)):
+            own.data = value
+
+
+def is_statistic(name: str) -> bool:
+    """Say whether that is what torch's normalisations call what they have seen in training."""
+    return name.rpartition(".")[2] in {"running_mean", "running_var"}
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:

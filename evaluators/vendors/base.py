@@ -70,7 +70,7 @@ class Hold(Protocol):
         """Queue on the default stream what takes so long, to some microseconds, whatever clocks do, and little else."""
 
     def longest_gap_ns(self) -> int:
-        """Wait for it. Returns for how long at most another process had the GPU meanwhile; alone, below 20 us."""
+        """Wait for it. Returns for how long at most another process had the GPU meanwhile; alone, below 100 us."""
 
 
 class Facts(Protocol):

@@ -21,9 +21,9 @@ from evaluators.vendors.base import Clock, DeviceContext, Facts, Hold, SharedAre
 
 SIZE_BYTES = 64 << 20
 LONG_NS, SHORT_NS = 8_000_000, 150_000
-LOOK_NS, GAP_NS = 3_000_000, 20_000
-MANY = 1000
-"""Fills that take some turns."""
+LOOK_NS, GAP_NS = 3_000_000, 100_000
+MANY = 3000
+"""Fills: more than can be queued, so that some turns of them are left when the last one is."""
 
 
 class Side:
