@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 _SHARE = 0.25
-"""Of the times between two calls; all, once something was seen. Who works in half of them is seen in 98 of 100 screenings
-of 16 pairs, and in every confirmation of 40."""
+"""Of the times between two calls; all, once something was seen. Who works in half of them is seen in 98 of 100
+screenings of 16 pairs, and in every confirmation of 40."""
 _GAP_NS = 100_000
 """Alone, a hold of an H200 takes 4 us more than it was told at most (of 1,200); a turn of another process costs 200 to
 change."""
