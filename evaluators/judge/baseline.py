@@ -21,8 +21,9 @@ import torch
 from evaluators.guard import die_with_parent
 from evaluators.judge.arena import Area, lay_out, view_tensors
 from evaluators.judge.memory import SharedArea
+from evaluators.judge.model_state import share_parameters
 from evaluators.judge.nests import as_form
-from evaluators.judge.problem import Problem, ProblemError, Tensors, load_model, run_model, share_parameters
+from evaluators.judge.problem import Problem, ProblemError, Tensors, load_model, run_model
 from evaluators.judge.problem_code import Staged, stage_of
 from evaluators.judge.side import Answer, Line, NoAnswerError
 from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC

@@ -17,7 +17,8 @@ from evaluators.judge import distributions
 from evaluators.judge.compare import Allowed, relative_distance
 from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
 from evaluators.judge.low_bits import LOW_BITS, in_full
-from evaluators.judge.problem import Problem, ProblemError, Tensors, is_statistic, widen
+from evaluators.judge.model_state import is_statistic
+from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
 from evaluators.judge.problem_code import NoMemoryError
 from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance

@@ -15,8 +15,9 @@ import torch
 from evaluators.judge.baseline import ATTACH, ATTACHED_FDS, KEEP, LAYOUT_BYTES, BaselineError, fork_worker
 from evaluators.judge.gpu_arena import GpuArea, tensors_in
 from evaluators.judge.memory import SharedArea
+from evaluators.judge.model_state import share_parameters
 from evaluators.judge.nests import as_form
-from evaluators.judge.problem import Problem, Tensors, load_model, run_model, share_parameters
+from evaluators.judge.problem import Problem, Tensors, load_model, run_model
 from evaluators.judge.protocol import Baseline
 from evaluators.judge.side import Answer, NoAnswerError
 from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC

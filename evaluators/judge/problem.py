@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch
 
 from evaluators.judge.agreement import all_close, same_bits
+from evaluators.judge.model_state import put_state, state_of
 from evaluators.judge.nests import (
     DTYPES,
     Tensors,
@@ -38,13 +39,10 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Tensors",
-    "is_statistic",
     "load_model",
     "needed_bytes",
-    "put_state",
     "require_memory",
     "run_model",
-    "share_parameters",
     "widen",
 ]
 
@@ -81,8 +79,8 @@ class Problem:
         self._given = _given_by(task, workload)
         with self.stage():
             self.init_inputs, self._model = _build(self._module, task, device, self._given)
-        self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in _state_of(self._model))
-        self.state_names = tuple(name for name, _ in _state_of(self._model))
+        self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in state_of(self._model))
+        self.state_names = tuple(name for name, _ in state_of(self._model))
         self.parameter_count = sum(1 for _ in self._model.parameters())
         if task.calling != "module" and self.state:
             raise ProblemError(
@@ -315,44 +313,9 @@ def load_model(task: TaskSpec, device: str = "cpu", workload: Workload | None = 
         return _build(load_module(task, device), task, device, _given_by(task, workload))[1]
 
 
-def put_state(model: torch.nn.Module, state: Tensors) -> None:
-    """Copy values into parameters, buffers and other tensors of a model, in the order of `_state_of`."""
-    with torch.no_grad():
-        for (_, own), value in zip(_state_of(model), state, strict=True):
-            own.copy_(value)
-
-
-def share_parameters(model: torch.nn.Module, state: Tensors) -> None:
-    """Have a model compute with these very tensors as parameters; buffers, which it may change, are copied.
-
-    But for what normalisations have seen in training, in eval mode: that differs from call to call, and is only read.
-    """
-    put_state(model, state)
-    count = sum(1 for _ in model.parameters())
-    for index, ((name, own), value) in enumerate(zip(_state_of(model), state, strict=True)):
-        if index < count or (not model.training and is_statistic(name)):
-            own.data = value
-
-
-def is_statistic(name: str) -> bool:
-    """Say whether that is what torch's normalisations call what they have seen in training."""
-    return name.rpartition(".")[2] in {"running_mean", "running_var"}
-
-
 def widen(tensor: torch.Tensor) -> torch.Tensor:
     """Return a floating tensor in float64, others as they are."""
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _state_of(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """List parameters, then buffers, then tensors that modules hold as plain attributes, each in module order."""
-    plain = [
-        (f"{path}.{name}" if path else name, value)
-        for path, module in model.named_modules()
-        for name, value in vars(module).items()
-        if isinstance(value, torch.Tensor)
-    ]
-    return [*model.named_parameters(), *model.named_buffers(), *plain]
 
 
 def _seed_of(task: TaskSpec) -> int:
