@@ -1,7 +1,7 @@
 // class: A9,A10
 // mechanism: behind an empty call a thread launches what waits for the next inputs and solves them before they are asked for
 // expect: unstable|rejected|wrong
-// reason: while its process was stopped|kept from an earlier call
+// reason: while its process was stopped|elements of output are wrong
 #include "honest.cuh"
 #include <atomic>
 #include <ctime>
