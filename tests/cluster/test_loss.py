@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from actors.bus.base import QueueSpec
-from actors.bus.nats import NatsBus, NatsOptions, open_nats
+from actors.bus.nats import NatsBus, NatsOptions, names, open_nats
 from actors.bus.nats.server import ServerSettings, serve_nats
 from messages.errors import BusError
 from messages.subjects import evaluate_jobs
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.nats]
 
 RUN = "r1"
 QUEUE = evaluate_jobs(RUN, "cpp", "x86")
-JOBS = 60
+JOBS, TWICE = 60, 20
 PATIENCE_S = 60.0
 
 
@@ -75,6 +75,26 @@ async def test_losing_the_leader_of_everything_loses_and_doubles_nothing(tmp_pat
             assert decisions == [f"d{number}" for number in range(JOBS)]
             assert sorted(results) == sorted(f"j{number}.r" for number in range(JOBS))
             assert await read_all(watcher) == (decisions, results)
+
+
+async def test_what_is_sent_again_while_the_other_servers_copy_it_is_stored_once(tmp_path: Path) -> None:
+    """An answer that took too long: the message is on its way, and comes a second time."""
+    async with serve_cluster(tmp_path) as cluster, cluster.bus("planner") as planner:
+        await planner.declare_queue(QueueSpec(name=QUEUE, run_id=RUN, ack_wait_s=5.0))
+        duplicates = list[bool]()
+
+        async def send(msg_id: str) -> None:
+            headers = {names.ID: msg_id, names.MESSAGE_ID: msg_id, names.EXPECTED: "0"}
+            subject, stream = f"{QUEUE}.{names.token_of(msg_id)}", names.job_stream(QUEUE)
+            stored = await planner._connection.store(subject, b"job", headers, stream=stream, what="sending")
+            duplicates.append(stored.duplicate)
+
+        with anyio.fail_after(PATIENCE_S):
+            for number in range(TWICE):
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(3):
+                        tasks.start_soon(send, f"j{number}")
+        assert sorted(duplicates) == [False] * TWICE + [True] * 2 * TWICE
 
 
 async def test_more_copies_than_there_are_servers_are_refused_at_once(tmp_path: Path) -> None:

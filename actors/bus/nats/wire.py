@@ -19,8 +19,9 @@ MESSAGE_TOO_LARGE = 10054
 NO_MESSAGE = 10037
 NO_ROOM = frozenset({10002, 10023, 10028, 10047, 10110})
 """Out of memory or of disk: the operator may make room."""
-TRANSIENT = frozenset({10008, 10049, 10009, 10012, 10039, 10068, 10122}) | NO_ROOM
-"""No leader, not loaded yet, no quorum, its folder not cleared yet, or no room just now."""
+TRANSIENT = frozenset({10008, 10049, 10009, 10012, 10039, 10068, 10122, 10158, 10163}) | NO_ROOM
+"""No leader, not loaded yet, no quorum, its folder not cleared yet, this message (or the one before it on its subject)
+still being copied to the other servers, or no room just now."""
 
 
 class Fault(msgspec.Struct, frozen=True):
