@@ -47,6 +47,9 @@ from messages.errors import BusError, EvaluatorError
 
 __all__ = ["NatsServer", "ServerSettings", "serve_nats"]
 
+_LOCK = "lock"
+_OWN = frozenset({_LOCK, "jetstream"})
+"""What every store that was used holds; a copy of one may lack the first."""
 _POLL_S = 0.005
 _STOP_S = 10.0
 
@@ -206,11 +209,14 @@ def _lock(store: Path) -> int:
     """Take the store's lock. The server inherits it, so that it outlives a launcher that was killed.
 
     Raises:
-        BusError: it is held, or cannot be written.
+        BusError: it is held, or cannot be written, or is a folder of something else.
     """
     try:
         store.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock_fd = os.open(store / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        names = {path.name for path in store.iterdir()}
+        if names and names.isdisjoint(_OWN):
+            raise BusError(f"{str(store)!r} holds other things ({min(names)!r}); name an empty folder, or a new one")
+        lock_fd = os.open(store / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise BusError(f"cannot use the store {str(store)!r}: {error.strerror}") from error
     try:

@@ -100,6 +100,14 @@ async def test_a_store_that_cannot_be_written_is_said_so(tmp_path: Path) -> None
             pass
 
 
+async def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(BusError, match=r"other things.*thesis"):
+        async with serve_nats(ServerSettings(store=tmp_path)):
+            pass
+    assert not (tmp_path / "lock").exists()
+
+
 def test_a_machine_without_a_server_is_told_how_to_get_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv(BINARY_VARIABLE, "")
