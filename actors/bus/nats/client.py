@@ -187,6 +187,9 @@ def parsed_headers(block: bytes) -> Mapping[str, str]:
     return found
 
 
+_LOCKED_OUT = "does not let us in: wrong or missing credentials"
+
+
 class Callbacks(msgspec.Struct, frozen=True):
     """Whom to tell. None of them may raise or wait: they run inside nats-py's loops."""
 
@@ -231,7 +234,7 @@ async def _first_connection(
         if found is not None:  # whoever asked is told, and says so
             told.denied(found[1], found[2])
         elif client.options["allow_reconnect"] and said not in complaints:  # before that it is the caller's to say
-            log.warning("the server or the way to it complains", error=said)
+            log.warning("the server or the way to it complains", error=_LOCKED_OUT if _is_locked_out(said) else said)
         complaints.append(said)
         del complaints[:-8]
         servers.extend(server for server in client.pool() if server not in servers)
@@ -267,10 +270,14 @@ def _told(function: Callable[[], None]) -> Callable[[], Awaitable[None]]:
     return tell
 
 
+def _is_locked_out(words: str) -> bool:
+    return "authorization violation" in words.lower()
+
+
 def _no_connection(where: str, error: Exception, complaints: list[str]) -> BusError:
     words = "; ".join(dict.fromkeys(complaints)) or str(error) or type(error).__name__
-    if "authorization violation" in f"{words} {error}".lower():
-        return BusError(f"{where} does not let us in: wrong or missing credentials")
+    if _is_locked_out(f"{words} {error}"):
+        return BusError(f"{where} {_LOCKED_OUT}")
     refused = BusError(f"cannot connect to {where}: {words.replace('TimeoutError', 'no answer')}")
     for sign, hint in _HINTS.items():
         if sign in words:

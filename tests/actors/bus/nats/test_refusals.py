@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
 from actors.bus.nats.server import ServerSettings, serve_nats
 from messages.errors import BusError
 from tests.actors.bus.nats.conftest import Server
-from tests.actors.bus.nats.words import follow, spec
+from tests.actors.bus.nats.words import PATIENCE_S, follow, spec
 from tests.contracts.bus_streams import event
 from tests.contracts.bus_words import QUEUE, RUN
 
@@ -71,6 +73,22 @@ async def test_what_is_not_allowed_is_said_at_once_with_its_subject(tmp_path: Pa
             with pytest.raises(BusError, match="_INBOX_planner"):
                 async with open_nats(options("planner", "b", "evaluator")) as bus:
                     await bus.publish(RUN, event(1), msg_id="m3", role="evaluator")
+
+
+async def test_whose_user_was_taken_away_is_told_so(tmp_path: Path) -> None:
+    def settings(user: str, port: int = 0) -> ServerSettings:
+        config = f"accounts {{ A {{ jetstream: enabled, users: [{{ user: {user}, password: b }}] }} }}"
+        return ServerSettings(store=tmp_path, sync="never", config=config, port=port)
+
+    async with AsyncExitStack() as until_the_end:
+        async with serve_nats(settings("a")) as server:
+            options = NatsOptions(servers=(server.url,), user="a", password="b")  # noqa: S106
+            bus = await until_the_end.enter_async_context(open_nats(options))
+            await bus.prepare()
+        with capture_logs() as logs, anyio.fail_after(PATIENCE_S):
+            async with serve_nats(settings("z", server.port)):
+                while not any("missing credentials" in str(entry.get("error")) for entry in logs):  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
 
 
 async def test_nobody_there_is_said(server: Server) -> None:
