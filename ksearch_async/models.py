@@ -296,12 +296,18 @@ def _endpoint(dialect: Literal["chat", "responses"], settings: ModelSettings, en
 def api_key(environment: Mapping[str, str], variable: str | None = None) -> str:
     """Return the key for the endpoint, or nothing; if a variable is named, it is that one's.
 
+    White space around it, such as the line end of a file that was read, is left out.
+
     Raises:
-        ConfigError: a variable is named and not set.
+        ConfigError: a variable is named and not set, or a key holds what no header may.
     """
-    if variable is not None and not environment.get(variable):
-        raise refusal(f"the key is to be in {variable!r}, and the environment has no such variable", "set it")
     names = API_KEY_VARIABLES if variable is None else (variable,)
-    key = next((environment[name] for name in names if environment.get(name)), "")
+    keys = {name: environment.get(name, "").strip() for name in names}
+    if variable is not None and not keys[variable]:
+        raise refusal(f"the key is to be in {variable!r}, and the environment has no such variable", "set it")
+    name, key = next(((name, key) for name, key in keys.items() if key), ("", ""))
     keep_secret(key)
+    odd = next((place for place, letter in enumerate(key) if not (letter.isascii() and letter.isprintable())), None)
+    if odd is not None:
+        raise refusal(f"no key holds a {key[odd]!a}, as {name} does (character {odd + 1})", "set it anew")
     return key

@@ -43,13 +43,12 @@ from actors.bus.nats.server_setup import (
     why_not,
 )
 from evaluators.guarded import GuardJob, start_guarded, stop_guarded
-from messages.errors import BusError, EvaluatorError
+from messages.errors import BusError, ConfigError, EvaluatorError
 
 __all__ = ["NatsServer", "ServerSettings", "serve_nats"]
 
 _LOCK = "lock"
-_OWN = frozenset({_LOCK, "jetstream"})
-"""What every store that was used holds; a copy of one may lack the first."""
+"""Every store that was used holds it."""
 _POLL_S = 0.005
 _STOP_S = 10.0
 
@@ -188,8 +187,8 @@ async def serve_nats(settings: ServerSettings) -> AsyncIterator[NatsServer]:
     """Run a server for as long as the block is open.
 
     Raises:
-        ConfigError: no server was found, its port is used, it refuses its configuration, or it would let anybody in
-            from other hosts.
+        ConfigError: no server was found, its port is used, it refuses its configuration, it would let anybody in from
+            other hosts, or the store is no folder, or one of something else.
         BusError: another server uses the store, or it could not be started.
     """
     check_exposure(settings.host, settings.config)
@@ -209,13 +208,16 @@ def _lock(store: Path) -> int:
     """Take the store's lock. The server inherits it, so that it outlives a launcher that was killed.
 
     Raises:
-        BusError: it is held, or cannot be written, or is a folder of something else.
+        ConfigError: it is no folder, or one of something else.
+        BusError: it is held, or cannot be written.
     """
+    if store.is_file():
+        raise ConfigError(f"the store {str(store)!r} is no folder")
     try:
         store.mkdir(parents=True, exist_ok=True, mode=0o700)
         names = {path.name for path in store.iterdir()}
-        if names and names.isdisjoint(_OWN):
-            raise BusError(f"{str(store)!r} holds other things ({min(names)!r}); name an empty folder, or a new one")
+        if names and _LOCK not in names:
+            raise ConfigError(f"{str(store)!r} holds other things ({min(names)!r}); name an empty folder, or a new one")
         lock_fd = os.open(store / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise BusError(f"cannot use the store {str(store)!r}: {error.strerror}") from error

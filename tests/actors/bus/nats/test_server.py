@@ -95,14 +95,17 @@ async def test_a_configuration_that_it_refuses_is_shown_with_its_reason(tmp_path
 
 async def test_a_store_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BusError, match="cannot use the store"):
+    with pytest.raises(ConfigError, match="no folder"):
         async with serve_nats(ServerSettings(store=tmp_path / "file")):
+            pass
+    with pytest.raises(BusError, match="cannot use the store"):
+        async with serve_nats(ServerSettings(store=tmp_path / "file" / "below")):
             pass
 
 
 async def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(BusError, match=r"other things.*thesis"):
+    with pytest.raises(ConfigError, match=r"other things.*thesis"):
         async with serve_nats(ServerSettings(store=tmp_path)):
             pass
     assert not (tmp_path / "lock").exists()
