@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import anyio
@@ -354,7 +355,7 @@ async def _led(session: Session, lead: Lead, on_event: OnEvent | None, stop: Sto
 
 
 def _resumable(error: BoundaryError, session: Session) -> BoundaryError:
-    error.add_note(f"the run can go on: ksearch resume {session.folder.path}")
+    error.add_note(f"the run can go on: ksearch resume {quote(str(session.folder.path))}")
     return error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from shlex import quote
 from uuid import uuid4
 
 import msgspec
@@ -223,5 +224,5 @@ def check_accepted(task: str) -> None:
     if (draft := draft_of(task)) is not None:
         raise refusal(
             f"task {task!r} was drafted by {draft.model}, and nobody has accepted it",
-            f"read its reference and its workloads, then: ksearch check-task {task} --accept",
+            f"read its reference and its workloads, then: ksearch check-task {quote(task)} --accept",
         )

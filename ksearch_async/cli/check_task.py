@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from shlex import quote
 from typing import Annotated
 
 import anyio
@@ -112,10 +113,10 @@ def examine_task(task: str, *, device: str, tolerance: str) -> Examined:
 
 def _about_draft(task: str, draft: Draft, found: Examined, *, is_accepted: bool) -> str:
     if is_accepted:
-        return f"accepted: ksearch run {task} searches on it"
+        return f"accepted: ksearch run {quote(task)} searches on it"
     if not found.may_be_accepted:
         return f"drafted by {draft.model}, and not to be accepted like this: edit it, or draft another"
-    return f"drafted by {draft.model}; read its reference, then: ksearch check-task {task} --accept"
+    return f"drafted by {draft.model}; read its reference, then: ksearch check-task {quote(task)} --accept"
 
 
 async def _examined(task: TaskSpec, device: str) -> Examined:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.cli.output import as_argument, note, put, put_json
 from ksearch_async.cli.verdicts import as_object, hint_on, lines_of
 from ksearch_async.config import load_config
 from ksearch_async.evaluation import Evaluation, EvaluationSettings, task_of
@@ -91,7 +91,7 @@ def export_command(
         name = f"{winner.candidate.candidate_id[:8]} ({winner.candidate.language})"
         put(f"kernel     {name}, {outcome_line(winner.verdict)}")
         if form == "module":
-            put(f"try it     python {output} --self-test")
+            put(f"try it     python {as_argument(output)} --self-test")
     return exits.FOUND
 
 

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import anyio
@@ -79,7 +80,7 @@ def new_task_command(
         put_json({"folder": str(made)})
     else:
         put(str(made))
-    note(f"edit {made / DOCUMENT} and {made / REFERENCE}, then: ksearch check-task {made}")
+    note(f"edit {made / DOCUMENT} and {made / REFERENCE}, then: ksearch check-task {_argument(made)}")
     return exits.FOUND
 
 
@@ -139,10 +140,17 @@ def ask_for_yes(made: Path) -> bool:
     return is_yes
 
 
+def _argument(made: Path) -> str:
+    """Return a task's folder as other commands take it: a bundled task's name, alone, is that one's."""
+    from evaluators.tasks import is_bundled  # noqa: PLC0415 - an example is written without it
+
+    return quote(f"./{made}" if is_bundled(str(made)) else str(made))
+
+
 def _say_next(made: Path, *, may_be_accepted: bool, is_accepted: bool) -> None:
-    look = f"ksearch check-task {made}"
+    look = f"ksearch check-task {_argument(made)}"
     if is_accepted:
-        note(f"accepted; then: ksearch run {made}")
+        note(f"accepted; then: ksearch run {_argument(made)}")
     elif may_be_accepted:
         note(f"nothing is searched before a person says yes: read it, edit it, then: {look} --accept")
     else:

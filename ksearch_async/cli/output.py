@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TextIO
 
 import msgspec
@@ -31,6 +32,11 @@ def shown_path(path: Path) -> str:
     """Return a path as people type it: on a terminal, relative to the current folder if it lies below."""
     here = Path.cwd()
     return str(path.relative_to(here)) if sys.stdout.isatty() and path.is_relative_to(here) else str(path)
+
+
+def as_argument(path: Path) -> str:
+    """Return a path as it can be typed into a shell, wherever it is shown."""
+    return quote(shown_path(path))
 
 
 def harmless(text: str) -> str:

@@ -19,7 +19,7 @@ from ksearch_async.admission import marks_of
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.live import LiveView, can_be_live
-from ksearch_async.cli.output import note, put, put_json, shown_path
+from ksearch_async.cli.output import as_argument, note, put, put_json, shown_path
 from ksearch_async.cli.signals import heed_signals, leave_at_signal
 from ksearch_async.cli.views import JsonView, PlainView, View
 from ksearch_async.detaching import Departure, Detached, depart
@@ -71,7 +71,7 @@ def _tell_detached(detached: Detached, *, as_json: bool) -> None:
         put_json({"kind": "detached", **msgspec.structs.asdict(detached)})
         return
     folder = Path(detached.path)
-    run = detached.run if folder.parent == runs_dir_or_default(None).absolute() else shown_path(folder)
+    run = detached.run if folder.parent == runs_dir_or_default(None).absolute() else as_argument(folder)
     put(f"run        {detached.run}, process {detached.pid}")
     put(f"output     {shown_path(Path(detached.output))}")
     put(f"watch it   ksearch watch {run}")
@@ -91,7 +91,7 @@ async def _conduct(opens: Callable[[Start], Opening], kind: ShownKind, departure
             await _lead(session, lead, view, departure)
         else:
             note(f"run {session.folder.run_id} is over: nothing was started")
-            larger = f"ksearch resume {shown_path(session.folder.path)} --max-rounds N"
+            larger = f"ksearch resume {as_argument(session.folder.path)} --max-rounds N"
             note(f"hint: it goes on with a larger budget: {larger}")
         view.finish()
         code = exit_code(session.chronicle)

@@ -6,6 +6,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Final
 
 import anyio
@@ -120,7 +121,7 @@ def _lines(asked: str, task: TaskSpec, facts: ProblemFacts, described: TaskDescr
     yield ""
     yield task.text.strip()
     yield ""
-    yield f"{'search':<10} ksearch run {asked}"
+    yield f"{'search':<10} ksearch run {quote(asked)}"
     if is_bundled(asked) and facts.sizes and ":" not in asked:
         others = [f"{asked}:{size}" for size in sizes_of(asked)[1:]]
         yield f"{'others':<10} {', '.join(others)}"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from textwrap import wrap
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from anyio.abc import TaskStatus
 
 from evaluators.tasks import is_bundled
 from ksearch_async.chronicle import Chronicle
-from ksearch_async.cli.output import note, put, put_json, shown_path, terminal_width
+from ksearch_async.cli.output import as_argument, note, put, put_json, shown_path, terminal_width
 from ksearch_async.config import RunConfig
 from ksearch_async.events import events_of
 from ksearch_async.models import dialect_of
@@ -127,25 +128,28 @@ class PlainView:
         yield from result_lines(chronicle, shown_path(self._folder.best), shown_path(self._folder.candidates))
         if best is not None:
             scorer = self._config.program.evaluator
-            scoring = "" if scorer is None else f" --score-with {shown_path(Path(scorer))}"
-            yield f"check it   ksearch eval {self._task()}{scoring} {best.path}"
+            scoring = "" if scorer is None else f" --score-with {as_argument(Path(scorer))}"
+            yield f"check it   ksearch eval {self._task()}{scoring} {quote(best.path)}"
         elif untimed := chronicle.untimed():
-            latest = shown_path(self._folder.candidates / untimed[-1])
+            latest = as_argument(self._folder.candidates / untimed[-1])
             yield f"compile it ksearch eval {self._task()} {latest} --compile-for sm_90"
         elif chronicle.fates["unusable"] and not state.rounds:
             yield f"hint       no answer held a program; {self._advice()}"
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
-            yield f"go on      ksearch resume {shown_path(self._folder.path)}"
+            yield f"go on      ksearch resume {as_argument(self._folder.path)}"
 
     def _task(self) -> str:
         """Return the task as a person types it."""
-        return self._config.task if is_bundled(self._config.task) else shown_path(Path(self._config.task))
+        return self._config.task if is_bundled(self._config.task) else as_argument(Path(self._config.task))
 
     def _advice(self) -> str:
         model = self._config.model
         if dialect_of(model, os.environ) == "offline":
             return "the built-in rules know few tasks: name a model (--model)"
-        return f"what {model.name} answered is in the run's journal.jsonl; try another model (ksearch resume --model)"
+        nodes = self.chronicle.state.nodes.values()
+        node_id = next(node.node_id for node in nodes if "unusable" in dict(node.fates))
+        shown = f"ksearch show {as_argument(self._folder.path)} {node_id} --answer"
+        return f"{shown} prints what {model.name} answered; another model may do better (ksearch run --model)"
 
 
 def _windows(settings: SearchSettings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main, views
 from ksearch_async.cli.views import JsonView, PlainView
-from ksearch_async.config import RunConfig
+from ksearch_async.config import ModelSettings, RunConfig
 from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import duration, shortened
 from ksearch_async.runs import RunFolder
@@ -19,7 +20,7 @@ from ksearch_async.summary import way_on
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import RunStarted
-from messages.facts import EditsApplied, RunPaused, SpendRecorded
+from messages.facts import AttemptFinished, EditsApplied, RunFinished, RunPaused, RunStopping, SpendRecorded
 from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, records_of, story, untimed_story
 
 
@@ -113,6 +114,31 @@ def test_a_run_that_was_killed_is_said_to_be_resumable(tmp_path: Path, capsys: p
     folder = RunFolder(tmp_path / RUN_ID)
     PlainView(folded(story(None)), folder, RunConfig(task="relu"), "offline").finish()
     assert f"ksearch resume {folder.path}" in capsys.readouterr().out
+
+
+def test_commands_that_are_shown_can_be_typed_where_a_folder_has_a_space_in_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = str(tmp_path / "my kernels" / "relu.py")
+    PlainView(folded(story()), RunFolder(tmp_path / "my runs" / "r 1"), RunConfig(task=task), "offline").finish()
+    PlainView(folded(story(None)), RunFolder(tmp_path / "my runs" / "r 1"), RunConfig(task=task), "offline").finish()
+    told = [line for line in capsys.readouterr().out.splitlines() if "ksearch" in line]
+    best = str(tmp_path / "my runs" / "r 1" / "best")
+    assert shlex.split(told[0])[2:] == ["ksearch", "eval", task, best]
+    assert shlex.split(told[-1])[2:] == ["ksearch", "resume", str(tmp_path / "my runs" / "r 1")]
+
+
+def test_a_model_without_a_program_in_its_answers_is_told_where_they_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = [record.body for record in story(None)[:3]]
+    outcome = AttemptFinished(branch_id="b2", candidate_id=None, fate="unusable", outcome="no program in it")
+    end = RunFinished(stopped_by="exhausted", rounds=0, best_id=None, credit=None, speedup=None)
+    records = records_of([*told, decided(outcome), decided(RunStopping(stopped_by="exhausted"), end)])
+    config = RunConfig(task="relu", model=ModelSettings(name="m", base_url="http://127.0.0.1:1/v1"))
+    PlainView(folded(records), RunFolder(tmp_path / RUN_ID), config, "m").finish()
+    hint = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("hint"))
+    assert f"ksearch show {tmp_path / RUN_ID} n1 --answer" in hint
 
 
 def test_json_events_are_one_object_per_line_and_end_with_run_finished(

@@ -13,7 +13,7 @@ REFERENCE = "reference.py"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
 
 _DOCUMENT = Template("""\
-# A task of your own. Look at it with `ksearch check-task $name`, search with `ksearch run $name`.
+# A task of your own. Look at it with `ksearch check-task ./$name`, search with `ksearch run ./$name`.
 
 name = "$name"
 description = "RMSNorm over the last dimension, then SiLU."   # models read it; say what matters

@@ -40,6 +40,15 @@ def test_a_new_task_can_be_checked_as_it_is(
     assert told["itself"]["verdict"] in {"measured", "unstable", "outpaced"}
 
 
+def test_a_task_with_a_bundled_ones_name_is_told_by_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new-task", "softmax_rows"]) == 0
+    assert "ksearch check-task ./softmax_rows" in capsys.readouterr().err
+    assert "`ksearch run ./softmax_rows`" in (tmp_path / "softmax_rows" / "task.toml").read_text()
+
+
 def test_an_existing_folder_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").mkdir()
     assert main(["new-task", "mine", "--in", str(tmp_path)]) == 2
