@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from actors.planner.core.decide import NO_ANSWER
 from actors.planner.core.state import Provisional
 from ksearch_async.chronicle import Chronicle, repeats_known
 from ksearch_async.phrases import fitted, padded, shortened
@@ -111,6 +112,8 @@ class Narrator:
             case EditsApplied():
                 return self._world_model(fact)
             case EditsRefused(refusals=refusals):
+                if refusals[0].reason == NO_ANSWER:  # why is told in the line before
+                    return "world model: no edits came; asked for again"
                 return f"world model: edits refused and asked for again ({refusals[0].reason})"
             case PlanAbandoned(reason=reason):
                 return f"world model: no usable edits ({reason})"

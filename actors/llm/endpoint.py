@@ -23,7 +23,7 @@ from actors.llm.base import Answer, Request
 from actors.llm.features import Features, Sampling, after_overlong, without_refused
 from actors.llm.streams import AnswerTooLongError, Gathering, NotUnderstoodError, Said
 from actors.llm.tokens import estimated_usage
-from actors.llm.tries import Call, NeverReachedError, TryingClient, noting, timeout_of
+from actors.llm.tries import Call, NeverReachedError, TryingClient, is_spent, noting, timeout_of
 from messages.base import Usage
 from messages.errors import ModelError
 from messages.faults import EndpointFault, fault_words
@@ -289,6 +289,8 @@ class EndpointModel(ABC):
                 advice, permanent = f"does not know the address or the model {self._model!r}: check both", True
             case 400 | 413 | 422:
                 advice, permanent = "refused the request: check the model's limits and the sampling settings", True
+            case status if is_spent(status, error.code):
+                advice, permanent = "wants to be paid: check the account's quota and credit", True
             case 429:
                 advice, permanent = "is over its rate limit or quota: lower the concurrency or check the account", False
             case _:

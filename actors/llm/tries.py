@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 import anyio
@@ -118,6 +119,8 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
             raise
         self._reached = True
         if response.is_error:
+            if is_spent(response.status_code, _error_code(response.text)):
+                response.headers["x-should-retry"] = "false"  # the openai package heeds it
             self.note(_fault_of_status(response), started)
         else:
             self._worked, self._failing_since, self._said = True, None, False
@@ -224,12 +227,32 @@ def _deepest(error: BaseException) -> str:
     return said
 
 
+def _kind_of_status(status: int) -> str:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "rate_limited"
+    return "server_error" if status in (408, 409) or status >= 500 else "refused"
+
+
 def _fault_of_status(response: httpx2.Response) -> EndpointFault:
     status = response.status_code
-    kind = "rate_limited" if status == 429 else "server_error" if status in (408, 409) or status >= 500 else "refused"
+    is_refusal = is_spent(status, _error_code(response.text))
+    kind = "refused" if is_refusal else _kind_of_status(status)
     return EndpointFault(
         kind=kind, status=status, detail=_message(response.text), retry_after_s=retry_after_s(response.headers)
     )
+
+
+def is_spent(status: int, code: str | None) -> bool:
+    """Say whether an endpoint wants to be paid first: waiting does not help."""
+    return status == HTTPStatus.PAYMENT_REQUIRED or code == "insufficient_quota"
+
+
+def _error_code(body: str) -> str | None:
+    """Return the code of an error in OpenAI's format, if it is one and has one."""
+    try:
+        return str(json.loads(body)["error"]["code"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _message(body: str) -> str:

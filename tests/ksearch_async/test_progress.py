@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors.planner.core.decide import NO_ANSWER
 from actors.planner.core.tree import ancestors
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.narrate import Narrator
@@ -67,6 +68,12 @@ def test_a_new_best_refused_edits_faults_and_the_end_are_of_note_and_nothing_els
         "world model: edits refused and asked for again (n9 is not there)",
         f"lost: {RUN_ID}-p1: the endpoint is gone",
     ]
+
+
+def test_an_answer_that_did_not_come_is_not_told_as_refused_edits() -> None:
+    unanswered = EditsRefused(job_id=f"{RUN_ID}-p1", refusals=(Refusal(index=-1, reason=NO_ANSWER),))
+    told = followed([*story()[:2], msgspec.structs.replace(story()[2], body=decided(unanswered))])[1]
+    assert told == ["world model: no edits came; asked for again"]
 
 
 def test_a_failed_try_of_a_call_is_of_note_the_first_time() -> None:

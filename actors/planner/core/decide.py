@@ -73,7 +73,8 @@ from messages.facts import (
 from messages.steering import SteeringRequested
 from messages.verdicts import DidNotBuild, Verdict, credit_of, fate_of, outcome_line
 
-_NO_ANSWER = "no answer arrived: a shorter one may"
+NO_ANSWER = "no answer arrived: a shorter one may"
+"""What a planner's model is told that is asked again: most answers that are lost took too long."""
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
 
@@ -165,7 +166,7 @@ def _lost(step: Step, event: JobLost) -> None:
     if not note_loss(step, request, event):
         return
     if isinstance(request, PlanRequested):
-        _refuse(step, request, (Refusal(index=WHOLE, reason=_NO_ANSWER),))
+        _refuse(step, request, (Refusal(index=WHOLE, reason=NO_ANSWER),))
     elif isinstance(request, WriteRequested | BuildRequested | EvaluationRequested):
         give_up(step, request)
 
