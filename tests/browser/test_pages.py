@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote
 
@@ -134,6 +135,19 @@ def finish_watched(page: Page, run: LiveRun) -> None:
     expect(page.locator("details.attempt").first).to_be_visible()
     go(page, "#/")
     expect(page.locator("table.runs .standing")).to_have_text("finished: rounds")
+
+
+def test_a_run_is_opened_by_its_own_name_and_says_as_elsewhere_how_it_stands(
+    open_page: OpenPage, web: Serve, tmp_path: Path
+) -> None:
+    on_disk(tmp_path, story("infrastructure"), "early")
+    on_disk(tmp_path, story("interrupted"), "late")
+    page = open_page(web(tmp_path).address)
+    standings = page.locator("table.runs .standing")
+    expect(standings).to_have_count(2)
+    assert sorted(standings.all_text_contents()) == ["failed", "interrupted"]
+    page.get_by_text("early", exact=True).click()
+    expect(page).to_have_url(re.compile("#/run/early$"))
 
 
 def test_what_is_not_there_is_said_in_words(open_page: OpenPage, web: Serve, tmp_path: Path) -> None:

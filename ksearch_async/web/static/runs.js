@@ -216,8 +216,12 @@ class RunList {
     const name = element(
       "td.name",
       { data: { label: "task" } },
-      element("a", { href: address("run", row.run_id) }, isolated(legibleLine(row.task || row.run_id, 80))),
-      element("span.run-id", {}, isolated(legibleLine(row.run_id, 80))),
+      element(
+        "a",
+        { href: address("run", row.run_id) },
+        isolated(legibleLine(row.task || row.run_id, 80)),
+        element("span.run-id", {}, isolated(legibleLine(row.run_id, 80))),
+      ),
     );
     const standing = element(
       "td",
@@ -255,6 +259,8 @@ class RunList {
 }
 
 function standingWords(row) {
+  if (row.stopped_by === "infrastructure") return "failed";
+  if (row.stopped_by === "interrupted") return "interrupted";
   if (row.standing === "finished" && row.stopped_by) return `finished: ${words(row.stopped_by)}`;
   if (row.standing === "unread") return "being read";
   return words(row.standing);
