@@ -18,6 +18,7 @@ from actors.planner.core.state import Node, NodeState, SearchState, is_confirmat
 from actors.planner.core.tree import ancestors, frontier
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.narrate import Narrator, fault_line
+from ksearch_async.phrases import counted
 from ksearch_async.utilisation import DeviceUse, Utilisation
 from messages.base import ROOT, Usage
 from messages.codec import Record
@@ -238,6 +239,17 @@ class Progress:
         ):
             if limit is not None and used > used_before:
                 yield session_s / (used - used_before) * max(0.0, limit - used)
+
+
+def waiting_words(state: SearchState) -> str:
+    """Say what was asked for and is not there yet: `2 answers of models, 1 build, 3 evaluations`; empty: nothing."""
+    requests = [job.request for job in state.jobs.values() if not job.withheld]
+    counts = (
+        (sum(map(is_question, requests)), "answer of a model", "answers of models"),
+        (sum(isinstance(request, BuildRequested) for request in requests), "build", "builds"),
+        (sum(isinstance(request, _EVALUATION) for request in requests), "evaluation", "evaluations"),
+    )
+    return ", ".join(counted(count, one, many) for count, one, many in counts if count)
 
 
 def chosen_nodes(state: SearchState, rows: int) -> list[Node]:

@@ -10,6 +10,7 @@ from shlex import quote
 from textwrap import wrap
 from typing import Protocol
 
+import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
@@ -21,6 +22,7 @@ from ksearch_async.events import events_of
 from ksearch_async.models import dialect_of
 from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import counted, duration
+from ksearch_async.progress import waiting_words
 from ksearch_async.runs import RunFolder
 from ksearch_async.summary import confirmations_line, fates_line, faults_line, result_lines, state_line, usage_line
 from messages.codec import Record
@@ -28,6 +30,7 @@ from messages.events import RunResumed, RunStarted
 from messages.settings import SearchSettings
 
 _LABEL_WIDTH = 11
+_SILENCE_S = 60.0
 
 
 class View(Protocol):
@@ -50,9 +53,19 @@ class PlainView:
     """Lines for people: as wide as the terminal, or whole where they go elsewhere."""
 
     def __init__(
-        self, chronicle: Chronicle, folder: RunFolder, config: RunConfig, model_words: str, *, address: str = ""
+        self,
+        chronicle: Chronicle,
+        folder: RunFolder,
+        config: RunConfig,
+        model_words: str,
+        *,
+        address: str = "",
+        silence_s: float = _SILENCE_S,
     ) -> None:
         self._address = address
+        self._silence_s = silence_s
+        self._said = 0
+        """Lines so far."""
         self.chronicle = chronicle
         self.narrator = Narrator(chronicle, terminal_width)
         self._folder = folder
@@ -61,18 +74,24 @@ class PlainView:
 
     def tell(self, record: Record) -> None:
         """Say in a line each thing that is worth one."""
-        for line in self.narrator.tell(record):
+        for line in (*self.narrator.tell(record), *self.opening_lines(record)):
             put(line)
-        for line in self.opening_lines(record):
-            put(line)
+            self._said += 1
 
     def note(self, text: str) -> None:
         """Write to stderr."""
         note(text)
 
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Do nothing: lines stay as they are."""
+        """Say what is waited for when no line has come for a minute, and again after two, after four, and so on."""
         task_status.started()
+        silent_s = 0.0
+        while True:
+            said, wait_s = self._said, max(self._silence_s, silent_s)
+            await anyio.sleep(wait_s)
+            silent_s = silent_s + wait_s if said == self._said else 0.0
+            if silent_s and (words := waiting_words(self.chronicle.state)):
+                note(f"no news for {duration(silent_s)}; waited for: {words}")
 
     def opening_lines(self, record: Record) -> list[str]:
         """Return what is said of a session when it begins: nothing for any other record."""

@@ -6,6 +6,7 @@ import json
 import shlex
 from pathlib import Path
 
+import anyio
 import msgspec
 import pytest
 
@@ -126,6 +127,25 @@ def test_commands_that_are_shown_can_be_typed_where_a_folder_has_a_space_in_its_
     best = str(tmp_path / "my runs" / "r 1" / "best")
     assert shlex.split(told[0])[2:] == ["ksearch", "eval", task, best]
     assert shlex.split(told[-1])[2:] == ["ksearch", "resume", str(tmp_path / "my runs" / "r 1")]
+
+
+@pytest.mark.anyio
+async def test_when_no_line_comes_it_is_said_what_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "m", silence_s=0.01)
+    for record in story()[:2]:
+        view.tell(record)
+    capsys.readouterr()
+    said = ""
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(view.show)
+        with anyio.fail_after(5):
+            while said.count("\n") < 2:
+                await anyio.sleep(0.01)
+                said += capsys.readouterr().err
+        tasks.cancel_scope.cancel()
+    assert set(said.splitlines()) == {"no news for 0.0 s; waited for: 1 answer of a model"}
 
 
 def test_a_model_without_a_program_in_its_answers_is_told_where_they_can_be_read(
