@@ -131,6 +131,7 @@ def _lines(
     few, many = told.planner_calls
     planning = f"{few} to about {many}" if few != many else str(few)
     yield f"calls      {told.coder_calls} or more to write, {planning} to plan"
+    yield f"           {started.settings.max_idle_attempts} in a row that bring nothing to evaluate end the search"
     yield f"prompts    {_prompts(told)}"
     yield from price_lines(started.lineup)
     yield from _earlier_lines(before)

@@ -70,11 +70,12 @@ def used_up(state: SearchState) -> tuple[StoppedBy, str] | None:
         ("tokens", state.usage.tokens, budget.max_tokens),
         ("cost", spent_usd(state), budget.max_cost_usd),
         ("wall_clock", state.elapsed_s, budget.wall_clock_s),
-        ("exhausted", state.idle_attempts, state.settings.max_idle_attempts),
     )
     for stopped_by, used, limit in limits:
         if limit is not None and used >= limit:
             return stopped_by, f"{used:g} of {limit:g}"
+    if state.idle_attempts >= state.settings.max_idle_attempts:
+        return "exhausted", f"{state.idle_attempts} attempts in a row brought nothing to evaluate"
     return _out_of_reach(state)
 
 

@@ -61,6 +61,7 @@ def test_a_dry_run_is_a_page_for_people_that_says_what_is_set_for_each_of_severa
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "task       plus_one (cpp)"
     assert "calls      40 or more to write, 0 to plan" in lines
+    assert "           60 in a row that bring nothing to evaluate end the search" in lines
     table = [line.split() for line in lines]
     assert ["search.world_model", "off", "--world-model"] in table
     assert ["search.confirm", "true", "default"] in table

@@ -14,6 +14,7 @@ from messages.facts import (
     PlanRequested,
     QuestionDropped,
     RunFinished,
+    RunStopping,
     WriteRequested,
 )
 from messages.settings import Budget, SearchSettings
@@ -231,6 +232,8 @@ def test_idle_attempts_end_the_run() -> None:
         world.give(written(world.requests(WriteRequested)[0].job_id, None))
     assert world.state.finished
     assert world.state.stopped_by == "exhausted"
+    (why,) = [fact.detail for fact in world.facts if isinstance(fact, RunStopping)]
+    assert why == "3 attempts in a row brought nothing to evaluate"
 
 
 def test_a_stop_lets_evaluations_in_flight_finish_and_leaves_the_rest_for_later() -> None:
