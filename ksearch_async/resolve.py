@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -211,9 +211,26 @@ def _type_of(path: str, where: str) -> Any:
         fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
         if name not in fields:
             near = suggestion(name, fields, f"known here: {', '.join(fields)}")
-            raise refusal(f"unknown key {where}", near)
+            places = " or ".join(_places_of(name))
+            hint = f"it is {places}" if places else near
+            raise refusal(f"unknown key {where}", f"{hint}; ksearch run TASK --dry-run shows all keys")
         kind, walked = fields[name], f"{walked}{name}."
     return kind
+
+
+def _places_of(name: str) -> list[str]:
+    """Return where a key may have been meant to stand: where the flag of its name is set, or wherever there is one."""
+    word = name.replace("-", "_")
+    of_flag = [setting.path for setting in SETTINGS if setting.keyword == word]
+    return of_flag or [path for path in _paths(RunConfig) if path.split(".")[-1] == word]
+
+
+def _paths(table: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted paths of all keys, and of the tables that hold them."""
+    for field in msgspec.structs.fields(table):
+        yield prefix + field.name
+        if _is_table(field.type):
+            yield from _paths(field.type, f"{prefix}{field.name}.")
 
 
 def _is_table(kind: object) -> bool:

@@ -157,6 +157,26 @@ def test_a_file_that_cannot_be_used_is_refused_by_key(tmp_path: Path, text: str,
     assert "run.toml" in message
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("branches = 3", "it is search.branches;"),
+        ("max-rounds = 3", "it is search.budget.max_rounds;"),
+        ("[search]\nmax_rounds = 3", "it is search.budget.max_rounds;"),
+        ("max_seconds = 3", "it is search.budget.wall_clock_s;"),
+        ("timeout_s = 3", "it is model.timeout_s or model.planner.timeout_s or model.coder.timeout_s or program."),
+        ("[budget]\nmax_rounds = 3", "it is search.budget;"),
+        ("[search]\nbranchs = 3", "did you mean 'branches'?"),
+    ],
+)
+def test_a_key_that_stands_in_another_table_or_is_called_as_its_flag_is_told_its_place(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    message = refused(written(tmp_path, text))
+    assert said in message
+    assert message.endswith("; ksearch run TASK --dry-run shows all keys")
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "cannot read configuration file" in refused(tmp_path / "none.toml")
 
