@@ -14,7 +14,7 @@ import msgspec
 from actors.bus.base import Bus
 from actors.bus.reading import body_of
 from evaluators.tasks import anchored as anchored_task
-from evaluators.tasks import is_bundled, is_there
+from evaluators.tasks import is_bundled, is_gone, is_there
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.config import ContinueSettings, RunConfig, changed_keys, may_change
 from ksearch_async.refusals import refusal
@@ -186,12 +186,21 @@ def check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) -> 
             "was started with",
             "budget, model, workers and sync may change; for anything else start a new run",
         )
-    files = [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]
+    files = _task_files(config)
     if all(is_bundled(file) or is_there(file) for file in files) and read_task(config).task_id != started.task.task_id:
         raise refusal(
             f"problem {' or '.join(map(repr, files))} has changed since run {started.run_id!r} was started",
             "put it back, or start a new run",
         )
+
+
+def files_gone(config: RunConfig) -> list[str]:
+    """Return which files of a run's task are not there. The run needs none of them: its journal has the task."""
+    return [file for file in _task_files(config) if is_gone(file)]
+
+
+def _task_files(config: RunConfig) -> list[str]:
+    return [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]
 
 
 def check_messages_stay(saved: RunConfig, config: RunConfig, run_id: str) -> None:

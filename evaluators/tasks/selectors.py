@@ -8,6 +8,7 @@
 - `parse_selector(name: str) -> Selector`
 - `anchored(name: str) -> str`
 - `is_there(name: str) -> bool`
+- `is_gone(name: str) -> bool`
 """
 
 from __future__ import annotations
@@ -61,3 +62,9 @@ def anchored(name: str) -> str:
 def is_there(name: str) -> bool:
     """Say whether there is something at the path that a name begins with."""
     return parse_selector(name).path is not None
+
+
+def is_gone(name: str) -> bool:
+    """Say whether a name that is anchored begins with a path at which there is nothing."""
+    selector = parse_selector(name)
+    return selector.path is None and Path(selector.within).is_absolute()

@@ -27,7 +27,7 @@ from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words, rules_answer_misses
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import runs_dir_or_default
-from ksearch_async.session import Lead, Opening, Session, Start, StopSwitch
+from ksearch_async.session import Lead, Opening, Session, Start, StopSwitch, files_gone
 from ksearch_async.tracing import tracing
 from ksearch_async.workers import slots_of
 from messages.codec import Record
@@ -150,6 +150,8 @@ def _note_beginning(session: Session, kind: ShownKind, view: View) -> None:
         )
     if session.address and (kind == "json" or session.opening is not session.started):
         view.note(f"messages of run {session.started.run_id} go over {session.address}")
+    for file in files_gone(session.config):
+        view.note(f"warning: {shown_path(Path(file))!r} is not there: the run goes on with its own copy of the task")
     if session.opening is None:
         rounds = session.chronicle.state.rounds
         begins = "goes on" if session.leads else "is followed"

@@ -24,6 +24,7 @@ from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import counted, duration
 from ksearch_async.progress import waiting_words
 from ksearch_async.runs import RunFolder
+from ksearch_async.session import files_gone
 from ksearch_async.summary import confirmations_line, fates_line, faults_line, result_lines, state_line, usage_line
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
@@ -146,16 +147,22 @@ class PlainView:
         best = chronicle.best(shown_path(self._folder.best))
         yield from result_lines(chronicle, shown_path(self._folder.best), shown_path(self._folder.candidates))
         if best is not None:
-            scorer = self._config.program.evaluator
-            scoring = "" if scorer is None else f" --score-with {as_argument(Path(scorer))}"
-            yield f"check it   ksearch eval {self._task()}{scoring} {quote(best.path)}"
-        elif untimed := chronicle.untimed():
+            yield f"check it   ksearch eval {self._checked(best.path)}"
+        elif (untimed := chronicle.untimed()) and not files_gone(self._config):
             latest = as_argument(self._folder.candidates / untimed[-1])
             yield f"compile it ksearch eval {self._task()} {latest} --compile-for sm_90"
         elif chronicle.fates["unusable"] and not state.rounds:
             yield f"hint       no answer held a program; {self._advice()}"
         if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
             yield f"go on      ksearch resume {as_argument(self._folder.path)}"
+
+    def _checked(self, best: str) -> str:
+        """Return what `ksearch eval` takes to check the best: the run, if files of its task are gone."""
+        if files_gone(self._config):
+            return as_argument(self._folder.path)
+        scorer = self._config.program.evaluator
+        scoring = "" if scorer is None else f" --score-with {as_argument(Path(scorer))}"
+        return f"{self._task()}{scoring} {quote(best)}"
 
     def _task(self) -> str:
         """Return the task as a person types it."""

@@ -27,7 +27,7 @@ from ksearch_async.config import RunConfig, load_config, save_config
 from ksearch_async.launch import Tools, check_reopening, lead_session
 from ksearch_async.lineup import lineup_of
 from ksearch_async.runs import RunFolder
-from ksearch_async.session import Opened, Session, Start, StopSwitch
+from ksearch_async.session import Opened, Opening, Session, Start, StopSwitch
 from messages.codec import Record
 from messages.errors import BusError, ConfigError, ModelError
 from messages.events import CandidateEvaluated, CandidateWritten, RunResumed, RunStarted, StopRequested
@@ -149,6 +149,18 @@ async def test_a_second_ctrl_c_stops_now_and_the_run_goes_on_when_it_is_resumed(
     await goes_on_to_its_end(session)
 
 
+def opening_of(
+    session: Session, answers: Callable[[Request], str | Exception] = answered
+) -> Callable[[Start], Opening]:
+    @asynccontextmanager
+    async def opening(_: Start) -> AsyncIterator[Opened]:
+        evaluator = SimulatedEvaluator(lambda _: FAST)
+        tools = Tools(model=ScriptedModel(answers), builder=SimulatedBuilder(), evaluator=evaluator)
+        yield session, partial(lead_session, session, tools)
+
+    return opening
+
+
 def test_garbage_is_looked_for_while_a_search_goes_on(tmp_path: Path) -> None:
     session, found = new_session(tmp_path), set[bool]()
 
@@ -156,19 +168,28 @@ def test_garbage_is_looked_for_while_a_search_goes_on(tmp_path: Path) -> None:
         found.add(gc.isenabled())
         return answered(request)
 
-    @asynccontextmanager
-    async def opening(_: Start) -> AsyncIterator[Opened]:
-        evaluator = SimulatedEvaluator(lambda _: FAST)
-        tools = Tools(model=ScriptedModel(noting), builder=SimulatedBuilder(), evaluator=evaluator)
-        yield session, partial(lead_session, session, tools)
-
     gc.disable()  # as `main` does for the start
     try:
-        conduct(opening, view="plain", as_json=False)
+        conduct(opening_of(session, noting), view="plain", as_json=False)
     finally:
         gc.unfreeze()
         gc.enable()
     assert found == {True}
+
+
+def test_a_run_whose_problem_file_is_gone_says_that_it_needs_it_no_longer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, problem = new_session(tmp_path), tmp_path / "problem.py"
+    config = msgspec.structs.replace(session.config, task=str(problem))
+    opening = opening_of(msgspec.structs.replace(session, config=config))
+    try:
+        conduct(opening, view="plain", as_json=False)
+    finally:
+        gc.unfreeze()
+    shown = capsys.readouterr()
+    assert f"{str(problem)!r} is not there: the run goes on with its own copy of the task" in shown.err
+    assert f"check it   ksearch eval {session.folder.path}\n" in shown.out
 
 
 async def goes_on_to_its_end(session: Session) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main, views
 from ksearch_async.cli.views import JsonView, PlainView
-from ksearch_async.config import ModelSettings, RunConfig
+from ksearch_async.config import ModelSettings, ProgramSettings, RunConfig
 from ksearch_async.narrate import Narrator
 from ksearch_async.phrases import duration, shortened
 from ksearch_async.runs import RunFolder
@@ -95,6 +95,22 @@ def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
     assert "ksearch resume" not in shown
 
 
+@pytest.mark.parametrize("scorer", [None, "score.py"])
+def test_how_to_check_names_the_run_where_a_file_of_its_task_is_gone(
+    scorer: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, problem = RunFolder(tmp_path / RUN_ID), tmp_path / "problem.py"
+    problem.touch()
+    program = ProgramSettings(evaluator=scorer and str(tmp_path / scorer))
+    view = PlainView(folded(story()), folder, RunConfig(task=str(problem), program=program), "offline")
+    view.finish()
+    named = capsys.readouterr().out
+    assert (f"ksearch eval {problem} {folder.best}" in named) == (scorer is None)
+    problem.unlink()
+    view.finish()
+    assert f"check it   ksearch eval {folder.path}\n" in capsys.readouterr().out
+
+
 def test_on_a_terminal_the_summary_is_wrapped_under_its_labels_but_for_what_is_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -120,6 +136,8 @@ def test_a_run_that_was_killed_is_said_to_be_resumable(tmp_path: Path, capsys: p
 def test_commands_that_are_shown_can_be_typed_where_a_folder_has_a_space_in_its_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "my kernels").mkdir()
+    (tmp_path / "my kernels" / "relu.py").touch()
     task = str(tmp_path / "my kernels" / "relu.py")
     PlainView(folded(story()), RunFolder(tmp_path / "my runs" / "r 1"), RunConfig(task=task), "offline").finish()
     PlainView(folded(story(None)), RunFolder(tmp_path / "my runs" / "r 1"), RunConfig(task=task), "offline").finish()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.tasks.selectors import Selector, anchored, is_there, parse_selector
+from evaluators.tasks.selectors import Selector, anchored, is_gone, is_there, parse_selector
 
 
 @pytest.fixture(autouse=True)
@@ -46,3 +46,10 @@ def test_an_anchored_name_holds_the_whole_path(tmp_path: Path) -> None:
 def test_a_name_is_there_if_its_path_is() -> None:
     assert is_there("own:set")
     assert not is_there("own:nowhere")
+
+
+def test_a_name_is_gone_if_it_is_anchored_and_its_path_is_not_there(tmp_path: Path) -> None:
+    for name in (anchored("flashinfer:set#gemm"), anchored("mine.py:short"), "kernelbench:1/23", "softmax_rows:gpu"):
+        assert not is_gone(name)
+    assert is_gone(anchored("nowhere.py"))
+    assert is_gone(f"flashinfer:{tmp_path}/nowhere#gemm")
