@@ -160,6 +160,14 @@ def test_a_signal_while_the_reference_is_checked_leaves_no_run_behind(
     assert list((folder / "runs").iterdir()) == []
 
 
+def test_every_command_is_listed_under_a_heading_of_its_own_kind(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    commands, _, options = capsys.readouterr().out.partition(" Options ")
+    starts = [line.split()[1] for line in options.splitlines() if line.startswith("│ ") and line[2] != " "]
+    assert starts == ["--help", "--version"]
+    assert all(f"│ {name} " in commands for name in ("run", "compare", "report"))
+
+
 def test_errors_are_json_too_for_who_asks_for_json(folder: Path) -> None:
     done = ksearch("show", "nothing", "--json", cwd=folder)
     assert json.loads(done.stdout)["error"] == "no run 'nothing'"
