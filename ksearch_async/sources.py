@@ -13,6 +13,7 @@ from actors.bus.journal import read_journal
 from actors.recorder.folder import Evidence, Manifest
 from evaluators.languages import LANGUAGES
 from ksearch_async.refusals import refusal
+from ksearch_async.runs import RunFolder
 from messages.base import Language
 from messages.errors import BusError
 from messages.events import CandidateWritten
@@ -154,9 +155,14 @@ def _manifest(folder: Path) -> Manifest:
                 return evidence.candidate
         return msgspec.json.decode((folder / "candidate.json").read_bytes(), type=Manifest)
     except OSError as error:
+        why = error.strerror
+        if isinstance(error, FileNotFoundError):
+            why = "neither evidence.json nor candidate.json is in it"
         raise refusal(
-            f"cannot read a candidate from folder {str(folder)!r}: {error.strerror}",
-            "give a source file, a run's best/ folder, or a folder of its candidates/",
+            f"cannot read a candidate from folder {str(folder)!r}: {why}",
+            f"this is a run: give its best/ folder, {str(folder / 'best')!r}, or a folder of its candidates/"
+            if RunFolder(folder).journal.is_file()
+            else "give a source file, a run's best/ folder, or a folder of its candidates/",
         ) from error
     except msgspec.MsgspecError as error:
         raise refusal(f"folder {str(folder)!r} is damaged: {error}") from error

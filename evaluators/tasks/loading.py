@@ -57,8 +57,13 @@ def load_task(name_or_path: str) -> TaskSpec:
     problem, _, selection = name_or_path.partition(":")
     if problem in bundled_tasks():
         return _task(_PROBLEMS / f"{problem}.py", problem, selection or DEFAULT_SIZE, selection, name_or_path)
-    if (found := _reader_of(parse_selector(name_or_path))) is not None:
+    asked = parse_selector(name_or_path)
+    if (found := _reader_of(asked)) is not None:
         return found[0].read_task(found[1])
+    if asked.path is not None and asked.path.is_dir():
+        error = ConfigError(f"cannot read a task from folder {str(asked.path)!r}: there is no task.toml in it")
+        error.add_note("name the problem file that is meant, or have a folder written: ksearch new-task NAME")
+        raise error
     if not name_or_path.endswith(".py") and "/" not in problem and not problem.endswith(".py"):
         raise ConfigError(_say_unknown(name_or_path))
     path, selection = split_path(name_or_path)

@@ -72,8 +72,17 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes.py").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load_task(str(tmp_path / "bytes.py"))
-    with pytest.raises(ConfigError, match="Is a directory"):
-        load_task(f"{tmp_path}/")
+
+
+@pytest.mark.parametrize("name", ["empty", "empty/", "./empty", "empty:short", "."])
+def test_a_folder_that_is_no_task_is_said_to_lack_a_task_toml(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match=r"from folder '(empty|\.)': there is no task\.toml in it") as raised:
+        load_task(name)
+    assert "ksearch new-task" in raised.value.__notes__[0]
 
 
 def test_definitions_may_be_imported_or_conditional(tmp_path: Path) -> None:

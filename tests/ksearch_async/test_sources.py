@@ -71,6 +71,15 @@ def test_a_folder_that_holds_no_candidate_is_refused_with_a_hint(tmp_path: Path)
     assert "best/" in caught.value.__notes__[0]
 
 
+def test_what_a_folder_lacks_is_said_and_of_a_run_where_its_best_lies(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"neither evidence\.json nor candidate\.json is in it"):
+        read_program(tmp_path)
+    (tmp_path / "journal.jsonl").touch()
+    with pytest.raises(ConfigError, match=r"neither evidence\.json nor candidate\.json is in it") as caught:
+        read_kernel(tmp_path, "cpp")
+    assert caught.value.__notes__[0].startswith(f"this is a run: give its best/ folder, '{tmp_path}/best'")
+
+
 def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "candidate.json").write_text("{")
     with pytest.raises(ConfigError, match="damaged"):
