@@ -378,6 +378,11 @@ def may_change(key: str) -> bool:
     return any(key.startswith(allowed) if allowed.endswith(".") else key == allowed for allowed in MAY_CHANGE)
 
 
+def is_kept(flag: str) -> bool:
+    """Say whether a flag (without the leading dashes) sets what stays as it was when a run is resumed."""
+    return any(setting.flag == flag and not may_change(setting.path) for setting in SETTINGS)
+
+
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the leaves of nested tables with their dotted paths; an empty table is a leaf."""
     for key, value in table.items():

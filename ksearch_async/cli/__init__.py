@@ -274,6 +274,15 @@ def _explained(error: cyclopts.CycloptsError) -> BaseException:
     hint = f"{command} --help lists what is understood"
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return refusal(f"not expected here: {', '.join(map(repr, error.unused_tokens or ()))}", hint)
+    if command == "ksearch resume" and isinstance(error, cyclopts.UnknownOptionError):
+        from ksearch_async.config import is_kept  # noqa: PLC0415 - `ksearch --help` needs none of it
+
+        option = (error.token.keyword or error.token.value).partition("=")[0]
+        if is_kept(option.removeprefix("--").removeprefix("no-")):
+            return refusal(
+                f"{option} cannot change when a run is resumed: it keeps what it was started with",
+                "budget, model, workers and sync may change; for anything else start a new run",
+            )
     error.verbose = False
     error.add_note(hint)
     return error

@@ -67,6 +67,13 @@ BAD_INPUT: dict[str, tuple[list[str], str]] = {
     "unknown run to show": (["show", "nothing"], "no run 'nothing'"),
     "unknown run to resume": (["resume", "nothing"], "no run 'nothing'"),
     "no runs at all": (["best"], "no runs in 'runs'"),
+    "setting that a resumed run keeps": (
+        ["resume", "one", "--branches", "2"],
+        "--branches cannot change when a run is",
+    ),
+    "the same with its value": (["resume", "one", "--language=cuda"], "error: --language cannot change"),
+    "the same switched off": (["resume", "one", "--no-confirm"], "error: --no-confirm cannot change"),
+    "unknown flag of resume": (["resume", "one", "--brunches", "2"], "Unknown option: --brunches"),
     "eval of an unknown problem": (["eval", "nothing", "kernel.cpp"], "unknown problem 'nothing'"),
     "eval of a missing source": (["eval", "rmsnorm_silu", "none.cpp"], "none.cpp"),
 }
