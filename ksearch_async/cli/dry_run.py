@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from ksearch_async.admission import check_fitness
+from ksearch_async.admission import check_fitness, marks_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note, put, put_json, terminal_width
 from ksearch_async.cli.session import explained
@@ -26,12 +26,13 @@ from ksearch_async.heritage import read_heritage, read_solution
 from ksearch_async.lineup import lineup_of
 from ksearch_async.logs import configure_logs
 from ksearch_async.models import model_words, writer_dialect
+from ksearch_async.opening import check_local
 from ksearch_async.own_workers import roles_here
 from ksearch_async.phrases import duration
 from ksearch_async.refusals import refusal
 from ksearch_async.resolve import Resolved
 from ksearch_async.runs import RunFolder, check_free
-from ksearch_async.workers import check_model, find_target, initial_program, open_workers, read_task
+from ksearch_async.workers import check_model, check_threads_here, find_target, initial_program, open_workers, read_task
 from messages.events import RunStarted
 from messages.models import Lineup
 
@@ -55,6 +56,8 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
     told = forecast(started)
     before = earlier_run(Path(resolved.config.runs_dir), started.task, started.target)
     likely = estimate(resolved.config, told, started.lineup, before)
+    for mark in marks_of(started.description):
+        note(f"warning: {mark}")
     if as_json:
         put_json({**_as_object(resolved, started, told, before), "lineup": started.lineup, "estimate": likely})
     else:
@@ -73,8 +76,12 @@ async def _opening(resolved: Resolved) -> AsyncIterator[RunStarted]:
     """Run the reference once, as a run does, and yield the event that the run would begin with."""
     config = resolved.config
     check_accepted(config.task)
+    if config.nats is None:
+        check_local(config)
     task, language = read_task(config), config.candidate_language
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
+    if config.nats is None:
+        check_threads_here(task)
     lineup = lineup_of(config, os.environ, writes_here="coder" in roles_here(config))
     target = await find_target(task, language, config.workers.device)
     with tempfile.TemporaryDirectory(prefix="ksearch-dry-run-") as folder:

@@ -69,6 +69,14 @@ def test_a_dry_run_is_a_page_for_people_that_says_what_is_set_for_each_of_severa
     assert row.split(None, 1)[1].startswith("small weight=3.0; large weight=1.0 ")
 
 
+def test_what_a_run_warns_of_its_dry_run_warns_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "same.py").write_text(PLUS_ONE.replace("return x + 1", "return x * 1"))
+    assert main(["run", "same.py", "--dry-run", "--json"]) == 0
+    told = capsys.readouterr()
+    assert "warning: input x: passes every check\n" in told.err
+    assert json.loads(told.out)["task"]["name"] == "same"
+
+
 def test_what_is_wrong_with_a_run_is_wrong_with_its_dry_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "failing.py").write_text(PLUS_ONE.replace("return [torch.randn(8, 8)]", "raise ValueError('no inputs')"))
     (folder / "file").touch()
@@ -78,6 +86,8 @@ def test_what_is_wrong_with_a_run_is_wrong_with_its_dry_run(folder: Path, capsys
         (["plus_one.py", "--runs-dir", "file/runs"], "/file/runs'"),
         (["plus_one.py", "--runs-dir", ".", "--run-name", "taken"], "there is a run 'taken'"),
         (["plus_one.py", "--base-url", "http://h"], "no model is named"),
+        (["plus_one.py", "--with", "coder"], "--with is for runs over NATS"),
+        (["plus_one.py", "--threads", "4000"], "--threads 4000: this host gives"),
         (["nothing.py"], "cannot read problem file"),
         ([], "no task given"),
     ):
