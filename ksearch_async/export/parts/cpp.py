@@ -35,8 +35,9 @@ def home_device() -> torch.device:
 
 @functools.cache
 def _kernel() -> Callable[[Sequence[torch.Tensor], int | None], None]:
-    names = [name for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name]
-    compiler = find_program(names, "install g++ or clang++, or set CXX")
+    wanted = os.environ.get("CXX")
+    hint = "CXX is set to it; set it to a compiler, or not at all" if wanted else "install g++ or clang++, or set CXX"
+    compiler = find_program([wanted] if wanted else ["c++", "g++", "clang++"], hint)
     flags = [*FLAGS, f"-march={_march()}", *units((".cpp", ".cc", ".cxx")), *tvm_ffi_flags()]
     return load_library(built(compiler, flags))
 

@@ -88,6 +88,14 @@ class TestExportedCpp(ExportContract):
         assert done.returncode == 1
         assert done.stderr.startswith("error: kernel 'small' has to be built, and none of c++, g++, clang++ is there")
 
+    def test_a_compiler_that_is_named_and_not_there_is_not_replaced_by_another(
+        self, fresh: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("CXX", "nonexist")
+        done = self.python(fresh, "exported.py", "--self-test")
+        assert done.returncode == 1
+        assert "none of nonexist is there: CXX is set to it" in done.stderr
+
 
 class TestExportedTvmFfi(ExportContract):
     spoil = ("* w[c] / (1", "* w[c] / (1.01f")
