@@ -22,6 +22,8 @@ from messages.tasks import Candidate, SourceFile, TaskSpec
 SourceLike: TypeAlias = str | os.PathLike[str] | Candidate
 
 _SUFFIXES: dict[Language, str] = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", "python": ".py"}
+_UNITS: dict[Language, tuple[str, ...]] = {"cpp": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}
+"""What a single file ends in, for its compiler to take it."""
 TRITON_ENTRY_POINT = "ksearch_run"
 _TRITON = re.compile(rf"^def {TRITON_ENTRY_POINT}\b", re.MULTILINE)
 _MODULE = re.compile(r"^class ModelNew\b", re.MULTILINE)
@@ -53,7 +55,13 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
         from evaluators.tasks.packers import json_candidate  # noqa: PLC0415 - of one kind of tasks
 
         return json_candidate(str(path), text, task)
-    return _kernel(path.name, text, language or language_of(path.name, text, task), task)
+    language = language or language_of(path.name, text, task)
+    if not path.name.endswith(_UNITS.get(language, "")):
+        raise refusal(
+            f"source {str(path)!r} is taken for {language}, whose files must end in {', '.join(_UNITS[language])}",
+            "rename it; .cu is CUDA, .py Triton or Python",
+        )
+    return _kernel(path.name, text, language, task)
 
 
 def read_program(source: SourceLike) -> Candidate:

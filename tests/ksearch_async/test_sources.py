@@ -8,6 +8,7 @@ import pytest
 
 from actors.recorder.folder import Evidence, Manifest
 from ksearch_async.sources import read_kernel, read_program
+from messages.base import Language
 from messages.codec import to_json
 from messages.errors import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
@@ -108,6 +109,18 @@ def test_a_files_language_is_told_by_its_suffix_and_a_module_by_its_class(
     (tmp_path / name).write_text(text)
     candidate = read_kernel(tmp_path / name, None)
     assert (candidate.language, candidate.entry_point) == (language, entry_point)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "endings"),
+    [("k.c", None, ".cpp, .cc, .cxx"), ("k", None, ".cpp, .cc, .cxx"), ("k.cpp", "cuda", ".cu")],
+)
+def test_a_file_that_its_compiler_would_not_take_is_refused_before_anything_is_built(
+    name: str, language: Language | None, endings: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text("int x;")
+    with pytest.raises(ConfigError, match=f"{name}' is taken for (cpp|cuda), whose files must end in {endings}\n"):
+        read_kernel(tmp_path / name, language)
 
 
 def test_a_program_has_no_entry_point(tmp_path: Path) -> None:
