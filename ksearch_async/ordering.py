@@ -16,6 +16,7 @@ from ksearch_async.mailbox import Order
 from ksearch_async.refusals import refusal
 from ksearch_async.session import GOES_ON
 from ksearch_async.steering_words import steering_words
+from messages.errors import ConfigError
 from messages.facts import Fact
 from messages.steering import Steering, SteeringRefused, SteeringRequested
 
@@ -79,7 +80,7 @@ async def steer(line: Line, verb: Verb, order: Order) -> Answered:
         words = rest_words(chronicle) if standing == "finished" else "is stopping"
         raise refusal(f"run {run_id!r} {words}: it cannot {verb}", resume_words(run_id, chronicle))
     if line.is_local and not await line.leader():
-        raise refusal(f"nobody works on run {run_id!r}: it was killed", f"ksearch resume {run_id} goes on with it")
+        raise _killed(run_id)
     if await line.ask(order, patience_s=PATIENCE_S) is not None:
         return Answered(taken=True, standing=_RESULTS[verb], said=f"run {run_id} {_WORDS[verb]}")
     leader = await line.leader()
@@ -91,10 +92,15 @@ async def steer(line: Line, verb: Verb, order: Order) -> Answered:
 async def _already(line: Line, standing: Standing, said: str) -> Answered:
     if standing != "stopping" or await line.leader():
         return Answered(taken=False, standing=standing, said=said)
-    planner = "" if line.is_local else f"ksearch planner {line.run_id} does, or "
-    hint = f"{planner}ksearch resume {line.run_id}{' does' if line.is_local else ''}"
-    failure = f"nobody leads run {line.run_id}: whoever leads it next ends it"
-    return Answered(taken=False, standing=standing, said=said, failure=failure, hint=hint)
+    if line.is_local:
+        raise _killed(line.run_id)
+    hint = f"ksearch planner {line.run_id} does, or ksearch resume {line.run_id}"
+    failure = f"nobody leads run {line.run_id}, which was to stop: whoever leads it next ends it"
+    return Answered(taken=False, standing=standing, failure=failure, hint=hint)
+
+
+def _killed(run_id: str) -> ConfigError:
+    return refusal(f"nobody works on run {run_id!r}: it was killed", f"ksearch resume {run_id} goes on with it")
 
 
 async def begun(line: Line) -> Chronicle:

@@ -49,10 +49,12 @@ _COMMANDS = {
     a token is set. Ends with Ctrl-C or SIGTERM; 0 then, 2 for bad input, 3 if the NATS server cannot be reached.""",
     "stop": """Have a run stop: evaluations in flight are finished, and it can be resumed.
 
-    Ends with 0 once its planner has taken it, 3 if nobody leads the run. Ctrl-C in its terminal does the same.""",
+    Ends with 0 once its planner has taken it, or if it is stopping or over already; 2 if its process was killed, 3 if
+    it is on a server and nobody leads it. Ctrl-C in its terminal does the same.""",
     "pause": """Have a run rest: what is in flight is finished and counted, nothing new begins.
 
-    Its time limit does not count the pause. Ends with 0 once its planner has taken it, 3 if nobody leads the run.""",
+    Its time limit does not count the pause. Ends with 0 once its planner has taken it, 2 if the run is
+    stopping or over or its process was killed, 3 if it is on a server and nobody leads it.""",
     "continue": "Have a run that was paused go on.",
     "tell": """Tell a run's models something: it stands in every further prompt until it is forgotten.
 
