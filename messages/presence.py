@@ -104,7 +104,7 @@ class RunCard(Message, frozen=True, kw_only=True, tag="run_card.v1"):
     rounds: int = 0
     max_rounds: int = 0
     credit: float | None = None
-    """Of the best candidate."""
+    """Of the best candidate: its interval's lower bound, or its score."""
     usage: Usage = Usage()
     """What its model calls have cost so far, planner and coders together."""
     cost_usd: float | None = None
@@ -115,6 +115,8 @@ class RunCard(Message, frozen=True, kw_only=True, tag="run_card.v1"):
     """Seconds that the planner's model took to answer them."""
     tiers: tuple[str, ...] = ()
     """Which further coders write for it, where it asks several models."""
+    speedup: float | None = None
+    """Of the best candidate, against the reference; null: there is none, or it has a score."""
     submitted_at: str
     updated_at: str
 

@@ -134,6 +134,7 @@ class CardKeeper:
             planner_calls=state.usage_planner.calls,
             planner_s=state.planner_s,
             tiers=further_tiers(started, state.lineup),
+            speedup=state.incumbent.speedup if state.incumbent else None,
             submitted_at="",
             updated_at="",
         )

@@ -22,7 +22,8 @@ from ksearch_async.metrics import Metrics, metrics_beside
 from ksearch_async.phrases import counted, rough_duration, shortened
 from ksearch_async.roster import Node, Roster, Run, read_roster
 from messages.errors import BusError
-from messages.presence import Presence
+from messages.presence import Presence, RunCard
+from messages.verdicts import score_text
 
 if TYPE_CHECKING:
     from actors.bus.nats import NatsBus
@@ -217,13 +218,20 @@ def _run_cells(run: Run) -> list[str]:
         card.task_name,
         f"{card.state} ({card.stopped_by})" if card.stopped_by else card.state,
         f"{card.rounds}/{card.max_rounds}" if card.max_rounds else str(card.rounds),
-        "-" if card.credit is None else f"{card.credit:.2f}x",
+        _best(card),
         card.language,
         card.target.device,
         str(card.weight),
         card.planner or "-",
         ", ".join(run.missing) or "-",
     ]
+
+
+def _best(card: RunCard) -> str:
+    """Return what `ksearch ls` says of the same run: the speedup, not the lower bound of its interval; or the score."""
+    if card.speedup is not None:
+        return f"{card.speedup:.2f}x"
+    return "-" if card.credit is None else score_text(card.credit)
 
 
 def _plain(entry: msgspec.Struct) -> dict[str, object]:

@@ -29,7 +29,8 @@ async def test_a_run_is_led_to_its_end_and_nothing_is_left_on_the_bus() -> None:
     await setting.assert_whole()
     card = await setting.card()
     assert (card.planner, card.stopped_by, card.rounds, card.task_name) == ("p1", "rounds", 30, TASK.name)
-    assert card.credit == setting.ended["p1"].credit
+    ended = setting.ended["p1"]
+    assert (card.credit, card.speedup) == (ended.credit, ended.speedup)
 
 
 async def test_the_card_follows_the_run_and_its_pauses() -> None:

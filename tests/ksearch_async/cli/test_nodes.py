@@ -49,6 +49,7 @@ CARD = RunCard(
     rounds=12,
     max_rounds=300,
     credit=1.875,
+    speedup=1.96,
     planner="planner-host-17-ab12",
     submitted_at=ago(100),
     updated_at=ago(2),
@@ -158,6 +159,26 @@ async def test_entries_of_another_release_are_named_and_hide_nothing(bus: Memory
     assert len(roster.nodes) == 1
 
 
+async def test_a_runs_best_is_its_speedup_as_ls_says_it_and_not_the_lower_bound(bus: MemoryBus) -> None:
+    await put(bus, CARD)
+    row = next(line for line in await shown(bus) if line.startswith(RUN))
+    assert " 1.96x " in row
+
+
+async def test_a_runs_best_score_is_no_speedup(bus: MemoryBus) -> None:
+    await put(bus, msgspec.structs.replace(CARD, credit=-2.5, speedup=None))
+    row = next(line for line in await shown(bus) if line.startswith(RUN))
+    assert " -2.5 " in row
+
+
+async def test_a_card_of_an_older_planner_is_read(bus: MemoryBus) -> None:
+    older = msgspec.json.decode(encode_entry(CARD))
+    del older["speedup"]
+    await bus.put(run_key(RUN), msgspec.json.encode(older), revision=0)
+    row = next(line for line in await shown(bus) if line.startswith(RUN))
+    assert " 1.875 " in row
+
+
 async def test_json_holds_everything(bus: MemoryBus) -> None:
     await put(bus, presence("evaluator", served=SERVED), CARD)
     roster = await read_roster(bus)
@@ -167,5 +188,5 @@ async def test_json_holds_everything(bus: MemoryBus) -> None:
     assert node["age_s"] >= 1
     assert not node["unfit"]
     assert run["missing"] == ["coder", "builder"]
-    assert run["credit"] == 1.875
+    assert (run["speedup"], run["credit"]) == (1.96, 1.875)
     assert {"workers", "devices", "queues", "runs"} <= report["metrics"].keys()
