@@ -17,7 +17,7 @@ from ksearch_async.refusals import refusal
 from messages.base import ROOT
 from messages.codec import Record
 from messages.events import CandidateWritten
-from messages.facts import AttemptFinished, BranchStarted, Fact
+from messages.facts import AttemptFinished, BranchStarted, ConfirmationFinished, Fact
 from messages.tasks import Candidate
 from messages.verdicts import worth_text
 
@@ -39,8 +39,11 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     round: int | None = None
     """Null if it was not evaluated."""
     fate: str | None = None
+    """Of its latest measurement, as are speedup and credit: what a confirmation said is what it counts for."""
     speedup: float | None = None
     credit: float | None = None
+    screen_speedup: float | None = None
+    """What its first measurement had said, before the one that counts; null if it was measured once."""
     candidate: Candidate
 
     @property
@@ -48,7 +51,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
         """Name it for people: `round 5, n3, 2.06x`."""
         result = (self.fate or "no verdict").replace("_", " ")
         if self.credit is not None:
-            result = worth_text(self.credit, self.speedup, is_least=self.fate == "unstable")
+            is_least = self.fate == "unstable" and self.speedup == self.credit
+            result = worth_text(self.credit, self.speedup, is_least=is_least)
         place = f"round {self.round}" if self.round else f"candidate {self.candidate_id[:8]}"
         return f"{place}, {self.node_id}, {result}"
 
@@ -171,6 +175,14 @@ class Versions:
                 fate=fact.fate,
                 speedup=fact.speedup,
                 credit=fact.credit,
+            )
+        elif isinstance(fact, ConfirmationFinished) and fact.candidate_id in self._by_id:
+            self._by_id[fact.candidate_id] = msgspec.structs.replace(
+                self._by_id[fact.candidate_id],
+                fate=fact.fate,
+                speedup=fact.speedup,
+                credit=fact.credit,
+                screen_speedup=fact.screen_speedup,
             )
 
 

@@ -65,5 +65,6 @@ def _as_object(version: Version | None) -> dict[str, object] | None:
         "round": version.round,
         "fate": version.fate,
         "speedup_vs_reference": version.speedup,
+        "screen_speedup": version.screen_speedup,
         "files": [file.path for file in version.candidate.files],
     }

@@ -13,6 +13,7 @@ from ksearch_async.chronicle import Best, Chronicle, repeats_known, standing_of
 from ksearch_async.feed.heads import head_of
 from ksearch_async.feed.shapes import (
     AttemptView,
+    ConfirmationView,
     Head,
     JobVerb,
     JobView,
@@ -107,6 +108,7 @@ class Folding:
         """Fold a record."""
         facts = self._facts = []
         attempts: list[AttemptView] = []
+        confirmations: list[ConfirmationView] = []
         marks: list[Mark] = []
         notes: list[Note] = []
         for fact in self.chronicle.unfold(record):
@@ -116,6 +118,8 @@ class Folding:
                 self._node_of[fact.branch_id] = fact.node_id
             elif isinstance(fact, AttemptFinished):
                 attempts.append(self._attempt(fact))
+            elif isinstance(fact, ConfirmationFinished):
+                confirmations.append(_confirmation(fact))
             elif isinstance(fact, IncumbentChanged):
                 marks.append(self._mark(fact))
         notes.extend(self._event_notes(record))
@@ -127,6 +131,7 @@ class Folding:
             nodes=tuple(self._changed_nodes(facts)),
             jobs=tuple(self._changed_jobs(record, facts)),
             attempts=tuple(attempts),
+            confirmations=tuple(confirmations),
             marks=tuple(marks),
             notes=tuple(notes),
         )
@@ -146,16 +151,6 @@ class Folding:
             yield Note(kind="loss", text=f"waiting for a {body.role}: {body.detail}")
 
     def _attempt(self, fact: AttemptFinished) -> AttemptView:
-        worth = None
-        if fact.candidate_id is not None and fact.credit is not None:
-            score = Score(
-                candidate_id=fact.candidate_id,
-                credit=fact.credit,
-                speedup=fact.speedup,
-                speedup_high=fact.speedup_high,
-                latency_us=fact.latency_us,
-            )
-            worth = worth_of(score)
         return AttemptView(
             node_id=self._node_of.get(fact.branch_id, ROOT),
             branch_id=fact.branch_id,
@@ -163,7 +158,7 @@ class Folding:
             outcome=fact.outcome,
             round=fact.round,
             candidate_id=fact.candidate_id or "",
-            worth=worth,
+            worth=_worth_told(fact),
             repeats_known=repeats_known(fact),
         )
 
@@ -302,6 +297,29 @@ def worth_of(score: Score) -> Worth:
         latency_us=score.latency_us,
         is_least=score.is_least,
     )
+
+
+def _confirmation(fact: ConfirmationFinished) -> ConfirmationView:
+    return ConfirmationView(
+        candidate_id=fact.candidate_id,
+        fate=fact.fate,
+        outcome=fact.outcome,
+        worth=_worth_told(fact),
+        screen_speedup=fact.screen_speedup,
+    )
+
+
+def _worth_told(fact: AttemptFinished | ConfirmationFinished) -> Worth | None:
+    if fact.candidate_id is None or fact.credit is None:
+        return None
+    score = Score(
+        candidate_id=fact.candidate_id,
+        credit=fact.credit,
+        speedup=fact.speedup,
+        speedup_high=fact.speedup_high,
+        latency_us=fact.latency_us,
+    )
+    return worth_of(score)
 
 
 def node_view(node: Node) -> NodeView:

@@ -105,6 +105,18 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """It wrote what another attempt had written."""
 
 
+class ConfirmationView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A candidate that was measured a second time: from then on it counts for what that said, not its attempt."""
+
+    candidate_id: str
+    fate: Fate
+    outcome: str
+    worth: Worth | None = None
+    """Null: it was refuted."""
+    screen_speedup: float
+    """What its first measurement had said."""
+
+
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A new incumbent: a step of the best-so-far curve."""
 
@@ -205,5 +217,6 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Those that changed, as they are now."""
     jobs: tuple[JobView, ...] = ()
     attempts: tuple[AttemptView, ...] = ()
+    confirmations: tuple[ConfirmationView, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[Note, ...] = ()

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ksearch_async.feed.shapes import AttemptView, Head, Mark, NodeView, Totals, Update
+from ksearch_async.feed.shapes import AttemptView, ConfirmationView, Head, Mark, NodeView, Totals, Update
 from messages.base import ROOT
 from messages.verdicts import Interval, TimedWorkload
 
@@ -73,6 +73,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, NodeView]
     tried: tuple[Tried, ...]
     steps: tuple[Step, ...]
+    confirmed: dict[str, ConfirmationView]
+    """What second measurements said, by candidate."""
 
     @property
     def best(self) -> Step | None:
@@ -147,16 +149,26 @@ def trace_of(updates: Iterable[Update]) -> Trace | None:
     nodes: dict[str, NodeView] = {}
     tried: list[Tried] = []
     steps: list[Step] = []
+    confirmed: dict[str, ConfirmationView] = {}
     for update in updates:
         head, totals = update.head or head, update.totals
         at = place_of(totals)
         nodes.update((node.node_id, node) for node in update.nodes)
         tried.extend(Tried(attempt=attempt, at=at) for attempt in update.attempts)
         steps.extend(Step(mark=mark, at=at) for mark in update.marks)
+        confirmed.update((one.candidate_id, one) for one in update.confirmations)
     if head is None:
         return None
     at = place_of(totals)
-    return Trace(head=head, totals=totals, at=at, nodes=nodes, tried=tuple(tried), steps=tuple(steps))
+    return Trace(
+        head=head,
+        totals=totals,
+        at=at,
+        nodes=nodes,
+        tried=tuple(tried),
+        steps=tuple(steps),
+        confirmed=confirmed,
+    )
 
 
 def place_of(totals: Totals) -> Place:

@@ -10,7 +10,7 @@ import msgspec
 from ksearch_async.chronicle import Best, BestScore
 from ksearch_async.comparing import plain
 from ksearch_async.config import flatten
-from ksearch_async.feed.shapes import AttemptView
+from ksearch_async.feed.shapes import AttemptView, ConfirmationView
 from ksearch_async.kernel_table import TITLES, headline, kernel_rows, left_out
 from ksearch_async.phrases import counted, duration
 from ksearch_async.report.data import path_to_best
@@ -240,6 +240,9 @@ def attempts(dossier: Dossier) -> Iterator[Markup]:
         attempt = tried.attempt
         is_best = bool(best_id) and attempt.candidate_id == best_id
         outcome = attempt.outcome.removeprefix(f"{attempt.fate}: ")
+        again = trace.confirmed.get(attempt.candidate_id)
+        if again is not None and attempt.round:
+            outcome = f"screening said {outcome}; {_confirmation_words(again)}"
         fate = tag("span", _fate_words(attempt), class_=_fate_kind(attempt))
         rows.append(
             [
@@ -252,6 +255,12 @@ def attempts(dossier: Dossier) -> Iterator[Markup]:
             ]
         )
     yield table(["round", "after", "action", "fate", "outcome", "candidate"], rows, numbers=(0, 1))
+
+
+def _confirmation_words(again: ConfirmationView) -> str:
+    if again.fate == "measured":
+        return f"confirmed: {again.outcome.removeprefix('measured: ')}"
+    return f"not confirmed: {again.outcome}"
 
 
 def _fate_words(attempt: AttemptView) -> str:

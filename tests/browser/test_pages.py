@@ -16,6 +16,7 @@ from tests.browser.hostile import READABLE, hostile_run
 from tests.browser.live_run import HOSTILE
 from tests.browser.serving import LiveRun, leading
 from tests.ksearch_async.stories import KERNEL, decided, on_disk, sequel, story
+from tests.ksearch_async.test_confirmed import lucky_run
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 FOLDER = "<img src=x onerror=alert(1)>"
@@ -168,6 +169,17 @@ def test_what_is_not_there_is_said_in_words(open_page: OpenPage, web: Serve, tmp
     server.kill()
     expect(page.locator(".runs-said")).to_contain_text("the server")
     expect(page.locator("table.runs tbody tr")).to_have_count(1)
+
+
+def test_differences_name_candidates_by_what_their_confirmation_said(
+    open_page: OpenPage, web: Serve, tmp_path: Path
+) -> None:
+    on_disk(tmp_path, lucky_run().records, "lucky")
+    page = open_page(web(tmp_path).address)
+    go(page, "#/run/lucky/diff")
+    offered = page.locator("select[data-side=right] option")
+    expect(offered.filter(has_text="round 1")).to_contain_text("1.85x")
+    expect(offered.filter(has_text="round 2")).to_contain_text("wrong")
 
 
 def test_differences_give_both_texts_back_and_bands_span_all_seeds(

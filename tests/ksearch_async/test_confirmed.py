@@ -6,14 +6,20 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main
 from ksearch_async.cli.frame import frame_lines
+from ksearch_async.feed.folding import updates_of
 from ksearch_async.narrate import Narrator
 from ksearch_async.progress import Progress
+from ksearch_async.report.dossier import dossier_of
+from ksearch_async.report.markup import joined
+from ksearch_async.report.sections import attempts, kernel, result_words
 from ksearch_async.summary import confirmations_line, result_lines
+from ksearch_async.versions import Versions
 from messages.codec import Body, Record
 from messages.events import Event, StopRequested
 from messages.facts import BuildRequested, Decided, EvaluationRequested, Fact, WriteRequested
@@ -43,7 +49,8 @@ class Told(World):
 
     def write(self, text: str, verdict: Verdict, lease_s: float, *, stopped: bool = False) -> None:
         """Carry an attempt through to its verdict; meanwhile the run may be stopped."""
-        self.give(written(self.requests(WriteRequested)[0].job_id, text))
+        (write,) = self.requests(WriteRequested)
+        self.give(msgspec.structs.replace(written(write.job_id, text), branch_id=write.branch_id))
         self.give(built(self.requests(BuildRequested)[0].job_id, candidate(text).candidate_id))
         if stopped:
             self.give(StopRequested(reason="test"))
@@ -166,3 +173,41 @@ def test_cost_says_what_confirmations_took_and_what_racing_spared(
     lines = capsys.readouterr().out.splitlines()
     assert "confirmed  2 of them, 6.0 s alone on the device" in lines
     assert "outpaced   1 of them were stopped early, which spared about 9.0 s on the device" in lines
+
+
+def test_a_version_says_what_its_confirmation_said_or_that_it_was_refuted() -> None:
+    versions = Versions(lucky_run().records)
+    best, refuted = versions.named("best"), versions.named("2")
+    assert best is not None
+    assert refuted is not None
+    assert (best.said, best.screen_speedup) == ("round 1, n1, 1.85x", 2.1)
+    assert refuted.said == "round 2, n1, wrong"
+
+
+def test_a_diff_names_the_best_by_its_confirmed_speedup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    on_disk(tmp_path, lucky_run().records, RUN)
+    assert main(["diff", RUN, "--runs-dir", str(tmp_path)]) == 0
+    assert "(round 1, n1, 1.85x)" in capsys.readouterr().out
+    assert main(["diff", RUN, "--json", "--runs-dir", str(tmp_path)]) == 0
+    newer = json.loads(capsys.readouterr().out)["b"]
+    assert (newer["speedup_vs_reference"], newer["screen_speedup"]) == (1.85, 2.1)
+
+
+def test_updates_tell_what_each_confirmation_said() -> None:
+    told = [one for update in updates_of(lucky_run().records) for one in update.confirmations]
+    assert [(one.fate, one.worth and one.worth.speedup, one.screen_speedup) for one in told] == [
+        ("measured", 1.85, 2.1),
+        ("wrong", None, 2.6),
+    ]
+
+
+def test_the_report_says_the_confirmed_speedup_of_the_best_throughout(tmp_path: Path) -> None:
+    records = lucky_run().records
+    dossier = dossier_of(on_disk(tmp_path, records, RUN), records)
+    assert "1.85x as fast" in result_words(dossier)
+    kernel_text = joined(kernel(dossier)).html
+    assert "round 1, n1, 1.85x" in kernel_text
+    assert "2.10x" not in kernel_text
+    rows = joined(attempts(dossier)).html
+    assert "screening said 2.10x the reference [2.00, 2.20], 500.0 us; confirmed: 1.85x the reference" in rows
+    assert "screening said 2.60x the reference [2.50, 2.70], 400.0 us; not confirmed: wrong: 1 of 4" in rows

@@ -111,10 +111,12 @@ function nodeLinks(store, pair) {
 
 function candidatesOf(latest) {
   const found = new Map();
+  const confirmed = new Map(latest.confirmations().map((one) => [one.candidate_id, one]));
   for (const one of latest.attempts()) {
     if (!one.candidate_id || found.has(one.candidate_id)) continue;
     const title = legibleLine(latest.node(one.node_id)?.title ?? "", 60);
-    const came = one.worth ? worth(one.worth) : words(one.fate);
+    const counts = confirmed.get(one.candidate_id) ?? one;
+    const came = counts.worth ? worth(counts.worth) : words(counts.fate);
     found.set(one.candidate_id, {
       id: one.candidate_id,
       text: `${one.node_id}${one.round ? `, round ${one.round}` : ""}: ${came} · ${title}`,

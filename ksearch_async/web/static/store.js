@@ -20,6 +20,7 @@ export class RunStore {
   #heads = new Versions();
   #updates = [];
   #attempts = new Log();
+  #confirmations = new Log();
   #marks = new Log();
   #notes = new Log();
 
@@ -59,6 +60,7 @@ export class RunStore {
       jobs: this.#jobs,
       heads: this.#heads,
       attempts: this.#attempts,
+      confirmations: this.#confirmations,
       marks: this.#marks,
       notes: this.#notes,
     });
@@ -110,6 +112,7 @@ export class RunStore {
     for (const node of update.nodes ?? []) versionsOf(this.#nodes, node.node_id).add(position, node);
     for (const job of update.jobs ?? []) versionsOf(this.#jobs, job.job_id).add(position, job);
     this.#attempts.add(position, update.attempts?.map((attempt) => ({ ...attempt, position })));
+    this.#confirmations.add(position, update.confirmations);
     this.#marks.add(position, update.marks);
     this.#notes.add(position, update.notes?.map((note) => ({ ...note, position })));
   }
@@ -176,6 +179,11 @@ class Moment {
   /** `AttemptView`s so far, each with the `position` of its update. */
   attempts() {
     return this.#run.attempts.until(this.position);
+  }
+
+  /** `ConfirmationView`s so far: what these candidates count for since, instead of their attempts' worth. */
+  confirmations() {
+    return this.#run.confirmations.until(this.position);
   }
 
   /** `Mark`s so far: steps of the best-so-far curve. */
