@@ -255,8 +255,9 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
     yield row("runs", lambda group: str(len(group.entrants)))
     yield row("seeds", lambda group: ", ".join(dict.fromkeys(str(entrant.seed) for entrant in group.entrants)))
     yield row("best score" if comparison.scored else "best speedup", _best_cell)
+    yield row("best found in round", lambda group: _over(group, _found_in_round, "{:.0f}".format))
     yield from places("used", lambda trace: trace.at)
-    yield from places("to the best", lambda trace: trace.best.at if trace.best else None)
+    yield from places("until the best counted", lambda trace: trace.best.at if trace.best else None)
     for level in levels_of(comparison):
         yield from places(f"to {level:g}x", lambda trace, level=level: reached(trace, level))  # type: ignore[misc]
     yield row("model calls", lambda group: _over(group, lambda one: one.totals.calls, "{:,.0f}".format))
@@ -319,6 +320,11 @@ def _over(group: Group, figure: Callable[[Trace], float | None], words: Callable
 
 def _on(place: Place | None, against: Against) -> float | None:
     return place.on(against) if place else None
+
+
+def _found_in_round(trace: Trace) -> float | None:
+    """Return the round whose candidate the best is; it counts later, once it is confirmed."""
+    return trace.best.mark.round if trace.best else None
 
 
 def _tokens(trace: Trace) -> float:

@@ -55,7 +55,8 @@ def compare_command(
     """Compare runs of one task: what they found, and what that took.
 
     Runs that differ by their seeds alone are one group: medians, and in brackets the range. Runs on different devices
-    are never one. A speedup is reached when the whole interval of a best kernel lies there or above.
+    are never one. A speedup is reached when the whole interval of a best kernel lies there or above. A best kernel
+    counts from its confirmation on, which may be rounds after the one that it was found in.
 
     Args:
         runs: Ids or folders of runs, two or more.

@@ -12,6 +12,7 @@ import pytest
 from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main
 from ksearch_async.cli.frame import frame_lines
+from ksearch_async.comparing import compared, entrant_of, rows_of
 from ksearch_async.feed.folding import updates_of
 from ksearch_async.narrate import Narrator
 from ksearch_async.progress import Progress
@@ -211,3 +212,15 @@ def test_the_report_says_the_confirmed_speedup_of_the_best_throughout(tmp_path: 
     rows = joined(attempts(dossier)).html
     assert "screening said 2.10x the reference [2.00, 2.20], 500.0 us; confirmed: 1.85x the reference" in rows
     assert "screening said 2.60x the reference [2.50, 2.70], 400.0 us; not confirmed: wrong: 1 of 4" in rows
+
+
+def test_a_comparison_tells_the_round_that_the_best_was_found_in_from_the_rounds_until_it_counted() -> None:
+    told = Told()
+    told.write("0", measured(2.0, width=0.2), 10.0)
+    told.write("1", SLOW, 1.0)  # while the confirmation is under way
+    told.confirm("0", measured(1.8, width=0.1), lease_s=5.0)
+    best = folded(told.records).best("")
+    assert best is not None
+    found = {row.title: row.cells for row in rows_of(compared([entrant_of(RUN, told.records)]))}
+    assert found["best found in round"] == (str(best.round),) == ("1",)
+    assert found["rounds until the best counted"] == ("2",)
