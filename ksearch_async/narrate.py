@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from actors.planner.core.decide import NO_ANSWER
-from actors.planner.core.state import Provisional
+from actors.planner.core.state import Incumbent, Provisional
 from ksearch_async.chronicle import Chronicle, repeats_known
 from ksearch_async.phrases import fitted, padded, shortened
 from ksearch_async.steering_words import steering_words
@@ -132,9 +132,10 @@ class Narrator:
         total = state.settings.budget.max_rounds
         number = f"{fact.round or '-':>{len(str(total))}}/{total}"
         outcome = " ".join(fact.outcome.split())
-        standing = f"({self._standing(fact)})"
+        lowers = self.is_best(fact) and _is_lower(fact.speedup, self._chronicle.top)
+        standing = f"({self._standing(fact, brief=columns is not None)})"
         by = self._by(fact)
-        if columns is None or columns >= _WIDE:
+        if columns is None or (columns >= _WIDE and not lowers):
             room = max(_TITLE_WIDTH, 0 if columns is None else columns - _WIDE + _TITLE_WIDTH)
             whole = title if columns is None else shortened(title, room)
             return fitted(f"{number}  {padded(whole, _TITLE_WIDTH)}  {outcome}  {standing}{by}", columns)
@@ -161,13 +162,15 @@ class Narrator:
         interval = verdict.speedup_interval
         return f"{fact.speedup:.2f}x [{interval.low:.2f}, {interval.high:.2f}], {verdict.latency_us:.1f} us"
 
-    def _standing(self, fact: AttemptFinished) -> str:
+    def _standing(self, fact: AttemptFinished, *, brief: bool) -> str:
+        top = self._chronicle.top
         if fact.measured_again:
             return "measured again"
         if self.is_best(fact):
             is_provisional = fact.speedup is not None and self._chronicle.state.settings.confirm
+            if reason := _reason(fact, top, brief=brief):
+                return f"new best: {reason}{'; to be confirmed' if is_provisional and not brief else ''}"
             return "new best, to be confirmed" if is_provisional else "new best"
-        top = self._chronicle.top
         if top is None:
             return "no best yet"
         owed = ", to be confirmed" if isinstance(top, Provisional) else ""
@@ -180,10 +183,15 @@ class Narrator:
         if fact.fate != "measured":
             return f"round {fact.round} not confirmed: {told} ({screened})"
         incumbent = self._chronicle.state.incumbent
-        standing = "the best"
         if incumbent is not None and (fact.credit or 0.0) <= incumbent.credit:
             standing = f"best {worth_text(incumbent.credit, incumbent.speedup)}"
-        return f"round {fact.round} confirmed: {told} ({screened}; {standing})"
+            return f"round {fact.round} confirmed: {told} ({screened}; {standing})"
+        reason = _reason(fact, incumbent, brief=False)
+        whole = f"round {fact.round} confirmed: {told} ({screened}; the best{f': {reason}' if reason else ''})"
+        columns = self._columns()
+        if not reason or columns is None or len(whole) + 2 <= columns:
+            return whole
+        return f"round {fact.round} confirmed: {fact.speedup:.2f}x (the best: {_reason(fact, incumbent, brief=True)})"
 
     def _world_model(self, fact: EditsApplied) -> str:
         kinds = [(NodeInserted, "new"), (NodeUpdated, "revised"), (NodePruned, "pruned")]
@@ -198,6 +206,22 @@ class Narrator:
 
     def _counted_open(self) -> int:
         return [node.state for node in self._chronicle.state.nodes.values()].count("open")
+
+
+def _is_lower(speedup: float | None, before: Incumbent | Provisional | None) -> bool:
+    """Say whether a speedup is below that of what was the best before."""
+    return speedup is not None and before is not None and before.speedup is not None and speedup < before.speedup
+
+
+def _reason(
+    fact: AttemptFinished | ConfirmationFinished, before: Incumbent | Provisional | None, *, brief: bool
+) -> str:
+    """Say why what has a smaller speedup is the best: by the lower ends of both intervals; else nothing."""
+    if fact.credit is None or before is None or not _is_lower(fact.speedup, before):
+        return ""
+    digits = 2 if f"{fact.credit:.2f}" != f"{before.credit:.2f}" else 4
+    own, other = f"{fact.credit:.{digits}f}x", f"{before.credit:.{digits}f}x"
+    return f"at least {own}, before {other}" if brief else f"at least {own}, the one before at least {other}"
 
 
 def _course_words(fact: Fact) -> str:

@@ -163,7 +163,7 @@ def best_lines(best: Best | BestScore | None) -> list[str]:
     against = f", the reference {best.reference_latency_us:.1f} us" if best.reference_latency_us is not None else ""
     standing = "" if best.faster else ": not faster than the reference"
     confirmed = "" if best.screen_speedup is None else f", confirmed (screening said {best.screen_speedup:.2f}x)"
-    interval = f"[{low:.2f}, {high:.2f}] (95 % interval)"
+    interval = f"[{low:.2f}, {high:.2f}] (95 % interval; its lower end counts)"
     return [
         f"best       {best.speedup_vs_reference:.2f}x the reference {interval}{confirmed}{standing}",
         f"latency    {best.latency_us:.1f} us{against}{best.roofline_words}; {best.device}",

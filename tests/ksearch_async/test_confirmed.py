@@ -101,7 +101,8 @@ def test_the_best_is_what_its_confirmation_said() -> None:
     assert (best.speedup_vs_reference, best.screen_speedup) == (1.85, 2.1)
     assert best.speedup_interval == pytest.approx((1.8, 1.9))
     assert result_lines(chronicle, "best", "candidates")[0] == (
-        "best       1.85x the reference [1.80, 1.90] (95 % interval), confirmed (screening said 2.10x)"
+        "best       1.85x the reference [1.80, 1.90] (95 % interval; its lower end counts), "
+        "confirmed (screening said 2.10x)"
     )
 
 
@@ -224,3 +225,52 @@ def test_a_comparison_tells_the_round_that_the_best_was_found_in_from_the_rounds
     found = {row.title: row.cells for row in rows_of(compared([entrant_of(RUN, told.records)]))}
     assert found["best found in round"] == (str(best.round),) == ("1",)
     assert found["rounds until the best counted"] == ("2",)
+
+
+STEADIER = [
+    "2/3 fuse 0 measured: 2.20x the reference [2.15, 2.25], 465.1 us "
+    "(new best: at least 2.15x, the one before at least 2.00x; to be confirmed)",
+    "round 2 confirmed: 2.16x the reference [2.12, 2.20], 471.7 us "
+    "(screening said 2.20x; the best: at least 2.12x, the one before at least 2.00x)",
+]
+
+
+def steadier_run() -> Told:
+    """Return a run whose second best has the smaller speedup and the larger lower end."""
+    told = Told()
+    told.write("0", measured(2.0, width=0.8), 10.0)
+    told.confirm("0", measured(2.0, width=0.8), lease_s=5.0)
+    told.write("1", measured(2.15, width=0.1), 10.0)
+    told.confirm("1", measured(2.12, width=0.08), lease_s=5.0)
+    return told
+
+
+def told_lines(told: Told, columns: int | None) -> list[str]:
+    narrator = Narrator(Chronicle(), lambda: columns)
+    return [line for record in told.records for line in narrator.tell(record)]
+
+
+def test_a_new_best_with_a_smaller_speedup_is_told_with_the_lower_ends_that_make_it_one() -> None:
+    lines = [" ".join(line.split()) for line in told_lines(steadier_run(), None)]
+    assert [line for line in lines if "the one before" in line] == STEADIER
+    assert sum("at least" in line for line in lines) == 2, "no other line needs a reason"
+
+
+@pytest.mark.parametrize("columns", [80, 100, 127, 128, 140, 200])
+def test_a_terminal_shows_why_a_smaller_speedup_is_the_new_best(columns: int) -> None:
+    lines = told_lines(steadier_run(), columns)
+    assert all(len(line) <= columns for line in lines)
+    attempt = next(line for line in lines if line.startswith("2/3"))
+    assert attempt.endswith("(new best: at least 2.15x, before 2.00x)")
+    assert "2.20x [2.15, 2.25]" in attempt
+    (confirmation,) = [line for line in lines if "round 2 confirmed: 2.16x" in line]
+    assert "the best: at least 2.12x, " in confirmation
+    assert confirmation.endswith("2.00x)")
+
+
+def test_lower_ends_that_look_alike_are_told_with_more_digits() -> None:
+    told = Told()
+    told.write("0", measured(2.0, width=0.8), 10.0)
+    told.confirm("0", measured(2.0, width=0.8), lease_s=5.0)
+    told.write("1", measured(2.002, width=0.1), 10.0)
+    assert any("at least 2.0020x, the one before at least 2.0000x" in line for line in told_lines(told, None))
