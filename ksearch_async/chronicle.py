@@ -165,11 +165,14 @@ class Chronicle:
             self._fold_event(body)
 
     @property
+    def waiting(self) -> Provisional | None:
+        """Of the candidates that may be better than the incumbent, and wait to be confirmed, the best."""
+        return max(self.state.provisional.values(), key=lambda found: found.credit, default=None)
+
+    @property
     def top(self) -> Incumbent | Provisional | None:
         """The incumbent, or a candidate whose only measurement so far was better."""
-        state = self.state
-        waiting = max(state.provisional.values(), key=lambda found: found.credit, default=None)
-        return waiting or state.incumbent
+        return self.waiting or self.state.incumbent
 
     @property
     def outlook(self) -> SearchState:

@@ -174,11 +174,10 @@ def best_lines(best: Best | BestScore | None) -> list[str]:
 
 def _provisional_lines(chronicle: Chronicle) -> list[str]:
     """Say that candidates may be better than the best, and have been measured only once; nothing without any."""
-    waiting = chronicle.state.provisional.values()
-    if not waiting:
+    top = chronicle.waiting
+    if top is None:
         return []
-    top = max(waiting, key=lambda found: found.credit)
-    count = counted(len(waiting), "candidate is", "candidates are")
+    count = counted(len(chronicle.state.provisional), "candidate is", "candidates are")
     said = f"{count} provisional: measured once, up to {top.speedup:.2f}x (round {top.round}), not confirmed"
     return [f"waiting    {said}"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import anyio
+import msgspec
 from cyclopts import Parameter
 
 from ksearch_async.cli import exits
@@ -22,13 +23,25 @@ from ksearch_async.judging import open_judge
 from ksearch_async.logs import configure_logs
 from ksearch_async.provenance import read_provenance
 from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, check_writable, find_run, runs_dir_or_default
+from ksearch_async.runs import RunFolder, check_writable, find_run, open_chronicle, runs_dir_or_default
 from ksearch_async.sources import read_kernel
+from ksearch_async.summary import way_on
 from ksearch_async.versions import BEST
 from messages.tasks import Candidate, TaskSpec
 from messages.verdicts import Measured, outcome_line
 
 Form: TypeAlias = Literal["module", "kernelbench", "gpumode", "flashinfer"]
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate that may be faster than what is exported."""
+
+    candidate_id: str
+    round: int
+    screen_speedup: float
+    """What its only measurement said."""
+    way_on: str
+    """Command that has it confirmed; empty: none is needed, as the run goes on, or none would do it."""
 
 
 def export_command(
@@ -58,10 +71,11 @@ def export_command(
         flags: How a source file is evaluated.
         force: Replace a file that is there.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
-        as_json: Print one JSON object: `{"path": …, "candidate_id": …, "run": …, …}`.
+        as_json: Print one JSON object: `{"path": …, "candidate_id": …, "run": …, "waiting": {…} | null, …}`.
     """
     configure_logs()
     _check_free(output, force=force)
+    waiting: Waiting | None = None
     if task is None and flags != NO_EVALUATION_FLAGS:
         raise refusal("a run's kernel is exported as the run evaluated it", "--language and the like go with --task")
     if task is not None and candidate != BEST:
@@ -70,6 +84,7 @@ def export_command(
         folder, which = _run_of(source, candidate, runs_dir_or_default(runs_dir))
         named = load_config(folder.config).task if form == "flashinfer" else ""
         winner = _from_run(folder, which, form, named)
+        waiting = _waiting(folder) if which == BEST else None
     else:
         named = task
         settings = flags.settings() | EvaluationSettings(purpose="confirm")
@@ -85,14 +100,44 @@ def export_command(
     _write(output, _text_of(winner, form, named), force=force)
     if as_json:
         told = {"candidate_id": winner.candidate.candidate_id, "language": winner.candidate.language}
-        put_json({"path": str(output), "run": winner.run_id or None, "task": winner.task.name, **told})
+        run = {"run": winner.run_id or None, "task": winner.task.name}
+        put_json({"path": str(output), **run, **told, "waiting": waiting})
     else:
         put(f"wrote      {output}")
         name = f"{winner.candidate.candidate_id[:8]} ({winner.candidate.language})"
         put(f"kernel     {name}, {outcome_line(winner.verdict)}")
         if form == "module":
             put(f"try it     python {as_argument(output)} --self-test")
+    _note_waiting(waiting)
     return exits.FOUND
+
+
+def _waiting(folder: RunFolder) -> Waiting | None:
+    """Return the best of the candidates that may be faster than a run's best and wait to be confirmed.
+
+    Raises:
+        messages.errors.BusError: the journal cannot be read.
+    """
+    chronicle = open_chronicle(folder)
+    found = chronicle.waiting
+    if found is None:
+        return None
+    return Waiting(
+        candidate_id=found.candidate_id,
+        round=found.round,
+        screen_speedup=found.speedup,
+        way_on=way_on(chronicle, in_use=folder.in_use(), run=folder.run_id),
+    )
+
+
+def _note_waiting(waiting: Waiting | None) -> None:
+    """Say that what was written may not be the fastest that the run has."""
+    if waiting is None:
+        return
+    place = f"round {waiting.round}, {waiting.screen_speedup:.2f}x"
+    note(f"note: a candidate that may be faster waits to be confirmed: {place}, measured once; it was not exported")
+    if waiting.way_on:
+        note(f"hint: {waiting.way_on} has it measured once more")
 
 
 def _text_of(winner: Winner, form: Form, named: str) -> str:

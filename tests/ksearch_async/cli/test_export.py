@@ -17,10 +17,22 @@ from ksearch_async.config import RunConfig
 from ksearch_async.sources import read_kernel
 from messages.codec import Record, encode_line
 from messages.events import RunStarted
+from messages.facts import ConfirmationOwed, Decided, RunFinished, RunStopping
 from messages.tasks import TensorSpec
 from tests.evaluators.tasks.flashinfer import sets
 from tests.evaluators.words import RIGHT, SMALL_TASK, after
-from tests.ksearch_async.stories import KERNEL, RUN_ID, SLOPPY, TASK, story
+from tests.ksearch_async.stories import (
+    FASTER,
+    FASTER_KERNEL,
+    KERNEL,
+    RUN_ID,
+    SLOPPY,
+    TASK,
+    attempt,
+    decided,
+    records_of,
+    story,
+)
 
 TENSORS = (
     TensorSpec(name="x", role="input", shape=(2, 3), dtype="float32"),
@@ -65,6 +77,52 @@ def test_a_runs_best_is_written_with_where_it_comes_from_and_the_references_argu
     forward = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "forward")
     assert [argument.arg for argument in forward.args.args] == ["x", "norm_weight"]
     assert ast.unparse(forward.returns or ast.Pass()) == "tuple[torch.Tensor, torch.Tensor]"
+
+
+def interrupted_story() -> list[Record]:
+    """Return a run that Ctrl-C ended before its faster candidate was confirmed."""
+    told = story(None)
+    *before, judged = attempt(9, FASTER_KERNEL, FASTER)
+    assert isinstance(judged, Decided)
+    owed = ConfirmationOwed(
+        candidate_id=FASTER_KERNEL.candidate_id, node_id="n1", artifact_id="a", round=3, credit=2.4, speedup=2.5
+    )
+    end = RunFinished(stopped_by="interrupted", rounds=3, best_id=KERNEL.candidate_id, credit=1.9, speedup=2.0)
+    last = decided(judged.facts[0], owed, RunStopping(stopped_by="interrupted"), end)
+    return told + records_of([*before, last], after=len(told))
+
+
+def test_that_a_faster_candidate_waits_to_be_confirmed_is_said_with_how_to_have_it_confirmed(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(workplace, interrupted_story())
+    assert main(["export", "latest", "-o", "best.py"]) == 0
+    printed = capsys.readouterr()
+    assert KERNEL.candidate_id[:8] in printed.out
+    assert "waits" not in printed.out
+    assert "waits to be confirmed: round 3, 2.50x, measured once; it was not exported" in printed.err
+    assert f"hint: ksearch resume {RUN_ID} has it measured once more" in printed.err
+    assert main(["export", "latest", "-o", "best2.py", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["waiting"] == {
+        "candidate_id": FASTER_KERNEL.candidate_id,
+        "round": 3,
+        "screen_speedup": 2.5,
+        "way_on": f"ksearch resume {RUN_ID}",
+    }
+
+
+def test_nothing_is_said_of_waiting_where_nothing_waits_or_another_candidate_was_named(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(workplace, interrupted_story())
+    assert main(["export", "latest", "--candidate", "2", "-o", "named.py", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert (json.loads(printed.out)["waiting"], printed.err) == (None, "")
+    (workplace / "runs" / RUN_ID / "journal.jsonl").unlink()
+    (workplace / "runs" / RUN_ID).rmdir()
+    keep(workplace, story())
+    assert main(["export", "latest", "-o", "sure.py"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_file_that_is_there_is_replaced_when_asked(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
