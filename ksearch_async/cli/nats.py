@@ -122,7 +122,7 @@ def serve_command(
     Args:
         host: Where to listen. Other addresses than this host's own need a configuration with users.
         port: Where to listen; 0 takes a free port.
-        store: Folder that keeps all runs; one server at a time uses it.
+        store: Folder that keeps all runs, empty or new at first; one server at a time uses it.
         config: A nats-server configuration, or the folder that `ksearch nats init --config` wrote.
         sync: `always` has every message on disk before it counts; `never` survives a kill, not a power cut.
         tls: Certificates, unless the configuration names them.

@@ -10,12 +10,12 @@ import msgspec
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from messages.codec import Record
-from messages.facts import Decided, WriteRequested
+from messages.facts import Decided, RunStopping, WriteRequested
 from tests.browser.conftest import OpenPage, Serve
 from tests.browser.hostile import READABLE, hostile_run
 from tests.browser.live_run import HOSTILE
 from tests.browser.serving import LiveRun, leading
-from tests.ksearch_async.stories import KERNEL, decided, on_disk, sequel, story
+from tests.ksearch_async.stories import KERNEL, decided, on_disk, records_of, sequel, story
 from tests.ksearch_async.test_confirmed import lucky_run
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -143,10 +143,12 @@ def test_a_run_is_opened_by_its_own_name_and_says_as_elsewhere_how_it_stands(
 ) -> None:
     on_disk(tmp_path, story("infrastructure"), "early")
     on_disk(tmp_path, story("interrupted"), "late")
+    stopping = records_of([decided(RunStopping(stopped_by="interrupted"))], after=len(story(None)))
+    on_disk(tmp_path, [*story(None), *stopping], "killed while it stopped")
     page = open_page(web(tmp_path).address)
     standings = page.locator("table.runs .standing")
-    expect(standings).to_have_count(2)
-    assert sorted(standings.all_text_contents()) == ["failed", "interrupted"]
+    expect(standings).to_have_count(3)
+    assert sorted(standings.all_text_contents()) == ["failed", "interrupted", "stopped"]
     page.get_by_text("early", exact=True).click()
     expect(page).to_have_url(re.compile("#/run/early$"))
 

@@ -258,12 +258,13 @@ class RunList {
   }
 }
 
+// What ended before its time, in the words of `ksearch ls`.
+const CUT_OFF = { infrastructure: "failed", interrupted: "interrupted" };
+
 function standingWords(row) {
-  if (row.stopped_by === "infrastructure") return "failed";
-  if (row.stopped_by === "interrupted") return "interrupted";
-  if (row.standing === "finished" && row.stopped_by) return `finished: ${words(row.stopped_by)}`;
   if (row.standing === "unread") return "being read";
-  return words(row.standing);
+  if (row.standing !== "finished" || !row.stopped_by) return words(row.standing);
+  return CUT_OFF[row.stopped_by] ?? `finished: ${words(row.stopped_by)}`;
 }
 
 function roundsWords(row) {
