@@ -14,7 +14,6 @@ import secrets
 import signal
 import socket
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Literal, Protocol, TypeAlias
 
 import anyio
@@ -27,6 +26,7 @@ from actors.bus.base import Bus
 from actors.bus.nats.link import NotAllowedError
 from actors.clock import utc_now
 from actors.member import Member
+from ksearch_async import __version__
 from ksearch_async.refusals import refusal
 from messages.base import Role
 from messages.errors import KsearchError
@@ -81,7 +81,7 @@ def presence_of(
         role=role,
         host=socket.gethostname(),
         pid=os.getpid(),
-        version=version("ksearch-async"),
+        version=__version__,
         state="proving",
         device=device,
         slots=slots,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from importlib.util import find_spec
 
 from actors.tracing import traced_by
+from ksearch_async import __version__
 from ksearch_async.refusals import refusal
 
 _ON = frozenset({"1", "true", "yes", "on"})
@@ -39,7 +39,7 @@ def tracing(environment: Mapping[str, str], *, role: str) -> Iterator[None]:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     name = environment.get("OTEL_SERVICE_NAME") or f"ksearch-{role}"
-    said = {"service.name": name, "service.version": version("ksearch-async")}
+    said = {"service.name": name, "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(said))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
+from ksearch_async import __version__
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.output import put, put_json
@@ -18,8 +19,12 @@ def version_command(*, as_json: JsonFlag = False) -> int:
     Args:
         as_json: Print one JSON object: name → version, null where it is not installed.
     """
-    installed = {name: _installed(name) for name in ("ksearch-async", *_PACKAGES)}
-    told = {**installed, "python": platform.python_version(), "platform": platform.platform()}
+    told = {
+        "ksearch-async": __version__,
+        **{name: _installed(name) for name in _PACKAGES},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
     if as_json:
         put_json(told)
     else:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import msgspec
 
+from ksearch_async import __version__
 from messages.codec import to_json
 from messages.tasks import Candidate, Target, TaskRules, TaskSpec, TensorSpec, Tolerance
 from messages.verdicts import Measured
@@ -65,7 +64,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, tag="ksearch.receipt.v1
 def receipt_of(winner: Winner) -> str:
     """Return the receipt as JSON for people."""
     receipt = Receipt(
-        ksearch_async=version("ksearch-async"),
+        ksearch_async=__version__,
         task_name=winner.task.name,
         task_id=winner.task.task_id,
         candidate_id=winner.candidate.candidate_id,
@@ -95,10 +94,7 @@ def header_of(winner: Winner, signature: str) -> str:
         winner: the kernel.
         signature: how it is called: `forward(x, weight) -> output`.
     """
-    title = (
-        f"{winner.task.name}: a kernel ({winner.candidate.language}), exported by ksearch-async "
-        f"{version('ksearch-async')}."
-    )
+    title = f"{winner.task.name}: a kernel ({winner.candidate.language}), exported by ksearch-async {__version__}."
     return "\n".join((_one_line(title), "", *facts_of(winner), "", f"    {signature}", "", _HOW_TO))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 
+from ksearch_async import __version__
 from ksearch_async.comparing import Comparison, best_words, compared, rows_of
 from ksearch_async.phrases import duration
 from ksearch_async.report.data import Series
@@ -48,7 +48,7 @@ def _document(title: str, *parts: Iterator[Markup]) -> str:
         tag("title", title),
         tag("style", trusted(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))),
     )
-    told = f"Written by ksearch-async {version('ksearch-async')} from the journal, with ksearch report."
+    told = f"Written by ksearch-async {__version__} from the journal, with ksearch report."
     body = tag("body", tag("h1", title), *map(list, parts), tag("footer", told))
     return f"<!doctype html>\n{tag('html', head, body, lang='en').html}\n"
 

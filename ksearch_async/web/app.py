@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from importlib.metadata import version
 from pathlib import Path
 
 import anyio.to_thread
@@ -19,6 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from ksearch_async import __version__
 from ksearch_async.web.details import (
     UnknownPartError,
     candidate_details,
@@ -75,7 +75,7 @@ class Dashboard:
 
     async def _server(self, request: Request) -> Response:
         can_steer = has_token(request.headers, self._terms.token)
-        return answer({"version": version("ksearch-async"), "can_steer": can_steer, "place": self._shelf.kinds[0]})
+        return answer({"version": __version__, "can_steer": can_steer, "place": self._shelf.kinds[0]})
 
     async def _runs(self, _request: Request) -> Response:
         return answer({"runs": self._shelf.rows()})
