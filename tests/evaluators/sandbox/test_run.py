@@ -167,3 +167,31 @@ def test_a_candidate_does_not_schedule_another(tmp_path: Path) -> None:
         for process in (one, other):
             process.kill()
             process.wait()
+
+
+OLDER_KERNEL = """
+import errno, os, socket, sys
+sys.path.insert(0, sys.argv[1])
+from evaluators.sandbox import kernel, seccomp
+kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+refuses = seccomp._return(0x00050000 | errno.EINVAL)
+rules = seccomp._if(seccomp._EQUALS, 4 | 1, [refuses])
+code = [seccomp._load(seccomp._NUMBER_AT)]
+code += seccomp._if(seccomp._EQUALS, kernel.SECCOMP, [seccomp._load(seccomp._ARGUMENTS_AT + 8), *rules])
+code = b"".join([*code, seccomp._return(seccomp._ALLOW)])
+kernel.system_call(kernel.SECCOMP, 1, 0, seccomp._Program(len(code) // 8, code))
+seccomp.install(starts_processes=False)
+try:
+    socket.socket()
+except PermissionError:
+    print("refused")
+"""
+"""Has the kernel know one flag of filters only, as gVisor does; then installs ours."""
+
+
+def test_a_kernel_that_knows_fewer_flags_still_filters() -> None:
+    if seccomp.NAME in probe_layers().missing:
+        pytest.skip("this host has no seccomp")
+    command = [sys.executable, "-I", "-S", "-c", OLDER_KERNEL, ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("refused\n", "")
