@@ -8,7 +8,7 @@ import { address } from "./routes.js";
 const MOST_ROWS = 300; // more are shown when asked for
 const COLUMNS = [
   { key: "task", title: "task", of: (row) => row.task ?? "" },
-  { key: "standing", title: "standing", of: (row) => row.standing },
+  { key: "standing", title: "standing", of: (row) => standingOf(row) },
   { key: "rounds", title: "rounds", of: (row) => row.rounds ?? 0, number: true },
   { key: "best", title: "best", of: (row) => row.speedup ?? row.credit ?? -1, number: true },
   { key: "elapsed", title: "took", of: (row) => row.elapsed_s ?? 0, number: true },
@@ -114,7 +114,7 @@ class RunList {
   }
 
   #offerStandings() {
-    const there = [...new Set(this.#rows.map((row) => row.standing))].sort();
+    const there = [...new Set(this.#rows.map(standingOf))].sort();
     const said = there.join(" ");
     if (this.standings.dataset.said === said) return;
     this.standings.dataset.said = said;
@@ -129,7 +129,7 @@ class RunList {
   #shown() {
     const wanted = kept.words.trim().toLowerCase();
     const fits = (row) =>
-      (!kept.standing || row.standing === kept.standing) &&
+      (!kept.standing || standingOf(row) === kept.standing) &&
       `${row.task ?? ""} ${row.run_id} ${row.device ?? ""}`.toLowerCase().includes(wanted);
     const { of } = COLUMNS.find((column) => column.key === kept.sort);
     const sign = kept.falling ? -1 : 1;
@@ -197,7 +197,7 @@ class RunList {
       this.#lines.set(row.run_id, line);
     }
     line.dataset.said = said;
-    line.dataset.standing = row.standing;
+    line.dataset.standing = standingOf(row);
     return line;
   }
 
@@ -226,7 +226,7 @@ class RunList {
     const standing = element(
       "td",
       { data: { label: "standing" } },
-      element(`span.standing`, { data: { standing: row.standing } }, standingWords(row)),
+      element(`span.standing`, { data: { standing: standingOf(row) } }, standingWords(row)),
       row.error && element("span.reason", {}, isolated(legibleLine(row.error, 160))),
     );
     const cell = (label, text, tag = "td.number") => element(tag, { data: { label } }, text);
@@ -261,10 +261,15 @@ class RunList {
 // What ended before its time, in the words of `ksearch ls`.
 const CUT_OFF = { infrastructure: "failed", interrupted: "interrupted" };
 
+/** Return how a run stands, as `ksearch ls` says it. */
+function standingOf(row) {
+  return (row.standing === "finished" && CUT_OFF[row.stopped_by]) || row.standing;
+}
+
 function standingWords(row) {
-  if (row.standing === "unread") return "being read";
-  if (row.standing !== "finished" || !row.stopped_by) return words(row.standing);
-  return CUT_OFF[row.stopped_by] ?? `finished: ${words(row.stopped_by)}`;
+  const standing = standingOf(row);
+  if (standing === "unread") return "being read";
+  return standing === "finished" && row.stopped_by ? `finished: ${words(row.stopped_by)}` : words(standing);
 }
 
 function roundsWords(row) {
