@@ -73,6 +73,7 @@ def _check_endpoint(settings: ModelSettings, environment: Mapping[str, str]) -> 
 def _check_address(base_url: str) -> None:
     try:
         parts = urlsplit(base_url)
+        _ = parts.port  # looked at, it says what is wrong with it
     except ValueError as error:
         raise refusal(f"the endpoint's address cannot be read: {error}") from error
     if "@" in parts.netloc:
@@ -80,7 +81,7 @@ def _check_address(base_url: str) -> None:
             "the endpoint's address holds a user name or a password, and addresses are saved with the run",
             f"leave it out of the address, and set {' or '.join(API_KEY_VARIABLES)} in the environment",
         )
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(map(str.isspace, base_url)):
         raise refusal(f"{base_url!r} is no address of an endpoint", "an address begins with http:// or https://")
 
 

@@ -13,6 +13,7 @@ from ksearch_async.admission import marks_of
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder, find_run
 from ksearch_async.versions import BEST, Version, Versions
+from messages.calls import CallForm
 from messages.codec import Record
 from messages.events import CandidateEvaluated
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
@@ -24,6 +25,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     task: TaskSpec
     tensors: tuple[TensorSpec, ...]
+    call: CallForm | None
+    """How it is called; null: with the tensors alone."""
     target: Target
     candidate: Candidate
     found_by: tuple[str, ...] = ()
@@ -71,6 +74,7 @@ def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
         run_id=folder.run_id,
         task=started.task,
         tensors=started.description.tensors,
+        call=next(iter(started.description.calls), None),
         target=started.target,
         candidate=version.candidate,
         marks=marks_of(started.description),

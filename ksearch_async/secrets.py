@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import re
 
-SHORTEST = 6
-"""Characters. Shorter ones are not looked for: lines would be full of holes, which tell more than they hide."""
-_HIDDEN = "***"
+from actors.llm.masking import HIDDEN, SHORTEST
+
 _SEED = re.compile(r"\bS[ACNOUX][A-Z2-7]{56}\b")
 """An nkey's seed, whoever's it is: a type letter behind an S, base 32."""
 
@@ -20,7 +19,7 @@ _known: set[str] = set()
 def keep_secret(*secrets: str | None) -> None:
     """Have these texts never shown in a log line from now on, whoever writes it, quoted or not.
 
-    Nothing and short ones are ignored.
+    Nothing and short ones are ignored: lines would be full of holes, which tell more than they hide.
     """
     for secret in secrets:
         if secret is not None and len(secret) >= SHORTEST:
@@ -31,5 +30,5 @@ def keep_secret(*secrets: str | None) -> None:
 def without_secrets(line: str) -> str:
     """Return a line with `***` where secrets were."""
     for secret in sorted(_known, key=len, reverse=True):
-        line = line.replace(secret, _HIDDEN)
-    return _SEED.sub(_HIDDEN, line)
+        line = line.replace(secret, HIDDEN)
+    return _SEED.sub(HIDDEN, line)

@@ -21,6 +21,7 @@ import structlog
 
 from actors.llm.base import Answer, Request
 from actors.llm.features import Features, Sampling, after_overlong, without_refused
+from actors.llm.masking import masked, masked_answer
 from actors.llm.streams import AnswerTooLongError, Gathering, NotUnderstoodError, Said
 from actors.llm.tokens import estimated_usage
 from actors.llm.tries import Call, NeverReachedError, TryingClient, is_spent, noting, timeout_of
@@ -239,14 +240,14 @@ class EndpointModel(ABC):
                 finish_reason=reason,
                 faults=tuple(faults),
             )
-        text = self._masked(_storable(said.text))
+        text = masked_answer(_storable(said.text), self._key)
         estimated = msgspec.structs.replace(estimated_usage(request, text), estimated_calls=1)
         return Answer(
             text=text,
-            model=self._masked(said.model or self._model),
+            model=masked_answer(said.model or self._model, self._key),
             usage=said.usage or estimated,
             latency_s=latency_s,
-            finish_reason=self._masked(said.finish_reason),
+            finish_reason=masked_answer(said.finish_reason, self._key),
             faults=tuple(faults),
         )
 
@@ -266,10 +267,6 @@ class EndpointModel(ABC):
                 return self._error(text, faults)
             case _:
                 return self._error(f"failed: {error}", faults)
-
-    def _masked(self, text: str) -> str:
-        """Leave the key out, should the endpoint have repeated it: answers and errors are journalled."""
-        return text.replace(self._key, "***") if self._key else text
 
     def _note(self, faults: list[EndpointFault], fault: EndpointFault, started: float) -> None:
         with noting(faults):
@@ -301,7 +298,7 @@ class EndpointModel(ABC):
     def _error(self, text: str, faults: list[EndpointFault], *, permanent: bool = False) -> ModelError:
         tries = f"; {len(faults)} tries failed: {fault_words(tuple(faults))}" if len(faults) > 1 else ""
         said = f"model {self._model!r} at {self._client.base_url}: the endpoint {text}{tries}"
-        return ModelError(self._masked(said), permanent=permanent, faults=tuple(faults))
+        return ModelError(masked(said, self._key), permanent=permanent, faults=tuple(faults))
 
 
 def is_streamed(request: Request, features: Features) -> bool:

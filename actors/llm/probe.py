@@ -18,6 +18,7 @@ from actors.llm.base import Answer, AnswerSchema, Request
 from actors.llm.chat import ChatModel
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Capabilities, Features, MaxTokensName, ProbedDialect, Sampling, State
+from actors.llm.masking import masked
 from actors.llm.responses import ResponsesModel
 from actors.llm.tries import TryingClient, timeout_of
 from messages.base import Usage
@@ -145,7 +146,7 @@ class _Probing:
         except openai.APIStatusError as error:
             self._say("reachable", "yes", f"but it lists no models (HTTP {error.status_code})")
         except (openai.OpenAIError, ValueError, TypeError) as error:
-            said = str(error.__cause__ or error).replace(self._api_key or "\0", "***")
+            said = masked(str(error.__cause__ or error), self._api_key)
             is_answer = not isinstance(error, openai.APIConnectionError)
             self._say(
                 "reachable", "yes" if is_answer else "no", f"but no list of models: {said}" if is_answer else said

@@ -24,6 +24,7 @@ import openai
 import structlog
 
 from actors.llm.limits import tell_gate
+from actors.llm.masking import masked
 from actors.llm.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
 from messages.faults import EndpointFault
 
@@ -129,7 +130,7 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
     def note(self, fault: EndpointFault, started: float) -> EndpointFault:
         """Keep a fault with the call in progress; returned as it is kept, with the time since `started`."""
         now = anyio.current_time()
-        detail = _shortened(fault.detail.replace(self._secret, "***") if self._secret else fault.detail)
+        detail = _shortened(masked(fault.detail, self._secret))
         noted = EndpointFault(
             kind=fault.kind,
             status=fault.status,

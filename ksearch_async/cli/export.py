@@ -17,7 +17,7 @@ from ksearch_async.cli.output import as_argument, note, put, put_json
 from ksearch_async.cli.verdicts import as_object, hint_on, lines_of
 from ksearch_async.config import load_config
 from ksearch_async.evaluation import Evaluation, EvaluationSettings, task_of
-from ksearch_async.export import Winner, check_exportable, write_module
+from ksearch_async.export import Winner, check_call, check_exportable, write_module
 from ksearch_async.export.receipt import facts_of
 from ksearch_async.judging import open_judge
 from ksearch_async.logs import configure_logs
@@ -92,7 +92,7 @@ def export_command(
         kernel = read_kernel(source, flags.language, spec)
         settings |= EvaluationSettings(language=kernel.language)
         _check_form(spec, kernel, form, named)
-        found = anyio.run(_measured, spec, kernel, settings)
+        found = anyio.run(_measured, spec, kernel, settings, form)
         if isinstance(found, Evaluation):
             _say_not_exported(found, as_json=as_json)
             return exits.NOT_FOUND
@@ -211,6 +211,7 @@ def _from_run(folder: RunFolder, which: str, form: Form, named: str) -> Winner:
     return Winner(
         task=known.task,
         tensors=known.tensors,
+        call=known.call,
         candidate=known.candidate,
         target=known.target,
         verdict=evaluated.verdict,
@@ -249,7 +250,9 @@ def _of_folder(folder: Path, which: str) -> tuple[RunFolder, str]:
     raise refusal(f"{str(folder)!r} lies in no run", "--task TASK: what it is to do; it is then evaluated first")
 
 
-async def _measured(task: TaskSpec, candidate: Candidate, settings: EvaluationSettings) -> Winner | Evaluation:
+async def _measured(
+    task: TaskSpec, candidate: Candidate, settings: EvaluationSettings, form: Form
+) -> Winner | Evaluation:
     """Evaluate a source file; what is not measured is returned as it is.
 
     Raises:
@@ -257,13 +260,17 @@ async def _measured(task: TaskSpec, candidate: Candidate, settings: EvaluationSe
         messages.errors.EvaluatorError: the evaluator itself failed.
     """
     async with open_judge(task, **settings) as judge:
+        description = await judge.describe()
+        call = next(iter(description.calls), None)
+        if form == "module":
+            check_call(task, call)
         found = await judge.evaluate(candidate, on_stage=lambda stage: note(f"{stage} ..."))
         if not isinstance(found.verdict, Measured):
             return found
-        description = await judge.describe()
     return Winner(
         task=task,
         tensors=description.tensors,
+        call=call,
         candidate=candidate,
         target=found.target,
         verdict=found.verdict,

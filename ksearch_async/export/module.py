@@ -12,6 +12,7 @@ import math
 from importlib import import_module
 from typing import Protocol
 
+from evaluators.languages.passed import passed
 from evaluators.languages.triton.contract import argument_names
 from evaluators.tasks.workloads import standalone_text
 from evaluators.tolerances import bounds_of
@@ -19,6 +20,7 @@ from ksearch_async.export.assembly import assemble
 from ksearch_async.export.receipt import Winner, header_of, receipt_of
 from ksearch_async.refusals import refusal
 from messages.base import Language
+from messages.calls import CallForm, ConstantPlace, ListOf, Number, Structure, TensorPlace, TupleOf
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
 
 _LANGUAGES: tuple[Language, ...] = ("cpp", "cuda", "triton", "python")
@@ -59,23 +61,57 @@ def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
         )
 
 
+def check_call(task: TaskSpec, call: CallForm | None) -> None:
+    """Accept a way of calling that a module's `forward` can have: tensors and numbers in, tensors out.
+
+    Args:
+        task: what is called.
+        call: how; null: with tensors alone.
+
+    Raises:
+        ConfigError: it is another.
+    """
+    if call is None:
+        return
+    if call.calling == "destination":
+        raise refusal(
+            f"kernels for {task.name!r} write to outputs that they are given, and a module returns new ones",
+            "take the source: ksearch best RUN --source",
+        )
+    returned = call.outputs.items if isinstance(call.outputs, ListOf | TupleOf) else (call.outputs,)
+    odd = [one for one in call.arguments.items if not (isinstance(one, TensorPlace) or _is_number(one))]
+    if odd or not all(isinstance(one, TensorPlace) for one in returned):
+        raise refusal(
+            f"{task.name!r} takes or returns more than tensors and numbers one after the other, and a module does not",
+            "take the source: ksearch best RUN --source",
+        )
+
+
+def _is_number(one: Structure) -> bool:
+    return isinstance(one, ConstantPlace) and isinstance(one.value, int | float)
+
+
 def write_module(winner: Winner) -> str:
     """Return the module's text.
 
     Raises:
-        ConfigError: as `check_exportable`.
+        ConfigError: as `check_exportable` and `check_call`.
     """
     check_exportable(winner.task, winner.candidate)
+    check_call(winner.task, winner.call)
     sibling: _Sibling = import_module(f"ksearch_async.export.{winner.candidate.language}")
-    names = argument_names(winner.tensors)
-    inputs = [(name, tensor) for name, tensor in zip(names, winner.tensors, strict=True) if tensor.role != "output"]
+    given = passed(winner.tensors, winner.call)
+    named = list(zip(argument_names(given), given, strict=True))
+    inputs = [(name, one) for name, one in named if isinstance(one, Number) or one.role != "output"]
     outputs = [tensor for tensor in winner.tensors if tensor.role == "output"]
     returned = ", ".join(tensor.name for tensor in outputs)
     facts: dict[str, object] = {
         "TITLE": winner.task.name,
         "ENTRY_POINT": winner.candidate.entry_point,
         "SOURCES": {file.path: file.text for file in winner.candidate.files},
-        "ARGUMENTS": tuple((name, tensor.shape, tensor.dtype) for name, tensor in inputs),
+        "CALLING": winner.call.calling if winner.call is not None else "module",
+        "ARGUMENTS": tuple((name, one.shape, one.dtype) for name, one in inputs if not isinstance(one, Number)),
+        "NUMBERS": tuple((name, one.place, one.value) for name, one in inputs if isinstance(one, Number)),
         "OUTPUTS": tuple((tensor.name, tensor.shape, tensor.dtype) for tensor in outputs),
         "BOUNDS": tuple(_bounds(winner.task, tensor) for tensor in outputs),
         "REFERENCE": _reference(winner.task),
@@ -98,14 +134,22 @@ def _bounds(task: TaskSpec, output: TensorSpec) -> tuple[float, float | None, bo
     return bounds.rtol, bounds.atol, bounds.is_either
 
 
-def _forward(inputs: list[tuple[str, TensorSpec]], outputs: list[TensorSpec]) -> str:
+def _forward(inputs: list[tuple[str, TensorSpec | Number]], outputs: list[TensorSpec]) -> str:
     """Return the function that people call."""
-    parameters = ", ".join(f"{name}: torch.Tensor" for name, _ in inputs)
+    last = max((at for at, (_, one) in enumerate(inputs) if not isinstance(one, Number)), default=-1)
+    parameters = ", ".join(
+        f"{name}: {type(one.value).__name__}{f' = {one.value!r}' if at > last else ''}"
+        if isinstance(one, Number)
+        else f"{name}: torch.Tensor"
+        for at, (name, one) in enumerate(inputs)
+    )
     kind = "torch.Tensor" if len(outputs) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(outputs))}]"
-    arguments = "".join(f"        {name}: {_said(tensor)}.\n" for name, tensor in inputs)
+    arguments = "".join(f"        {name}: {_said(one)}.\n" for name, one in inputs)
     returned = "; ".join(f"{tensor.name} {tensor.shape} {tensor.dtype}" for tensor in outputs)
-    names = ", ".join(name for name, _ in inputs)
-    call = f"run(({names}))" if len(inputs) > 1 else f"run(({names},))"
+    tensors = "".join(f"{name}, " for name, one in inputs if not isinstance(one, Number)).strip()
+    numbers = ", ".join(name for name, one in inputs if isinstance(one, Number))
+    check = f"    check_numbers({numbers})\n" if numbers else ""
+    call = f"run(({tensors}))"
     return f'''def forward({parameters}) -> {kind}:
     """Compute what the reference computes, in new tensors.
 
@@ -115,12 +159,14 @@ def _forward(inputs: list[tuple[str, TensorSpec]], outputs: list[TensorSpec]) ->
         {returned}.
 
     Raises:
-        TypeError, ValueError: a tensor is not as it was judged.
+        TypeError, ValueError: a tensor, or a number, is not as it was judged.
         RuntimeError: gradients are wanted, or the kernel cannot be built or failed.
     """
-    return {f"{call}[0]" if len(outputs) == 1 else call}'''
+{check}    return {f"{call}[0]" if len(outputs) == 1 else call}'''
 
 
-def _said(tensor: TensorSpec) -> str:
-    state = "" if tensor.role == "input" else f", the reference's {tensor.name}"
-    return f"{tensor.shape} {tensor.dtype}{state}"
+def _said(one: TensorSpec | Number) -> str:
+    if isinstance(one, Number):
+        return f"{one.value!r}, and no other: the kernel was judged with it"
+    state = "" if one.role == "input" else f", the reference's {one.name}"
+    return f"{one.shape} {one.dtype}{state}"

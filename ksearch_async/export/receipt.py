@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ksearch_async import __version__
+from messages.calls import CallForm
 from messages.codec import to_json
 from messages.tasks import Candidate, Target, TaskRules, TaskSpec, TensorSpec, Tolerance
 from messages.verdicts import Measured
@@ -22,6 +23,8 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str
     measured_at: str
     """ISO 8601, UTC."""
+    call: CallForm | None = None
+    """How it is called; null: with the tensors alone."""
     isolation: tuple[str, ...] = ()
     """Layers that kept it from the judge and the host."""
     marks: tuple[str, ...] = ()
@@ -119,9 +122,9 @@ def facts_of(winner: Winner) -> tuple[str, ...]:
     return tuple(map(_one_line, lines))
 
 
-_HOW_TO = """It takes dense tensors of just these shapes and dtypes and returns new ones; what it is given besides the
-arguments of the reference's `forward` is its state (`state_of(model)`). There is no backward. What has to be built is
-built by the first call and kept in the user's cache.
+_HOW_TO = """It takes dense tensors of just these shapes and dtypes, and just these numbers, and returns new tensors;
+what it is given besides the arguments of the reference's `forward` is its state (`state_of(model)`). There is no
+backward. What has to be built is built by the first call and kept in the user's cache.
 
     python FILE --self-test     compares it with the reference that it was judged by, on random inputs
     python FILE --receipt       prints the verdict

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
-from ksearch_async.export.parts.facts import ARGUMENTS, OUTPUTS
+from ksearch_async.export.parts.facts import ARGUMENTS, NUMBERS, OUTPUTS
 from ksearch_async.export.parts.language import call_kernel, check_device
 
 
@@ -35,6 +37,25 @@ def run(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
 def new_outputs(device: torch.device) -> tuple[torch.Tensor, ...]:
     """Return tensors for the outputs; they hold garbage."""
     return tuple(torch.empty(shape, dtype=getattr(torch, dtype), device=device) for _, shape, dtype in OUTPUTS)
+
+
+def check_numbers(*numbers: float) -> None:
+    """Accept the numbers that the kernel was judged with.
+
+    Raises:
+        ValueError: one is another.
+    """
+    for (name, _, judged), number in zip(NUMBERS, numbers, strict=True):
+        if number != judged:
+            raise ValueError(f"{name} is {number!r}; the kernel was made for {judged!r}")
+
+
+def with_numbers(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor | float]:
+    """Return tensors with the numbers that stand among them."""
+    given: list[torch.Tensor | float] = list(tensors)
+    for _, place, number in NUMBERS:
+        given.insert(place, number)
+    return given
 
 
 def _check(name: str, shape: tuple[int, ...], dtype: str, tensor: object) -> None:

@@ -63,7 +63,7 @@ def _agrees(reference: ModuleType, model: torch.nn.Module, seed: int, device: to
                 parameter.copy_(parameter + 0.1 * parameter.abs().mean() * torch.randn_like(parameter))
     native = outputs_of(model(*inputs))
     expected = _expected(model, inputs, native)
-    given = [*inputs, *state_of(model)]
+    given = [*(value for value in inputs if isinstance(value, torch.Tensor)), *state_of(model)]
     before = [tensor.clone() for tensor in given]
     outputs = run(tuple(given))
     where = f"seed {seed}{', other parameters' if perturbed else ''}"
@@ -95,17 +95,22 @@ def make_model(reference: ModuleType, seed: int, device: torch.device) -> torch.
     return model
 
 
-def _inputs_of(reference: ModuleType, seed: int, device: torch.device) -> list[torch.Tensor]:
+def _inputs_of(reference: ModuleType, seed: int, device: torch.device) -> list[torch.Tensor | float]:
     torch.manual_seed(seed)
     random.seed(seed)
-    return [tensor.detach().contiguous().to(device) for tensor in reference.get_inputs()]
+    return [
+        value.detach().contiguous().to(device) if isinstance(value, torch.Tensor) else value
+        for value in reference.get_inputs()
+    ]
 
 
 def _expected(
-    model: torch.nn.Module, inputs: Sequence[torch.Tensor], native: Sequence[torch.Tensor]
+    model: torch.nn.Module, inputs: Sequence[torch.Tensor | float], native: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """Return the reference in float64, or as it is where it has no such form."""
-    wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in inputs]
+    wide = [
+        value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value for value in inputs
+    ]
     try:
         outputs = outputs_of(copy.deepcopy(model).double()(*wide))
     except (RuntimeError, TypeError, ValueError):

@@ -9,6 +9,10 @@ SOURCES: dict[str, str] = {}
 """The candidate's files, the main file first, exactly as they were judged."""
 ARGUMENTS: tuple[tuple[str, tuple[int, ...], str], ...] = ()
 """Name, shape and dtype of what the kernel is given: the arguments of the reference's `forward`, then its state."""
+CALLING = "module"
+"""Whether a kernel in Python is a module's class or a `function`."""
+NUMBERS: tuple[tuple[str, int, float], ...] = ()
+"""Name, place among what the kernel is given, and value of numbers that stand among the tensors."""
 OUTPUTS: tuple[tuple[str, tuple[int, ...], str], ...] = ()
 BOUNDS: tuple[tuple[float, float | None, bool], ...] = ()
 """What each output may differ by: relative part, absolute part (null: what the reference itself loses), and whether one

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from ksearch_async.export.parts.facts import ARGUMENTS, ENTRY_POINT, OUTPUTS, SOURCES, TITLE
+from ksearch_async.export.parts.calling import with_numbers
+from ksearch_async.export.parts.facts import ARGUMENTS, ENTRY_POINT, NUMBERS, OUTPUTS, SOURCES, TITLE
 
 
 def wants_tvm_ffi() -> bool:
@@ -47,19 +48,23 @@ def load_library(product: Path) -> Callable[[Sequence[torch.Tensor], int | None]
         import tvm_ffi  # noqa: PLC0415
 
         entry = tvm_ffi.load_module(str(product))[ENTRY_POINT]
-        return lambda tensors, _stream: entry(*tensors)
+        return lambda tensors, _stream: entry(*with_numbers(tensors))
     try:
         function = getattr(ctypes.CDLL(str(product)), ENTRY_POINT)
     except (OSError, AttributeError) as error:
         raise RuntimeError(f"kernel {TITLE!r} cannot be loaded: {error}") from error
     dimensions = [(ctypes.c_int64 * (len(shape) + 1))(*shape) for _, shape, _ in (*ARGUMENTS, *OUTPUTS)]
+    numbers = [(place, _in_c(number)) for _, place, number in NUMBERS]
+    for place, _ in numbers:
+        dimensions.insert(place, (ctypes.c_int64 * 1)())
     shapes = (ctypes.c_void_p * len(dimensions))(*map(ctypes.addressof, dimensions))
 
     def call(tensors: Sequence[torch.Tensor], stream: int | None) -> None:
-        inputs, outputs = (
-            (ctypes.c_void_p * len(some))(*(tensor.data_ptr() for tensor in some))
-            for some in (tensors[: len(ARGUMENTS)], tensors[len(ARGUMENTS) :])
-        )
+        addresses = [tensor.data_ptr() for tensor in tensors[: len(ARGUMENTS)]]
+        for place, number in numbers:
+            addresses.insert(place, ctypes.addressof(number))
+        results = [tensor.data_ptr() for tensor in tensors[len(ARGUMENTS) :]]
+        inputs, outputs = ((ctypes.c_void_p * len(some))(*some) for some in (addresses, results))
         _ = dimensions  # what `shapes` points to
         queue = () if stream is None else (ctypes.c_void_p(stream),)
         status = function(inputs, outputs, shapes, *queue)
@@ -67,3 +72,10 @@ def load_library(product: Path) -> Callable[[Sequence[torch.Tensor], int | None]
             raise RuntimeError(f"kernel {TITLE!r} failed with status {status}")
 
     return call
+
+
+def _in_c(number: float) -> ctypes.c_bool | ctypes.c_int64 | ctypes.c_double:
+    """Return a number as a function in C reads it."""
+    if isinstance(number, bool):
+        return ctypes.c_bool(number)
+    return ctypes.c_int64(number) if isinstance(number, int) else ctypes.c_double(number)

@@ -1,19 +1,21 @@
-"""Part of exported modules: a torch module, made like the reference's model and given its state.
+"""Part of exported modules: a function, or a torch module, made like the reference's model and given its state.
 
-What it derives from its state is kept while the same tensors are given, unchanged; other ones make it anew. (Changes by
-way of `tensor.data` are not seen: PyTorch does not count them.) Its outputs are copied, so that it may reuse its own.
+What a module derives from its state is kept while the same tensors are given, unchanged; other ones make it anew.
+(Changes by way of `tensor.data` are not seen: PyTorch does not count them.) Its outputs are copied, so that it may
+reuse its own.
 """
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
-from ksearch_async.export.parts.calling import new_outputs
+from ksearch_async.export.parts.calling import new_outputs, with_numbers
 from ksearch_async.export.parts.checking import make_model, outputs_of, state_names
-from ksearch_async.export.parts.facts import ENTRY_POINT, OUTPUTS, REFERENCE, SOURCES, TITLE
+from ksearch_async.export.parts.facts import CALLING, ENTRY_POINT, OUTPUTS, REFERENCE, SOURCES, TITLE
 from ksearch_async.export.parts.loading import load_text
 
 _held: list[tuple[tuple[torch.Tensor, ...], tuple[tuple[int, int], ...], torch.nn.Module]] = []
@@ -30,13 +32,16 @@ def check_device(device: torch.device) -> None:
 
 
 def call_kernel(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-    """Call the module with the arguments of `forward`; make it first if the state behind them is another."""
+    """Call the kernel with the arguments of `forward`; make a module first if the state behind them is another."""
     device = tensors[0].device
-    reference = _reference_on(device)
-    count = len(tensors) - len(state_names(reference))
-    module = _module_with(reference, tensors[count:])
+    if CALLING == "function":
+        kernel, arguments = _function(), tensors
+    else:
+        reference = _reference_on(device)
+        count = len(tensors) - len(state_names(reference))
+        kernel, arguments = _module_with(reference, tensors[count:]), tensors[:count]
     with torch.no_grad():
-        returned = outputs_of(module(*tensors[:count]))
+        returned = outputs_of(kernel(*with_numbers(arguments)))
     outputs = new_outputs(device)
     for (name, _, _), output, value in zip(OUTPUTS, outputs, returned, strict=True):
         if value.shape != output.shape or value.dtype != output.dtype:
@@ -48,6 +53,14 @@ def call_kernel(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
 def home_device() -> torch.device:
     """Return the current GPU, or else the CPU."""
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+@functools.cache
+def _function() -> Callable[..., Sequence[torch.Tensor]]:
+    function: Callable[..., Sequence[torch.Tensor]] = vars(load_text("kernel", next(iter(SOURCES.values()))))[
+        ENTRY_POINT
+    ]
+    return function
 
 
 _references: dict[torch.device, torch.nn.Module] = {}

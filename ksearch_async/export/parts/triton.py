@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from ksearch_async.export.parts.calling import new_outputs
+from ksearch_async.export.parts.calling import new_outputs, with_numbers
 from ksearch_async.export.parts.facts import ENTRY_POINT, SOURCES, TITLE
 from ksearch_async.export.parts.loading import load_text
 
@@ -33,7 +33,7 @@ def call_kernel(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     device = tensors[0].device
     with torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
         outputs = new_outputs(device)
-        _kernel()(*tensors, *outputs)
+        _kernel()(*with_numbers(tensors), *outputs)
     return outputs
 
 

@@ -81,6 +81,15 @@ def test_a_model_that_is_not_there_ends_with_3_and_nothing_is_remembered(
     assert not own_cache.exists()
 
 
-def test_an_address_that_is_none_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--model", "m", "--base-url", "there"]) == 2
-    assert "no address of an endpoint" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("there", "no address of an endpoint"),
+        ("http://two words/v1", "no address of an endpoint"),
+        ("http://:8000/v1", "no address of an endpoint"),
+        ("http://127.0.0.1:185010/v1", "cannot be read: Port out of range"),
+    ],
+)
+def test_an_address_that_is_none_is_bad_input(address: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--model", "m", "--base-url", address]) == 2
+    assert said in capsys.readouterr().err
