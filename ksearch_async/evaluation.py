@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict, get_args, get_type_hints
 
 import msgspec
 
 from evaluators.devices import CPU
 from evaluators.tolerances import STRICT
 from ksearch_async.config import ProgramSettings, RunConfig
+from ksearch_async.refusals import refusal, suggestion
 from ksearch_async.workers import read_task, with_library_calls, with_measure, with_threads, with_tolerance
 from messages.base import Isolation, Language
 from messages.commands import Purpose
@@ -58,6 +59,27 @@ class EvaluationSettings(TypedDict, total=False):
     """Seconds that scoring a program may take."""
     eval_memory: float
     """Gibibytes that a program may take."""
+
+
+def check_settings(settings: EvaluationSettings) -> None:
+    """Accept settings of the kinds that they are declared with, and no others.
+
+    Raises:
+        ConfigError: there is no such setting, or it has no such value.
+    """
+    kinds = get_type_hints(EvaluationSettings)
+    for name, value in settings.items():
+        if name not in kinds:
+            raise refusal(f"there is no setting {name!r}", suggestion(name, kinds, f"there are: {', '.join(kinds)}"))
+        try:
+            msgspec.convert(os.fspath(value) if isinstance(value, os.PathLike) else value, kinds[name])
+        except msgspec.ValidationError as error:
+            if choices := get_args(kinds[name]):
+                there = f"there are: {', '.join(map(repr, choices))}"
+                raise refusal(f"{name}: there is no {value!r}", there) from error
+            raise refusal(f"{name}: expected {kinds[name].__name__}, not {value!r}") from error
+    if settings.get("threads", 0) < 0:
+        raise refusal(f"threads: expected 0 or more, not {settings['threads']}")
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

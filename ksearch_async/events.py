@@ -33,7 +33,10 @@ def events_of(record: Record) -> Iterator[dict[str, Any]]:
 
 
 def public_form(message: Event | Fact) -> dict[str, Any]:
-    """Return an event or a fact as programs get it: `kind`, and its fields less long texts."""
+    """Return an event or a fact as programs get it: `kind`, and its fields less long texts.
+
+    A field of it that is called `kind` is told as `job_kind`.
+    """
     tag = str(message.__struct_config__.tag)
     fields = msgspec.to_builtins(message)
     shown = {key: value for key, value in fields.items() if key not in LONG_TEXTS}
@@ -43,6 +46,8 @@ def public_form(message: Event | Fact) -> dict[str, Any]:
         shown["order"] = _without_texts(message)
     elif isinstance(message, RunStarted):
         del shown["solution"], shown["heritage"]
+    if "kind" in shown:
+        shown["job_kind"] = shown.pop("kind")
     return {"kind": tag.rsplit(".v", 1)[0], **shown}
 
 

@@ -21,7 +21,7 @@ from evaluators.devices import CPU
 from ksearch_async.admission import check_fitness, marks_of
 from ksearch_async.causes import single_error
 from ksearch_async.config import WorkerSettings
-from ksearch_async.evaluation import Evaluation, EvaluationSettings, TaskLike, task_of
+from ksearch_async.evaluation import Evaluation, EvaluationSettings, TaskLike, check_settings, task_of
 from ksearch_async.refusals import refusal, refuse_event_loop
 from ksearch_async.sources import SourceLike, read_kernel, read_program
 from ksearch_async.workers import Workers, check_language, check_threads_here, find_target, open_workers
@@ -177,8 +177,9 @@ async def open_judge(
         **settings: see `EvaluationSettings`.
 
     Raises:
-        ConfigError: there is no such task, or it cannot be used.
+        ConfigError: there is no such task or setting, or it cannot be used.
     """
+    check_settings(settings)
     spec = await anyio.to_thread.run_sync(task_of, task, settings)
     check_threads_here(spec)
     if settings.get("profile", False) and settings.get("device", CPU) == CPU:

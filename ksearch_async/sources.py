@@ -43,6 +43,8 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
     """
     if isinstance(source, Candidate):
         return source
+    if language is not None and language not in _SUFFIXES:
+        raise refusal(f"there is no language {language!r}", f"there are: {', '.join(_SUFFIXES)}")
     if _is_text(source):
         if language is None:
             raise refusal("a kernel that is given as text does not say its language", 'name it: language="cpp"')

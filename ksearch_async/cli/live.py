@@ -86,9 +86,9 @@ class LiveView:
         finally:
             self._canvas.close(self._taken())
 
-    def finish(self) -> None:
+    def finish(self, *, goes_on: bool = False) -> None:
         """Print the summary."""
-        self._plain.finish()
+        self._plain.finish(goes_on=goes_on)
 
     def drawn(self) -> str:
         """Return what puts the frame of now on the terminal; empty while it would be the last one again."""

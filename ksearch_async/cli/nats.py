@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,7 +21,7 @@ from ksearch_async.cli.output import note, put, put_json, shown_path
 from ksearch_async.connection import address_of
 from ksearch_async.logs import configure_logs
 from ksearch_async.refusals import refusal
-from messages.errors import BusError
+from messages.errors import BusError, KsearchError
 
 if TYPE_CHECKING:
     from actors.bus.nats.server import NatsServer, ServerSettings
@@ -137,7 +139,8 @@ def serve_command(
     text = _config_text(config, _tls_files(tls))
     settings = ServerSettings(store=store, host=host, port=port, sync=sync, config=text)
     gc.enable()  # `main` disabled it for the start; a server may run for days
-    anyio.run(_serve, settings, admin if admin is not None and admin.is_file() else None, as_json)
+    read_again = None if config is None else partial(_config_text, config, _tls_files(tls))
+    anyio.run(_serve, settings, admin if admin is not None and admin.is_file() else None, as_json, read_again)
     return exits.FOUND
 
 
@@ -150,15 +153,18 @@ async def _prepare(address: str, credentials: Path | None, replicas: int) -> Non
         await bus.prepare(replicas=replicas)
 
 
-async def _serve(settings: ServerSettings, admin: Path | None, as_json: bool) -> None:
-    """Serve until Ctrl-C or SIGTERM.
+async def _serve(
+    settings: ServerSettings, admin: Path | None, as_json: bool, read_again: Callable[[], str] | None
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; with a configuration, read that again at SIGHUP.
 
     Raises:
         BusError: the server ended by itself.
     """
     from actors.bus.nats.server import serve_nats  # noqa: PLC0415
 
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    heeded = (signal.SIGINT, signal.SIGTERM, *(() if read_again is None else (signal.SIGHUP,)))
+    with anyio.open_signal_receiver(*heeded) as signals:
         async with serve_nats(settings) as server, anyio.create_task_group() as tasks:
             await _make_ready(server, settings, admin)
             if as_json:
@@ -167,9 +173,20 @@ async def _serve(settings: ServerSettings, admin: Path | None, as_json: bool) ->
                 put(f"listening on {server.url}")
                 note(f"keeps everything in {shown_path(settings.store.absolute())}; Ctrl-C stops it")
             tasks.start_soon(_notice_end, server)
-            async for _ in signals:
-                break
+            async for number in signals:
+                if number != signal.SIGHUP or read_again is None:
+                    break
+                await _reload(server, read_again)
             tasks.cancel_scope.cancel()
+
+
+async def _reload(server: NatsServer, read_again: Callable[[], str]) -> None:
+    try:
+        await server.reload(read_again())
+    except KsearchError as error:
+        note(f"warning: the configuration stays as it was: {error}")
+    else:
+        note("the configuration was read again; the server's log says what it makes of it")
 
 
 async def _make_ready(server: NatsServer, settings: ServerSettings, admin: Path | None) -> None:

@@ -93,7 +93,9 @@ async def _conduct(opens: Callable[[Start], Opening], kind: ShownKind, departure
             note(f"run {session.folder.run_id} is over: nothing was started")
             larger = f"ksearch resume {as_argument(session.folder.path)} --max-rounds N"
             note(f"hint: it goes on with a larger budget: {larger}")
-        view.finish()
+        if goes_on := not session.leads and session.chronicle.finished is None:
+            note(f"run {session.folder.run_id} goes on without this view")
+        view.finish(goes_on=goes_on)
         code = exit_code(session.chronicle)
         if has_missed(session.chronicle):
             note("hint: --replay-misses ask has a model asked what the recorded run was not: --model NAME")

@@ -46,8 +46,8 @@ class View(Protocol):
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Keep what is on the screen true until cancelled; views that only write lines have nothing to do."""
 
-    def finish(self) -> None:
-        """Say how it ended."""
+    def finish(self, *, goes_on: bool = False) -> None:
+        """Say how it ended, or that it goes on elsewhere."""
 
 
 class PlainView:
@@ -102,10 +102,14 @@ class PlainView:
             return wrapped_lines(self.resumption())
         return []
 
-    def finish(self) -> None:
-        """Print the summary."""
+    def finish(self, *, goes_on: bool = False) -> None:
+        """Print the summary.
+
+        Args:
+            goes_on: another process leads the run, and it has not ended.
+        """
         put()
-        for line in wrapped_lines(self.summary()):
+        for line in wrapped_lines(self.summary(goes_on=goes_on)):
             put(line)
 
     def header(self, started: RunStarted) -> Iterator[str]:
@@ -131,11 +135,11 @@ class PlainView:
         yield f"resumed    {self._folder.run_id} after {self.chronicle.state.rounds} rounds"
         yield f"model      {self._model_words}"
 
-    def summary(self) -> Iterator[str]:
-        """Say how it ended."""
+    def summary(self, *, goes_on: bool = False) -> Iterator[str]:
+        """Say how it ended, or how far it is."""
         chronicle = self.chronicle
         state = chronicle.state
-        ended = state_line(chronicle, in_use=False, with_failure=False)  # that is the error's line, the last one
+        ended = state_line(chronicle, in_use=goes_on, with_failure=False)  # that is the error's line, the last one
         yield f"run        {self._folder.run_id}: {ended}"
         yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
         yield f"fates      {fates_line(chronicle)}"
@@ -153,7 +157,9 @@ class PlainView:
             yield f"compile it ksearch eval {self._task()} {latest} --compile-for sm_90"
         elif chronicle.fates["unusable"] and not state.rounds:
             yield f"hint       no answer held a program; {self._advice()}"
-        if chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
+        if goes_on:
+            yield f"watch it   ksearch watch {as_argument(self._folder.path)}"
+        elif chronicle.finished is None or chronicle.finished.stopped_by in ("interrupted", "infrastructure"):
             yield f"go on      ksearch resume {as_argument(self._folder.path)}"
 
     def _checked(self, best: str) -> str:
@@ -219,7 +225,7 @@ class JsonView:
         """Do nothing: every line was written when it was told."""
         task_status.started()
 
-    def finish(self) -> None:
+    def finish(self, *, goes_on: bool = False) -> None:
         """Print the last line."""
         chronicle = self._chronicle
         finished = chronicle.finished
@@ -230,6 +236,6 @@ class JsonView:
                 "rounds": chronicle.state.rounds,
                 "best": chronicle.best(str(self._folder.best)),
                 "untimed": chronicle.untimed(),
-                "stopped_by": finished.stopped_by if finished else "interrupted",
+                "stopped_by": finished.stopped_by if finished else None if goes_on else "interrupted",
             }
         )

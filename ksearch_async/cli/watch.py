@@ -196,7 +196,7 @@ class WatchedView(PlainView):
         """Say what goes on."""
         yield f"resumed    {self.chronicle.state.run_id} after {self.chronicle.state.rounds} rounds"
 
-    def summary(self) -> Iterator[str]:
+    def summary(self, *, goes_on: bool = False) -> Iterator[str]:  # noqa: ARG002 - it always may
         """Say how it stands."""
         chronicle = self.chronicle
         state = chronicle.state

@@ -84,3 +84,20 @@ async def test_what_cannot_be_used_is_refused_before_anything_is_evaluated(workp
         ksearch_async.evaluate_sync("small.py", "right.cpp")
     assert "await ksearch_async.evaluate(" in caught.value.__notes__[0]
     assert done == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"isolation": "stict"}, "isolation: there is no 'stict'"),
+        ({"purpose": "confrim"}, "purpose: there is no 'confrim'"),
+        ({"library_calls": "alow"}, "library_calls: there is no 'alow'"),
+        ({"language": "cp"}, "language: there is no 'cp'"),
+        ({"threads": -3}, "threads: expected 0 or more, not -3"),
+        ({"threads": "two"}, "threads: expected int, not 'two'"),
+        ({"thread": 2}, "there is no setting 'thread'"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused_as_the_flag_is(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ksearch_async.ConfigError, match=said):
+        ksearch_async.evaluate_sync(SMALL_TASK.text, WRONG, **({"language": "cpp"} | settings))  # type: ignore[arg-type]

@@ -95,6 +95,21 @@ def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
     assert "ksearch resume" not in shown
 
 
+def test_a_run_that_another_process_leads_goes_on_when_its_view_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = PlainView(folded(story(None)), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
+    view.finish(goes_on=True)
+    shown = capsys.readouterr().out
+    assert f"{RUN_ID}: going on" in shown
+    assert "ksearch watch" in shown
+    assert "ksearch resume" not in shown
+    view.finish()
+    shown = capsys.readouterr().out
+    assert f"{RUN_ID}: stopped before its end" in shown
+    assert "ksearch resume" in shown
+
+
 @pytest.mark.parametrize("scorer", [None, "score.py"])
 def test_how_to_check_names_the_run_where_a_file_of_its_task_is_gone(
     scorer: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -41,6 +41,7 @@ from actors.bus.nats.server_setup import (
     open_to_anybody,
     prepare_store,
     why_not,
+    write_configuration,
 )
 from evaluators.guarded import GuardJob, start_guarded, stop_guarded
 from messages.errors import BusError, ConfigError, EvaluatorError
@@ -77,6 +78,7 @@ class NatsServer:
         self._settings = settings
         self._lock_fd = lock_fd
         self._process: Process | None = None
+        self._may_hold = 0
         self.pid = 0
         self.port = settings.port
         self.url = ""
@@ -111,6 +113,22 @@ class NatsServer:
         await self._let_go()
         await self.start()
 
+    async def reload(self, config: str) -> None:
+        """Have it read another configuration: connections of users who are no longer in it end.
+
+        Its log says so, or why it keeps the one that it has.
+
+        Raises:
+            ConfigError: it would let anybody in from other hosts.
+            BusError: the store cannot be written.
+        """
+        settings = msgspec.structs.replace(self._settings, config=config)
+        check_exposure(settings.host, settings.config)
+        await to_thread.run_sync(write_configuration, settings, self._may_hold)
+        self._settings = settings
+        if self._process is not None and self._process.returncode is None:
+            os.kill(self.pid, signal.SIGHUP)
+
     async def start(self) -> None:
         """Start the process and wait until it is ready; `serve_nats` calls this.
 
@@ -120,7 +138,7 @@ class NatsServer:
         """
         settings = self._settings
         binary = await to_thread.run_sync(find_server)
-        await to_thread.run_sync(prepare_store, settings)
+        self._may_hold = await to_thread.run_sync(prepare_store, settings)
         store = settings.store.absolute()
         listen = ("-a", settings.host, "-p", str(self.port or -1))
         files = ("-c", store / CONFIG_FILE, "-js", "-sd", store, "-l", store / LOG_FILE, "--ports_file_dir", store)

@@ -142,8 +142,11 @@ _EXPIRIES = "jetstream/*/streams/*/msgs/thw.db"
 what had expired before that, believes this file, and keeps it for ever; without the file it looks for itself."""
 
 
-def prepare_store(settings: ServerSettings) -> None:
+def prepare_store(settings: ServerSettings) -> int:
     """Write the configuration, and remove what an earlier server left about its ports and about times to live.
+
+    Returns:
+        How many bytes the store may hold.
 
     Raises:
         BusError: the store cannot be written.
@@ -155,15 +158,37 @@ def prepare_store(settings: ServerSettings) -> None:
             left.unlink()
         (settings.store / START_LOG_FILE).unlink(missing_ok=True)
         (settings.store / LOG_FILE).touch(mode=0o600)
-        path = settings.store / CONFIG_FILE
+        may_hold = _disk_bytes(settings.store)
+    except OSError as error:
+        raise _unusable(settings, error) from error
+    write_configuration(settings, may_hold)
+    return may_hold
+
+
+def write_configuration(settings: ServerSettings, may_hold: int) -> None:
+    """Write what a server reads when it starts, and when it is told to read it again.
+
+    Args:
+        settings: of the server.
+        may_hold: bytes that its store may hold; a server that runs takes no other number.
+
+    Raises:
+        BusError: the store cannot be written.
+    """
+    path = settings.store / CONFIG_FILE
+    try:
         path.unlink(missing_ok=True)
         path.touch(mode=0o600)  # it may hold hashes of passwords
-        path.write_text(_configuration(settings), encoding="utf-8")
+        path.write_text(_configuration(settings, may_hold), encoding="utf-8")
     except OSError as error:
-        raise BusError(f"cannot use the store {str(settings.store)!r}: {error.strerror}") from error
+        raise _unusable(settings, error) from error
 
 
-def _configuration(settings: ServerSettings) -> str:
+def _unusable(settings: ServerSettings, error: OSError) -> BusError:
+    return BusError(f"cannot use the store {str(settings.store)!r}: {error.strerror}")
+
+
+def _configuration(settings: ServerSettings, may_hold: int) -> str:
     """Return the configuration: theirs first, because of two equal keys the later one counts.
 
     Address, port, store and files are given as flags, which count more than any configuration.
@@ -177,7 +202,7 @@ def _configuration(settings: ServerSettings) -> str:
         + "\n".join(lines)
         + f'\nhttp: "127.0.0.1:-1"\nlogfile_size_limit: {_LOG_BYTES}\n'
         + f"jetstream {{\n  max_memory_store: {_MAX_MEMORY_BYTES}\n"
-        + f"  max_file_store: {_disk_bytes(settings.store)}\n{sync}}}\n"
+        + f"  max_file_store: {may_hold}\n{sync}}}\n"
     )
 
 

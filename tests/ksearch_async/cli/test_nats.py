@@ -115,6 +115,28 @@ def test_a_team_is_written_served_and_signs_in(tmp_path: Path) -> None:
     assert json.loads(stranger.stdout)["error"] == f"{url} does not let us in: wrong or missing credentials"
 
 
+def test_whose_line_is_replaced_is_not_let_in_once_the_configuration_is_read_again(tmp_path: Path) -> None:
+    ksearch("nats", "init", "--config", "team", cwd=tmp_path)
+    config = tmp_path / "team" / "nats-server.conf"
+    watcher = ("--credentials", "team/credentials/watcher")
+    with served("--config", "team", cwd=tmp_path) as process:
+        assert process.stderr is not None
+        url = first_line(process).removeprefix("listening on ")
+        assert ksearch("nodes", "--nats", url, *watcher, cwd=tmp_path).returncode == 0
+        config.write_text(config.read_text().replace('user: "watcher"', 'user: "another"'))
+        process.send_signal(signal.SIGHUP)
+        said = next(line for line in process.stderr if "configuration" in line)
+        assert said.startswith("the configuration was read again")
+        tries = (ksearch("nodes", "--nats", url, *watcher, cwd=tmp_path).returncode for _ in range(20))
+        assert next((code for code in tries if code), 0) == 3
+        config.unlink()
+        process.send_signal(signal.SIGHUP)
+        assert "the configuration stays as it was" in next(line for line in process.stderr if "configuration" in line)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
 def test_credentials_that_others_can_read_are_told_on_stderr_only(tmp_path: Path) -> None:
     ksearch("nats", "init", "--config", "team", cwd=tmp_path)
     (tmp_path / "team" / "credentials" / "watcher").chmod(0o644)
