@@ -238,7 +238,7 @@ def too_fast(timing: Timing, *, tensor_bytes: int, bytes_per_s: float) -> Quaran
         return None
     reason = (
         f"{timing.latency_us:.2f} us is less than {least_us:.2f} us, in which no memory could deliver its "
-        "inputs and take its outputs"
+        "inputs and take its outputs; a task that needs but a part of them has no such bound, if this is one"
     )
     return Quarantined(reason=reason, speedup_interval=timing.interval)
 

@@ -91,10 +91,14 @@ def nodes_command(
 
 
 async def _show(nats: str | None, credentials: Path | None, watch: bool, as_json: bool) -> int:
+    from actors.bus.nats.link import OverError  # noqa: PLC0415 - `ksearch nodes --help` needs no NATS
+
     async with open_bus(nats, os.environ, role="watcher", credentials=credentials) as bus:
         while watch:
             try:
                 await _print(bus, clear=in_colour(), as_json=as_json)
+            except OverError:
+                raise
             except BusError as error:
                 note(f"warning: {error}")
             await anyio.sleep(_WATCH_S)

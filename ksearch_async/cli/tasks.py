@@ -117,7 +117,8 @@ def _lines(asked: str, task: TaskSpec, facts: ProblemFacts, described: TaskDescr
         yield ""
         rows = [[tensor.name, tensor.role, _shape(tensor), tensor.dtype] for tensor in described.tensors]
         yield from table_lines(_COLUMNS, rows, width=terminal_width())
-        yield f"together {described.bytes_moved / 2**20:,.1f} MiB, which any implementation must move at least once"
+        together = f"{described.bytes_moved / 2**20:,.1f} MiB"
+        yield f"together {together}, which any implementation that needs all of it must move at least once"
     yield ""
     yield task.text.strip()
     yield ""

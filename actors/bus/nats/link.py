@@ -48,6 +48,10 @@ class NotAllowedError(BusError):
     """The server's permissions forbid it."""
 
 
+class OverError(BusError):
+    """The connection is over for good: the server does not let us in any more, or the bus is closed."""
+
+
 class Link:
     """One client's socket, and who waits for what on it."""
 
@@ -219,7 +223,7 @@ class Link:
 
     def _check(self) -> None:
         if self._failure:
-            raise BusError(f"the connection to {self.where} is over: {self._failure}")
+            raise OverError(f"the connection to {self.where} is over: {self._failure}")
 
     async def _publish(self, subject: str, payload: bytes, headers: dict[str, str] | None, *, reply_to: str) -> None:
         try:
@@ -270,7 +274,7 @@ class Link:
     def _on_closed(self, why: str) -> None:
         if not self._failure:
             self._failure = why or "the server closed it"
-        error = BusError(f"the connection to {self.where} is over: {self._failure}")
+        error = OverError(f"the connection to {self.where} is over: {self._failure}")
         for question in self._asked.values():
             question.fail(error)
         for inbox in self._inboxes:
