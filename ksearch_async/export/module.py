@@ -50,7 +50,7 @@ def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
     if len(task.shown) > 1:
         raise refusal(
             f"{task.name!r} has {len(task.shown)} workloads, and a module is made for one",
-            "export the source for one of them: ksearch export RUN/best/FILE --task PROBLEM:WORKLOAD",
+            "export the source for one of them: ksearch export RUN/best/SOURCE --task PROBLEM:WORKLOAD -o FILE",
         )
     if candidate.language not in _LANGUAGES:
         raise refusal(f"kernels in {candidate.language} cannot be exported", f"there are: {', '.join(_LANGUAGES)}")
