@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from messages.base import Message
 
 Fitness: TypeAlias = Literal["fit", "marked", "refused"]
@@ -45,3 +47,6 @@ class Intake(Message, frozen=True, kw_only=True):
     """About how long the reference takes in the judge, which is in no hurry."""
     answers: tuple[TrivialAnswer, ...] = ()
     influences: tuple[Influence, ...] = ()
+    read_shares: dict[str, float] = msgspec.field(default_factory=dict)
+    """Of the workloads that are shown (`""`: there is one), the share of the bytes of inputs and parameters that the
+    outputs depend on for data as the task draws it; empty: not looked at."""

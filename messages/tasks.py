@@ -198,6 +198,8 @@ class DescribedWorkload(Message, frozen=True, kw_only=True):
     bytes_moved: int
     flops: int = 0
     """As in `TaskDescription`."""
+    bytes_needed: int = 0
+    """As in `TaskDescription`."""
 
 
 class TaskDescription(Message, frozen=True, kw_only=True):
@@ -213,8 +215,10 @@ class TaskDescription(Message, frozen=True, kw_only=True):
     """Reference program, tensors and calling contract, as prose and code for a model."""
     entry_point: str
     bytes_moved: int
-    """Bytes of inputs, parameters and outputs together: what any implementation must touch at least once;
-    0: unknown."""
+    """Bytes of inputs, parameters and outputs together; 0: unknown."""
+    bytes_needed: int = 0
+    """Of them, those that the outputs depend on for data as the task draws it: the mean over some draws; 0: not looked
+    at."""
     intake: Intake | None = None
     """Whether the task can tell a kernel from a trick; null: not looked at."""
     flops: int = 0

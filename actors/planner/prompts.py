@@ -133,7 +133,11 @@ def parse_script(text: str) -> tuple[EditScript | None, str]:
 
 
 def _task(state: SearchState, description: TaskDescription) -> str:
-    moved = f"At least {description.bytes_moved} bytes must be read or written in every call."
+    moved = (
+        f"At least {description.bytes_needed or description.bytes_moved} bytes must be read or written in every call."
+    )
+    if 0 < description.bytes_needed < description.bytes_moved:
+        moved += f" (The tensors have {description.bytes_moved}; the outputs do not depend on the rest.)"
     return "\n\n".join(
         part
         for part in (description.prompt, _hardware(state, description), moved if description.bytes_moved else "")

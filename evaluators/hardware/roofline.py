@@ -7,9 +7,10 @@ After the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009).
 
 What is a bound here and what is not:
 
-- Memory: every input and parameter is read once at least, since the judge overwrites a GPU's L2 before each timed call;
-  outputs may still lie in the L2 when the call ends, so only what exceeds it counts. At the data sheet's bandwidth that
-  is a lower bound for every program that needs all of its inputs.
+- Memory: what the outputs depend on is read once at least, since the judge overwrites a GPU's L2 before each timed
+  call; outputs may still lie in the L2 when the call ends, so only what exceeds it counts. At the data sheet's
+  bandwidth that is a lower bound. The task's intake finds out how much of the inputs that is (`bytes_needed`); where it
+  did not look, all of them count.
 - Arithmetic: operations of the *reference*, at the peak of the fastest unit for the inputs' dtype. Another algorithm
   may need fewer, a lenient tolerance allow a smaller type: an estimate, never a bound.
 - CPUs: bandwidth and caches' contents are not known. There is none.
@@ -23,7 +24,7 @@ from typing import Literal
 import msgspec
 
 from evaluators.hardware.table import Gpu, Rate, hardware_of
-from messages.tasks import Target, TaskDescription, TensorSpec
+from messages.tasks import DescribedWorkload, Target, TaskDescription, TensorSpec
 
 _FASTEST: dict[str, tuple[Rate, ...]] = {
     "float64": ("fp64",),
@@ -81,19 +82,16 @@ def roofline(description: TaskDescription, target: Target) -> Roofline | None:
     gpu = hardware_of(target).gpu
     if gpu is None:
         return None
-    return roofline_of(description.tensors, description.flops, gpu)
+    return roofline_of(description, gpu)
 
 
-def roofline_of(tensors: tuple[TensorSpec, ...], flops: int, gpu: Gpu) -> Roofline | None:
-    """Return the roofline of one workload.
-
-    Args:
-        tensors: what it reads and writes.
-        flops: operations of the reference; 0: not counted.
-        gpu: where.
-    """
-    read = sum(_bytes(tensor) for tensor in tensors if tensor.role != "output")
+def roofline_of(work: TaskDescription | DescribedWorkload, gpu: Gpu) -> Roofline | None:
+    """Return the roofline of one workload on a GPU."""
+    tensors, flops = work.tensors, work.flops
     written = sum(_bytes(tensor) for tensor in tensors if tensor.role == "output")
+    read = sum(_bytes(tensor) for tensor in tensors if tensor.role != "output")
+    if work.bytes_needed:
+        read = min(read, work.bytes_needed - written)
     if not read + written:
         return None
     moved = read + max(0, written - gpu.l2_bytes)
@@ -111,9 +109,9 @@ def roofline_lines(description: TaskDescription, target: Target) -> tuple[str, .
     if gpu is None:
         return ()
     if not description.workloads:
-        found = roofline_of(description.tensors, description.flops, gpu)
+        found = roofline_of(description, gpu)
         return (f"- {describe_roofline(found)}",) if found else ()
-    each = ((one.name, roofline_of(one.tensors, one.flops, gpu)) for one in description.workloads)
+    each = ((one.name, roofline_of(one, gpu)) for one in description.workloads)
     lines = [f"- workload {name}: {describe_roofline(found)}" for name, found in each if found]
     more = len(lines) - _WORKLOADS_SHOWN
     return (*lines[:_WORKLOADS_SHOWN], f"- ({more} more workloads)") if more > 0 else tuple(lines)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from evaluators.intake.answers import STALE, ZEROS, Bank, try_answer
 from evaluators.intake.influence import find_influences
-from evaluators.judge.families import CENTRED, GIVEN, PERTURBED, SPIKES, DataMaker, DataSet, most_lost
+from evaluators.judge.families import CENTRED, CONSTANTS, GIVEN, PERTURBED, SPIKES, DataMaker, DataSet, most_lost
+from evaluators.judge.model_state import say_changed
 from evaluators.judge.problem import Problem, Tensors
 from evaluators.tolerances import say_tolerance
 from messages.intake import Influence, Intake, TrivialAnswer
@@ -42,6 +43,8 @@ def examine(problem: Problem, tolerance: Tolerance) -> Intake:
         *_about_answers(answers, frozenset(name for name, _, on_given in tried if on_given)),
         *_about_precision(first),
         *_about_influences(influences),
+        *_about_constants(maker),
+        *([say_changed(problem.changed_state)] if problem.changed_state else []),
     ]
     is_refused = any(answer.passes and answer.name in _FATAL for answer in answers)
     return Intake(
@@ -96,6 +99,13 @@ def _about_influences(influences: tuple[Influence, ...]) -> Iterator[str]:
     idle = [one.tensor for one in influences if one.matters is False and one.role != "buffer"]
     if idle:
         yield f"the outputs do not depend on {', '.join(idle)}: a kernel that leaves it out would pass"
+
+
+def _about_constants(maker: DataMaker) -> Iterator[str]:
+    if maker.applies(CONSTANTS):
+        maker.make(CONSTANTS)
+    for name in maker.never_varied:
+        yield f"{name} has the same value in every call: a kernel that never reads it would pass"
 
 
 def _reference_us(problem: Problem, data: DataSet) -> float:

@@ -14,7 +14,7 @@ import torch
 from messages.intake import Intake
 from messages.tasks import TaskSpec, content_hash
 
-_VERSION = "1"
+_VERSION = "2"
 """Changes when the same task may be found otherwise."""
 
 _decoder = msgspec.json.Decoder(Intake)

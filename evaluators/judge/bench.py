@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
+from evaluators.intake.reads import Reads, bytes_read
+from evaluators.judge.arena import total_bytes
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.families import DataSet
 from evaluators.judge.launching import Launcher
@@ -77,6 +80,20 @@ class Bench:
     def output_names(self) -> list[str]:
         """Return the names of the outputs."""
         return [spec.name for spec in self.problem.output_specs]
+
+    @property
+    def tensor_bytes(self) -> int:
+        """Return the size of inputs, state and outputs together."""
+        return total_bytes(self.problem.tensors)
+
+    @cached_property
+    def needed_bytes(self) -> int:
+        """Find out how many of them the outputs depend on, in the draw that needs fewest; takes some seconds.
+
+        Raises:
+            ProblemError: the reference fails on its own inputs.
+        """
+        return bytes_read(self.problem.tensors, Reads(self.problem).least)
 
     @property
     def call_limit_s(self) -> float:

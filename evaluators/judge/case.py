@@ -225,6 +225,8 @@ class Case:
             yield f"{where}{self._draws.note}"
         for family, why in sorted(self._data.skipped.items()):
             yield f"{where}not checked on {family} inputs: {why}"
+        for name in self._data.never_varied:
+            yield f"{where}`{name}` had the same value in every call: a kernel that never reads it passes, too"
         if self._first.is_overwritten:
             yield "outputs_reused: what it returned is overwritten by its next call; a caller must copy what it keeps"
         if self._first.is_repeated is False:

@@ -10,22 +10,22 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-from evaluators.judge.distributions import ADVERSARIAL
-from evaluators.judge.families import CENTRED, GIVEN, PERTURBED, SPIKES, DataMaker, DataSet
+from evaluators.judge.distributions import ADVERSARIAL, FAR_BELOW
+from evaluators.judge.families import CENTRED, CONSTANTS, GIVEN, PERTURBED, SPIKES, DataMaker, DataSet
 from evaluators.judge.keeping import Room, release_scratch, room_for
 from evaluators.judge.problem import Problem
 from messages.tasks import Tolerance
 
-CHECKS = (GIVEN, CENTRED, SPIKES, GIVEN, PERTURBED)
+CHECKS = (GIVEN, CENTRED, SPIKES, GIVEN, FAR_BELOW, CONSTANTS, PERTURBED)
 """For every candidate, most wrong ones fail on the first. Drawn families come before the last, which is on other
 parameters: modules need another process for those."""
-FEW_CHECKS = (GIVEN, CENTRED, SPIKES, PERTURBED)
+FEW_CHECKS = (GIVEN, CENTRED, SPIKES, FAR_BELOW, CONSTANTS, PERTURBED)
 """For candidates of which each call takes long."""
 DRAWN, FEW_DRAWN = 3, 1
 """How many other families each candidate is checked on at least, drawn for it."""
 EXTRA_S = 0.5
 """Further ones are, as far as they fit in this time: all of them where tensors are small."""
-_OTHERS = tuple(family for family in ADVERSARIAL if family != SPIKES)
+_OTHERS = tuple(family for family in ADVERSARIAL if family not in {SPIKES, FAR_BELOW})
 
 _RENEW_EVERY = 4
 _MAKING_S = 2.0
@@ -75,6 +75,11 @@ class CheckData:
     def skipped(self) -> dict[str, str]:
         """Return the families that this reference cannot be checked on, and why."""
         return self._maker.skipped
+
+    @property
+    def never_varied(self) -> tuple[str, ...]:
+        """Return the names of inputs that had the same value in every call."""
+        return self._maker.never_varied
 
     def sets(self) -> Iterator[DataSet]:
         """Yield the data sets for one candidate, each once."""

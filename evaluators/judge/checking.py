@@ -21,6 +21,7 @@ from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.case import Case
 from evaluators.judge.keeping import room_for
 from evaluators.judge.kernel_cache import forget
+from evaluators.judge.model_state import say_changed
 from evaluators.judge.naming import named
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.wrong import WrongOutputError
@@ -164,6 +165,8 @@ class Checker:
         if self._is_slow:
             calls = sum(len(case.checks) for case in cases)
             yield f"checked in {calls} calls, one per family of data: each takes long here"
+        if changed := cases[0].bench.problem.changed_state:
+            yield say_changed(changed)
         if not cases[0].bench.problem.trains:
             yield "the reference runs in eval mode: in training mode it is random"
 

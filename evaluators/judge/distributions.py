@@ -2,7 +2,8 @@
 
 Each takes a tensor and a generator on the tensor's device, and returns a tensor of the same shape, dtype and device. No
 value leaves the dtype's range. Integers are never changed: what a task draws is all that is known to be valid. Nor are
-floating inputs that hold whole numbers only (masks, counts), except that sparse data has others of zeros and ones.
+floating inputs that hold whole numbers only (masks, counts), except that sparse data has others of zeros and ones, and
+that `other_constant` has other values for masks and whole numbers that a task draws the same every time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ _SPIKE_EXPONENTS = (4.0, 10.0)
 _PERTURBATION = 0.1
 _TINY_EXPONENT = {torch.float64: -400, torch.float32: -50, torch.bfloat16: -50, torch.float16: -8}
 """So that products of two are no smaller than the dtype's smallest normal number."""
+_OFFSETS = (100.0, 1000.0)
+"""Distance of the mean from zero, in standard deviations."""
+_OFFSET_OF_FEW_BITS = 200.0
+"""The same for numbers of 16 bits: their spread is a few steps there, and its exponential underflows in float32."""
+_FLIPPED = 0.125
+"""Share of a mask that is changed."""
 _STEPS = 4.0
 """Sorted data is rounded to a quarter of its root mean square, so that many values are equal."""
 
@@ -85,6 +92,18 @@ def negative(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
     return -tensor.abs()
 
 
+def far_above(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Move the mean to 100 or 1000 standard deviations: the difference of two means of squares is lost in rounding."""
+    wide = _wide(tensor)
+    return _within(wide + _offset(wide, tensor, generator), tensor)
+
+
+def far_below(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Move the mean as far below zero: a maximum that starts at 0 stays there."""
+    wide = _wide(tensor)
+    return _within(wide - _offset(wide, tensor, generator), tensor)
+
+
 def sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Set nine elements of ten to zero, and of several rows every eighth whole."""
     kept = torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.1
@@ -97,6 +116,24 @@ def sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Draw each element anew, as 0 or 1."""
     return (torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5).to(tensor.dtype)
+
+
+def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Change a tensor that is the same in every draw: some elements of a mask, else the order of its whole numbers.
+
+    A single number, or the same one everywhere, is made larger.
+    """
+    if tensor.dtype == torch.bool or (tensor.numel() > 1 and is_binary(tensor)):
+        flipped = torch.rand(tensor.shape, generator=generator, device=tensor.device) < _FLIPPED
+        if not bool(flipped.any()):
+            flipped = torch.ones_like(flipped)  # of a few elements
+        return (tensor.bool() ^ flipped).to(tensor.dtype)
+    order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
+    moved = tensor.flatten()[order].view(tensor.shape)
+    if bool((moved != tensor).any()):
+        return moved
+    more = torch.randint(1, 4, (), generator=generator, device=tensor.device)
+    return _within(_wide(tensor.abs() + more).copysign(tensor), tensor)
 
 
 def perturbed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -118,6 +155,8 @@ def nearly_equal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tens
     return _put(tensor, moved, generator)
 
 
+FAR_ABOVE, FAR_BELOW = "far above zero", "far below zero"
+
 ADVERSARIAL: Mapping[str, Distribution] = {
     "spikes": spikes,
     "scaled up": scaled_up,
@@ -127,10 +166,12 @@ ADVERSARIAL: Mapping[str, Distribution] = {
     "tiny": tiny,
     "sorted with ties": sorted_with_ties,
     "all negative": negative,
+    FAR_ABOVE: far_above,
+    FAR_BELOW: far_below,
     "sparse": sparse,
 }
-WITH_TIES = frozenset({"constant", "sorted with ties", "sparse"})
-"""Data with equal values: which of them is first, or largest, no task says."""
+WITH_TIES = frozenset({"constant", "sorted with ties", "sparse", FAR_ABOVE, FAR_BELOW})
+"""Data with equal values, some of which only rounding makes equal: which of them is first, or largest, no task says."""
 
 
 def size_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -138,6 +179,18 @@ def size_of(tensor: torch.Tensor) -> torch.Tensor:
     wide = tensor.dtype if tensor.dtype == torch.float64 else torch.float32
     size = torch.linalg.vector_norm(tensor, dtype=wide).float() / math.sqrt(tensor.numel())
     return torch.where(size > 0, size, 1.0)
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _offset(wide: torch.Tensor, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return how far to move a tensor's mean, given its values in 32 bits at least."""
+    mean = wide.mean()
+    spread = size_of(wide - mean)
+    chosen = int(torch.randint(len(_OFFSETS), (), generator=generator, device=tensor.device))
+    return (_OFFSETS[chosen] if tensor.element_size() > 2 else _OFFSET_OF_FEW_BITS) * spread + mean.abs()
 
 
 def is_whole(tensor: torch.Tensor) -> bool:

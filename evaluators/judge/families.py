@@ -14,8 +14,8 @@ from functools import partial
 import torch
 
 from evaluators.judge import distributions
-from evaluators.judge.compare import Allowed, relative_distance
-from evaluators.judge.distributions import ADVERSARIAL, WITH_TIES
+from evaluators.judge.compare import Allowed, relative_distance, same_bytes
+from evaluators.judge.distributions import ADVERSARIAL, FAR_ABOVE, FAR_BELOW, WITH_TIES
 from evaluators.judge.low_bits import LOW_BITS, in_full
 from evaluators.judge.model_state import is_statistic
 from evaluators.judge.problem import Problem, ProblemError, Tensors, widen
@@ -24,10 +24,16 @@ from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
 
 GIVEN, CENTRED, PERTURBED, SPIKES = "given", "centred", "perturbed parameters", "spikes"
+CONSTANTS = "other constants"
+"""Data as the task draws it, but for the inputs that are the same in every draw."""
 NEARLY_EQUAL = "nearly equal to an earlier call"
 NEARLY_EQUAL_PARAMETERS = "parameters nearly equal to an earlier call's"
 
 _MOST_SAID = 160
+_DRAWS_OF_CONSTANTS = 3
+"""Other values that are tried for an input, until the reference is finite."""
+_FEW_BITS = 2
+"""Bytes of an element, at most, whose rounding says nothing of data far from zero: that is exact as it is drawn."""
 _MOST_LOST = 2.0**-12
 """A family says nothing where rounding alone moves the result by more than this, and than four roundings."""
 _MOST_LOST_LOOSELY = 2.0**-4
@@ -94,6 +100,17 @@ class DataMaker:
             varies and not continuous and distributions.is_binary(tensor)
             for tensor, varies, continuous in zip(first, may_vary, self._is_continuous, strict=True)
         )
+        self._has_few_bits = all(
+            tensor.element_size() <= _FEW_BITS
+            for tensor, continuous in zip(first, self._is_continuous, strict=True)
+            if continuous
+        )
+        self._constants = tuple(index for index, tensor in enumerate(first) if self._is_constant(index, tensor))
+        """Inputs that the task draws the same every time, and no other family changes."""
+        self._other_constants: tuple[int, ...] = tuple(
+            index for index in self._constants if not problem.as_drawn[index] and _has_other_constant(first[index])
+        )
+        """Those of them that the reference bears other values of, as far as that was tried."""
         self._parameters = frozenset(
             index for index in range(problem.parameter_count) if problem.state[index].is_floating_point()
         )
@@ -103,16 +120,31 @@ class DataMaker:
         """Say whether a family differs from the given data here, and was not found to say nothing."""
         if family in self.skipped:
             return False
+        if family == CONSTANTS:
+            return bool(self._other_constants)
         if family in {PERTURBED, NEARLY_EQUAL_PARAMETERS}:
             return bool(self._parameters or (self._untrained and family == PERTURBED))
         if family in WITH_TIES and any("float" not in spec.dtype for spec in self.problem.output_specs):
             return False
         return family == GIVEN or any(self._is_continuous) or (family == "sparse" and any(self._is_binary))
 
+    @property
+    def never_varied(self) -> tuple[str, ...]:
+        """Return the names of inputs that have the same value in every call, as far as that is known by now."""
+        never = [index for index in self._constants if index not in self._other_constants]
+        return tuple(self.problem.tensors[index].name for index in never)
+
     def bare(self, family: str, seed: int) -> DataSet:
         """Make the data alone."""
         inputs, state = self.problem.inputs(seed), self.problem.state
-        if family == PERTURBED:
+        if family == CONSTANTS:
+            inputs = tuple(
+                distributions.other_constant(tensor, generator_for(seed, index, tensor))
+                if index in self._other_constants
+                else tensor
+                for index, tensor in enumerate(inputs)
+            )
+        elif family == PERTURBED:
             state = tuple(
                 distributions.perturbed(tensor, generator_for(seed, index, tensor))
                 if index in self._parameters | self._untrained
@@ -149,6 +181,11 @@ class DataMaker:
         """
         if family == GIVEN:
             return self.given()
+        if family == CONSTANTS:
+            return self._with_other_constants()
+        return self._varied_or_none(family)
+
+    def _varied_or_none(self, family: str) -> DataSet | None:
         try:
             return self._varied(family)
         except NoMemoryError:
@@ -156,6 +193,18 @@ class DataMaker:
         except ProblemError as error:  # a matrix that can no longer be factorised, say
             self.skipped[family] = f"the reference fails there: {str(error)[:_MOST_SAID]}"
             return None
+
+    def _with_other_constants(self) -> DataSet | None:
+        """Make data with other values of inputs that never vary; of all of them that the reference bears together."""
+        found, candidates, self._other_constants = None, self._other_constants, ()
+        for index in candidates:
+            borne, self._other_constants = self._other_constants, (*self._other_constants, index)
+            made = (self._varied_or_none(CONSTANTS) for _ in range(_DRAWS_OF_CONSTANTS))
+            data = next((data for data in made if data is not None), None)
+            self._other_constants = borne if data is None else self._other_constants
+            found = data or found
+        self.skipped.pop(CONSTANTS, None)
+        return found
 
     def _varied(self, family: str) -> DataSet | None:
         """Make a data set that the task does not draw.
@@ -170,7 +219,8 @@ class DataMaker:
         if data.complaint is not None and (said := data.complaint(native)):
             self.skipped[family] = f"the reference itself fails the problem's check there: {said}"
             return None
-        is_conditioned = family not in ADVERSARIAL and not any(map(self._is_loose, (out.dtype for out in native)))
+        is_rounded = family in ADVERSARIAL and not (self._has_few_bits and family in {FAR_ABOVE, FAR_BELOW})
+        is_conditioned = not is_rounded and not any(map(self._is_loose, (out.dtype for out in native)))
         lost = (0.0,) * len(native) if is_conditioned else self._lost_by_rounding(data, native)
         if any(loss > self._most_lost(output.dtype) for loss, output in zip(lost, native, strict=True)):
             self.skipped[family] = f"rounding alone moves the result by {min(max(lost), 1.0):.1%} there, or more"
@@ -219,6 +269,12 @@ class DataMaker:
     def can_vary(self) -> bool:
         """Whether any input may be changed at all."""
         return any(self._is_continuous)
+
+    def _is_constant(self, index: int, tensor: torch.Tensor) -> bool:
+        """Say whether an input that no family varies is the same in another draw."""
+        if self._is_continuous[index] or not tensor.numel():
+            return False
+        return same_bytes(tensor, self.problem.inputs(new_seed())[index])
 
     def _changed(self, family: str, index: int, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         if self._is_continuous[index]:
@@ -286,6 +342,11 @@ def new_seed() -> int:
 def generator_for(seed: int, index: int, tensor: torch.Tensor) -> torch.Generator:
     """Return a generator of a data set's own for its tensor number `index`, on that tensor's device."""
     return torch.Generator(device=tensor.device).manual_seed((seed + 7919 * index + 1) % (1 << 63))
+
+
+def _has_other_constant(tensor: torch.Tensor) -> bool:
+    """Say whether other values of a tensor are known to be valid: of masks and of whole numbers."""
+    return tensor.dtype == torch.bool or (tensor.is_floating_point() and tensor.dtype not in LOW_BITS)
 
 
 def most_lost(dtype: torch.dtype) -> float:

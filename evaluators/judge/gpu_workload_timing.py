@@ -18,7 +18,6 @@ from statistics import median
 import msgspec
 import torch
 
-from evaluators.judge.arena import total_bytes
 from evaluators.judge.awake import AwakeCores
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateSide
@@ -343,7 +342,12 @@ class GpuWorkloadTimer:
         """Say why the candidate's own times are not believed, if so."""
         if seen.is_refused:
             return Rejected(reason=seen.complaint(timing.latency_us), rule=CLOCK)
-        return too_fast(timing, tensor_bytes=total_bytes(self.bench.problem.tensors), bytes_per_s=_FASTEST_MEMORY)
+        return too_fast(
+            timing,
+            tensor_bytes=self.bench.tensor_bytes,
+            needed_bytes=lambda: self.bench.needed_bytes,
+            bytes_per_s=_FASTEST_MEMORY,
+        )
 
     def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
         """Add what the second baseline says of a candidate that takes longer than its events say by a factor."""

@@ -40,3 +40,8 @@ def share_parameters(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> N
 def is_statistic(name: str) -> bool:
     """Say whether that is what torch's normalisations call what they have seen in training."""
     return name.rpartition(".")[2] in {"running_mean", "running_var"}
+
+
+def say_changed(names: Sequence[str]) -> str:
+    """Say that the reference changes its state, which no candidate's is compared with."""
+    return f"the reference changes {', '.join(names)} in each call; what a candidate leaves there is not compared"

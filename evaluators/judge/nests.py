@@ -93,11 +93,41 @@ def call_model(
     return _outputs_of(_call(model, inputs, device, form, wide=wide), device)
 
 
-def _call(model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None, *, wide: bool) -> object:
+def gradients_of(
+    model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None
+) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradient of a random weighting of a model's outputs by each input; None where it has no influence.
+
+    Raises:
+        ProblemError: the model fails, or cannot be differentiated.
+    """
+    leaves = [tensor.detach().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
+
+    def differentiate() -> tuple[torch.Tensor | None, ...]:
+        result = _call(model, tuple(leaves), device, form, wide=False, differentiates=True)
+        _, parts = flatten(result, lambda value: isinstance(value, torch.Tensor))
+        outputs = [part for part in parts if isinstance(part, torch.Tensor) and part.requires_grad]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        weights = [torch.randn_like(output) for output in outputs]
+        found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
+        return tuple(next(found) if leaf.requires_grad else None for leaf in leaves)
+
+    return called("the gradient of Model.forward()", differentiate)
+
+
+def _call(
+    model: torch.nn.Module,
+    inputs: Tensors,
+    device: str,
+    form: Form | None,
+    *,
+    wide: bool,
+    differentiates: bool = False,
+) -> object:
     arguments = inputs if form is None else rebuild(form, inputs, partial(_make_room, device, wide=wide))
     if not isinstance(arguments, tuple):
         raise TypeError("the form of arguments is a tuple's")
-    with torch.no_grad():
+    with torch.set_grad_enabled(differentiates):
         return called("Model.forward()", lambda: model(*arguments))
 
 

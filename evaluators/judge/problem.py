@@ -25,6 +25,7 @@ from evaluators.judge.nests import (
     call_form,
     call_model,
     check_outputs,
+    gradients_of,
     place_outputs,
     run_model,
     take_inputs,
@@ -94,6 +95,12 @@ class Problem:
         require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)), device)
         self.output_specs: tuple[TensorSpec, ...] = ()
         self._output_form = self._admit(inputs)
+        self.changed_state = tuple(
+            name
+            for (name, now), before in zip(state_of(self._model), self.state, strict=True)
+            if not same_bits(now.detach().contiguous(), before.contiguous())
+        )
+        """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
         self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
         """What a call takes and returns; null: one tensor after the other."""
         require_memory(needed_bytes(self), device)
@@ -219,6 +226,16 @@ class Problem:
         if wide and any(output.dtype in {torch.float32, torch.float16, torch.bfloat16} for output in outputs):
             raise ProblemError("the reference leaves float64 on its way")
         return outputs
+
+    def gradients(self, inputs: Tensors) -> tuple[torch.Tensor | None, ...]:
+        """Return how the outputs' sum, each element weighted at random, changes with each input; None: it does not.
+
+        Raises:
+            ProblemError: the reference fails, or cannot be differentiated.
+        """
+        put_state(self._model, self.state)
+        with self.stage():
+            return gradients_of(self._model, inputs, self.device, self.form)
 
     @cached_property
     def needs_stage(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -13,6 +13,7 @@ from evaluators.devices import CPU
 from evaluators.guard import become_subreaper
 from evaluators.intake.examining import examine
 from evaluators.intake.kept import kept_or_made
+from evaluators.intake.reads import Reads, bytes_read
 from evaluators.judge.awake import AwakeCores
 from evaluators.judge.baseline import BaselineError, BaselineSide
 from evaluators.judge.bench import Bench
@@ -58,6 +59,7 @@ from evaluators.languages import support_of
 from evaluators.languages.interpreting import why_untimed
 from messages.commands import Purpose
 from messages.errors import ConfigError, ProtocolError
+from messages.intake import Intake
 from messages.tasks import TaskDescription, TaskSpec
 
 
@@ -229,8 +231,25 @@ def _examined(description: TaskDescription, task: TaskSpec, benches: Sequence[Be
     Of several workloads that are shown the cheapest is looked at: what it can tell, the task can.
     """
     problem = min(benches, key=lambda bench: bench.reference_ns).problem
-    intake = kept_or_made(task, problem.device, lambda: examine(problem, task.tolerance))
-    return msgspec.structs.replace(description, intake=intake)
+
+    def look() -> Intake:
+        shares = {bench.workload: Reads(bench.problem).mean for bench in benches} if problem.device != CPU else {}
+        return msgspec.structs.replace(examine(problem, task.tolerance), read_shares=shares)
+
+    intake = kept_or_made(task, problem.device, look)
+    return _with_needed(msgspec.structs.replace(description, intake=intake), intake.read_shares)
+
+
+def _with_needed(description: TaskDescription, shares: Mapping[str, float]) -> TaskDescription:
+    """Add how many bytes the outputs depend on, of each workload that was looked at."""
+    if not shares:
+        return description
+    workloads = tuple(
+        msgspec.structs.replace(one, bytes_needed=bytes_read(one.tensors, shares.get(one.name, 1.0)))
+        for one in description.workloads
+    )
+    needed = workloads[0].bytes_needed if workloads else bytes_read(description.tensors, min(shares.values()))
+    return msgspec.structs.replace(description, bytes_needed=needed, workloads=workloads)
 
 
 class _Checkers:

@@ -223,22 +223,28 @@ def about(pair: Pair, factor: float) -> Timing:
     )
 
 
-def too_fast(timing: Timing, *, tensor_bytes: int, bytes_per_s: float) -> Quarantined | None:
-    """Say that a candidate took less time than memory needs for its tensors; null: it did not, or need not.
+def too_fast(
+    timing: Timing, *, tensor_bytes: int, needed_bytes: Callable[[], int], bytes_per_s: float
+) -> Quarantined | None:
+    """Say that a candidate took less time than memory needs for what it must read and write; None: it did not.
 
-    Where the reference takes less than that, the task does not touch all of them: it gathers rows, say.
+    Where the reference takes less than that, the task does not touch all of it: it gathers rows, say.
 
     Args:
         timing: of the candidate.
         tensor_bytes: of inputs and outputs.
+        needed_bytes: finds out of how many of them the outputs depend; asked only below the time for all of them.
         bytes_per_s: that no memory reaches.
     """
-    least_us = tensor_bytes / bytes_per_s * 1e6
-    if not timing.latency_us < least_us <= timing.reference_latency_us:
+
+    def is_below(size_bytes: int) -> bool:
+        return timing.latency_us < size_bytes / bytes_per_s * 1e6 <= timing.reference_latency_us
+
+    if not is_below(tensor_bytes) or not is_below(needed := needed_bytes()):
         return None
     reason = (
-        f"{timing.latency_us:.2f} us is less than {least_us:.2f} us, in which no memory could deliver its "
-        "inputs and take its outputs; a task that needs but a part of them has no such bound, if this is one"
+        f"{timing.latency_us:.2f} us is less than {needed / bytes_per_s * 1e6:.2f} us, in which no memory could "
+        f"deliver the {needed:,} bytes that the outputs depend on (of {tensor_bytes:,})"
     )
     return Quarantined(reason=reason, speedup_interval=timing.interval)
 

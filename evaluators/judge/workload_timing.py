@@ -9,7 +9,6 @@ import math
 import os
 
 from evaluators.guard import descendants_of
-from evaluators.judge.arena import total_bytes
 from evaluators.judge.baseline import FEW_PAGES, BaselineSide
 from evaluators.judge.bench import Bench, Calls
 from evaluators.judge.candidate import CandidateSide
@@ -237,8 +236,12 @@ class WorkloadTimer:
             return outpaced(timing, policy)
         if said := self._draws.complaint():
             return Wrong(reason=said, family="timed calls")
-        tensor_bytes = total_bytes(self.bench.problem.tensors)
-        if doubt := too_fast(timing, tensor_bytes=tensor_bytes, bytes_per_s=_FASTEST_MEMORY):
+        if doubt := too_fast(
+            timing,
+            tensor_bytes=self.bench.tensor_bytes,
+            needed_bytes=lambda: self.bench.needed_bytes,
+            bytes_per_s=_FASTEST_MEMORY,
+        ):
             return doubt
         if timing.is_disturbed:
             reason = (

@@ -96,6 +96,43 @@ NORMED_TASK = replace(
 )
 """Random in training mode, so judged in eval mode, with a new model's statistics: its normalisation does nothing."""
 
+_SHAPED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, more=None, temperature=None):
+        RETURN
+
+
+def get_inputs():
+    return [INPUTS]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def _shaped(name: str, returned: str, inputs: str = "torch.randn(64, 256)") -> TaskSpec:
+    text = _SHAPED.replace("RETURN", f"return {returned}").replace("INPUTS", inputs)
+    return TaskSpec(name=name, source="kernelbench", text=text)
+
+
+CENTRED_TASK = _shaped("centred", "(x - x.mean(-1, True)) / (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()")
+"""A variance: one pass over data whose mean is large against its spread loses it."""
+
+SOFT_TASK = _shaped("soft", "torch.softmax(x, dim=-1)")
+"""A maximum: one that starts at 0 is wrong where everything lies far below."""
+
+TEMPERED_TASK = _shaped(
+    "tempered",
+    "torch.where(more, x, 0.0).abs() / temperature",
+    "torch.randn(64, 256), torch.arange(256).lt(200).expand(64, 256).contiguous(), torch.tensor(2.0)",
+)
+"""Its mask and its temperature are the same in every draw."""
+
 TASKS = {
     "small": SMALL_TASK,
     "tiny": TINY_TASK,
@@ -103,6 +140,9 @@ TASKS = {
     "roll": ROLL_TASK,
     "product": PRODUCT_TASK,
     "normed": NORMED_TASK,
+    "centred": CENTRED_TASK,
+    "soft": SOFT_TASK,
+    "tempered": TEMPERED_TASK,
 }
 
 FATES = {"wrong", "crashed", "rejected", "quarantined", "timed_out", "did_not_build"}
@@ -216,4 +256,4 @@ def _said(verdict: Verdict) -> str:
     if isinstance(verdict, Measured):
         return " ".join(verdict.notes)
     log = getattr(verdict, "log", "")
-    return f"{reason_of(verdict)} {log} {' '.join(getattr(verdict, 'patterns', ()))}"
+    return f"{reason_of(verdict)} {getattr(verdict, 'family', '')} {log} {' '.join(getattr(verdict, 'patterns', ()))}"

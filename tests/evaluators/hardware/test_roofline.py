@@ -43,6 +43,13 @@ def test_outputs_count_only_beyond_what_the_l2_can_hold_when_the_call_ends() -> 
     assert large.memory_us == pytest.approx(64 * MIB / 4800e9 * 1e6)
 
 
+def test_of_inputs_that_are_read_in_part_only_that_part_counts() -> None:
+    gathered = task(("input", (1200, MIB), "float32"), ("output", (MIB,), "float32"))
+    found = roofline(msgspec.structs.replace(gathered, bytes_needed=604 * MIB), H200)
+    assert found is not None
+    assert found.time_us == pytest.approx(600 * MIB / 4800e9 * 1e6)
+
+
 def test_counted_operations_make_an_estimate_that_is_not_called_a_bound() -> None:
     n = 8192
     product = task(

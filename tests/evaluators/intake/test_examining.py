@@ -99,3 +99,17 @@ def test_a_loose_profile_can_make_a_task_unfit() -> None:
     assert loose.fitness != "fit"
     assert loose.tolerance == "flashinfer"
     assert any(finding.startswith("zeros:") for finding in loose.findings)
+
+
+def test_what_is_the_same_in_every_call_marks_the_task() -> None:
+    intake = found(task("return x[more[0]]", "torch.randn(8, 32), torch.arange(4)"))
+    assert intake.fitness == "marked"
+    assert "input1 has the same value in every call: a kernel that never reads it would pass" in intake.findings
+    assert found(task("return x / more[0]", "torch.randn(8, 32), torch.tensor(2.0)")).fitness == "fit"
+
+
+def test_state_that_the_reference_changes_marks_the_task() -> None:
+    intake = found(task("return self.norm(x)", "torch.randn(8, 32)", init="self.norm = torch.nn.BatchNorm1d(32)"))
+    assert intake.fitness == "marked"
+    changed = "the reference changes norm.running_mean, norm.running_var, norm.num_batches_tracked in each call"
+    assert any(finding.startswith(changed) for finding in intake.findings)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 import torch
 
+from evaluators.intake.answers import wrong_share
 from evaluators.judge.check_data import CHECKS, CheckData
-from evaluators.judge.distributions import ADVERSARIAL
+from evaluators.judge.distributions import ADVERSARIAL, FAR_ABOVE, FAR_BELOW
 from evaluators.judge.families import (
     CENTRED,
+    CONSTANTS,
     GIVEN,
     NEARLY_EQUAL,
     NEARLY_EQUAL_PARAMETERS,
@@ -48,9 +51,10 @@ def test_every_candidate_gets_the_cheap_families_first_and_others_drawn_for_it()
     first, second, third = ([each.family for each in data.sets()] for _ in range(3))
     assert first[:4] == second[:4] == list(CHECKS[:4])
     assert first[-1] == second[-1] == PERTURBED
-    assert len(first) == 7
-    drawn = [set(families[4:-1]) for families in (first, second, third)]
-    assert all(families <= ADVERSARIAL.keys() - {SPIKES} for families in drawn)
+    assert first[4] == FAR_BELOW
+    assert len(first) == 8
+    drawn = [set(families[5:-1]) for families in (first, second, third)]
+    assert all(families <= ADVERSARIAL.keys() - {SPIKES, FAR_BELOW} for families in drawn)
     seen = [frozenset(each.family for each in data.sets()) for _ in range(8)]
     assert len(set(seen)) > 1, "the choice is the same for every candidate"
 
@@ -114,6 +118,98 @@ def test_a_seed_and_a_family_say_a_data_set() -> None:
 def test_a_reference_that_masks_is_checked_on_given_data_where_it_has_infinities() -> None:
     families = [each.family for each in checks(MASKED, extra_s=60.0)]
     assert families == [GIVEN, GIVEN]
+
+
+def test_data_far_from_zero_keeps_its_spread() -> None:
+    x, offsets = torch.randn(64, 256), set()
+    for seed in range(16):
+        for family, sign in ((FAR_ABOVE, 1), (FAR_BELOW, -1)):
+            moved = ADVERSARIAL[family](x, torch.Generator().manual_seed(seed))
+            offsets.add(round(float(moved.mean()) * sign, -2))
+            assert abs(float(moved.std()) - 1.0) < 0.05
+    assert offsets == {100.0, 1000.0}
+
+
+def variance_in_one_pass(x: torch.Tensor) -> torch.Tensor:
+    mean = x.mean(-1, keepdim=True)
+    return (x - mean) / ((x * x).mean(-1, keepdim=True) - mean * mean).sqrt()
+
+
+def variance_in_two_passes(x: torch.Tensor) -> torch.Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred * centred).mean(-1, keepdim=True).sqrt()
+
+
+def softmax_from_zero(x: torch.Tensor) -> torch.Tensor:
+    exponentials = (x - x.amax(-1, keepdim=True).clamp(min=0.0)).exp()
+    return exponentials / exponentials.sum(-1, keepdim=True)
+
+
+def softmax_in_order(x: torch.Tensor) -> torch.Tensor:
+    exponentials = (x - x.amax(-1, keepdim=True)).exp()
+    return exponentials / exponentials.cumsum(-1)[..., -1:]
+
+
+NORMALISED = task(
+    "return x.sub(x.mean(-1, True)) / x.var(-1, correction=0, keepdim=True).sqrt()", "torch.randn(64, 512)"
+)
+SOFTENED = task("return x.softmax(-1)", "torch.randn(64, 512)")
+Candidate = Callable[[torch.Tensor], torch.Tensor]
+
+
+@pytest.mark.parametrize(
+    ("spec", "honest", "trick"),
+    [(NORMALISED, variance_in_two_passes, variance_in_one_pass), (SOFTENED, softmax_in_order, softmax_from_zero)],
+    ids=["variance", "softmax"],
+)
+def test_shortcuts_for_data_around_zero_are_wrong_far_below_it(
+    spec: TaskSpec, honest: Candidate, trick: Candidate
+) -> None:
+    made = maker(spec)
+    given, far = made.given(), [made.make(FAR_BELOW) for _ in range(4)]
+    assert wrong_share((trick(given.inputs[0]),), given) == 0.0
+    for data in far:
+        assert data is not None
+        assert wrong_share((trick(data.inputs[0]),), data) > 0.0
+        assert wrong_share((honest(data.inputs[0]),), data) == 0.0
+
+
+def test_softmax_in_half_precision_is_checked_far_below_zero() -> None:
+    data = maker(task("return x.softmax(-1)", "torch.randn(64, 512).bfloat16()")).make(FAR_BELOW)
+    assert data is not None
+    trick, honest = (run(data.inputs[0].float()).bfloat16() for run in (softmax_from_zero, softmax_in_order))
+    assert wrong_share((trick,), data) > 0.0
+    assert wrong_share((honest,), data) == 0.0
+
+
+TEMPERED = task("return x / more[0]", "torch.randn(8, 32), torch.tensor(2.0)")
+KEPT_MASK = task(
+    "return x.masked_fill(~more[0], 0.0)", "torch.randn(8, 32), torch.arange(32).lt(20).expand(8, 32).contiguous()"
+)
+ALL_MASKED = task(
+    "return (x.masked_fill(more[0], float('-inf'))).softmax(-1)",
+    "torch.randn(8, 1), torch.zeros(8, 1, dtype=torch.bool)",
+)
+
+
+@pytest.mark.parametrize("spec", [TEMPERED, KEPT_MASK], ids=["temperature", "mask"])
+def test_what_is_the_same_in_every_draw_gets_other_values_in_a_check(spec: TaskSpec) -> None:
+    data = [each for each in checks(spec) if each.family == CONSTANTS]
+    assert len(data) == 1
+    drawn = maker(spec).bare(GIVEN, 1).inputs[1]
+    assert not torch.equal(data[0].inputs[1], drawn)
+    never_read = maker(spec).problem.reference((data[0].inputs[0], drawn), ())
+    assert wrong_share(never_read, data[0]) > 0.0
+
+
+def test_what_the_reference_bears_no_other_value_of_is_named() -> None:
+    data = CheckData(Problem(ALL_MASKED), Tolerance())
+    assert CONSTANTS not in {each.family for each in data.sets()}
+    assert data.never_varied == ("input1",)
+    counted = CheckData(Problem(task("return x[more[0]]", "torch.randn(8, 32), torch.arange(4)")), Tolerance())
+    assert counted.never_varied == ("input1",)
+    varied = CheckData(Problem(TEMPERED), Tolerance())
+    assert [varied.never_varied, len(list(varied.sets())) > 1, varied.never_varied] == [(), True, ()]
 
 
 TIMED_AT_LEAST = min(policy.min_pairs for policy in POLICIES.values())

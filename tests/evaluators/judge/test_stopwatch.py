@@ -192,6 +192,14 @@ def test_a_call_that_is_long_enough_is_told_as_it_is(floor_us: float) -> None:
 
 def test_less_time_than_memory_needs_is_doubted_unless_the_reference_takes_less_as_well() -> None:
     timing = summarize([Pair(candidate_ns=10_000, reference_ns=50_000)] * 12)
-    assert too_fast(timing, tensor_bytes=40_000, bytes_per_s=1e9) is not None, "40 us, 10 are said"
-    assert too_fast(timing, tensor_bytes=9_000, bytes_per_s=1e9) is None
-    assert too_fast(timing, tensor_bytes=1_000_000, bytes_per_s=1e9) is None, "it gathers a part of them"
+
+    def refuses(tensor_bytes: int, needed_bytes: int) -> bool:
+        return (
+            too_fast(timing, tensor_bytes=tensor_bytes, needed_bytes=lambda: needed_bytes, bytes_per_s=1e9) is not None
+        )
+
+    assert refuses(40_000, 40_000), "40 us, 10 are said"
+    assert refuses(40_000, 11_000)
+    assert not refuses(40_000, 9_000), "the outputs depend on a part of the tensors"
+    assert not refuses(9_000, 9_000)
+    assert not refuses(1_000_000, 1_000_000), "it gathers a part of them"
