@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
@@ -31,6 +32,8 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
 logging.getLogger("asyncio").addFilter(_is_worth_saying)
 
 _PARTING_S = 1.0
+_LONGEST_TRY_S = 30.0
+"""Upper bound for one try of nats-py to reconnect: four steps of `connect_timeout` and a flush of 10 s."""
 _STATUS, _DESCRIPTION = "Status", "Description"
 _INLINE_STATUS = re.compile(rb"NATS/1\.0 (\d{3})(.*)")
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
@@ -76,6 +79,7 @@ class WireClient(Client):
         super().__init__()
         self._handlers: dict[int, Handler] = {}
         self._has_given_up = False
+        self._tried_at = 0.0
 
     async def listen(self, subject: str, handler: Handler) -> int:
         """Have all messages on a subject handled. Returns the subscription's number."""
@@ -106,10 +110,27 @@ class WireClient(Client):
         self._remove_sub(number)
 
     @property
-    def is_lost(self) -> bool:
-        """Whether it is not connected and has given up trying to be."""
+    def is_trying(self) -> bool:
+        """True while the client's own reconnect loop runs and its last try is recent."""
         task = self._reconnection_task
-        return self.is_closed or (not self.is_connected and task is not None and task.done())
+        return task is not None and not task.done() and time.monotonic() - self._tried_at < _LONGEST_TRY_S
+
+    def start_over(self) -> str:
+        """Start a new reconnect loop with a new transport; subscriptions are kept. Returns the end of the old loop."""
+        old = self._reconnection_task
+        ending = "it stood still"
+        if old is not None and old.done():
+            failure = None if old.cancelled() else old.exception()
+            ending = "it ended" if failure is None else f"{type(failure).__name__}: {failure}"
+        elif old is not None:
+            old.cancel()
+        self._abort()
+        self._transport = None
+        self._status = Client.RECONNECTING
+        self._ps.reset()
+        self._tried_at = time.monotonic()
+        self._reconnection_task = asyncio.get_running_loop().create_task(self._attempt_reconnect())
+        return ending
 
     async def give_up(self) -> None:
         """Close, whatever state it is in."""
@@ -140,21 +161,31 @@ class WireClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         # nats-py closes the old socket and waits until what it still had to send is sent: for ever, to a frozen server.
+        self._tried_at = time.monotonic()
         self._abort()
         await super()._attempt_reconnect()
 
     async def _connect_to_server(self, s: Srv) -> None:
         # A cancellation that meets a refused connection is lost (asyncio.wait_for before Python 3.12). Then nats-py's
         # loop goes on for ever, and asyncio.run never ends.
-        if self._has_given_up:
+        is_replaced = self._reconnection_task not in (None, asyncio.current_task())
+        if self._has_given_up or is_replaced:
             raise asyncio.CancelledError
+        self._tried_at = time.monotonic()
         # nats-py drops a socket on which the server did not introduce itself in time without closing it.
         self._abort()
         await super()._connect_to_server(s)
 
     def _abort(self) -> None:
-        if isinstance(self._transport, TcpTransport) and self._transport._io_writer is not None:  # noqa: SLF001
-            self._transport._io_writer.transport.abort()  # noqa: SLF001
+        # An encrypted connection that was closed twice raises AttributeError when aborted (CPython 3.11.2); the
+        # socket below it can be aborted any number of times.
+        if not isinstance(self._transport, TcpTransport):
+            return
+        encrypted, bare = self._transport._io_writer, self._transport._bare_io_writer  # noqa: SLF001
+        if encrypted is not None and not encrypted.is_closing():
+            encrypted.transport.abort()
+        if bare is not None:
+            bare.transport.abort()
 
     def know(self, servers: list[Srv]) -> None:
         """Remember servers that could not be reached at first."""

@@ -28,6 +28,10 @@ _TRIES_S = (1.0, 1.0, 1.0, 2.0)
 """How long each of several tries waits for an answer; a new leader takes four to nine seconds to be elected."""
 PAUSE_S = 0.2
 """Between tries, while the server answers that it cannot just now."""
+_LOOK_S = 1.0
+"""Interval between looks at the client's reconnect loop."""
+_LONGEST_PAUSE_S = 16.0
+"""Upper bound of the pause after a reconnect loop was started over; the pause doubles each time."""
 PARTING_S = 2.0
 """How long clean-up may take that a cancelled task waits for."""
 
@@ -104,11 +108,19 @@ class Link:
         return self._client.max_payload
 
     async def _watch_client(self) -> None:
-        """Notice a client that has given up to reconnect."""
-        while True:
-            await asyncio.sleep(1)
-            if self._client.is_lost and not self._failure:
-                self._on_closed("nats-py has given up")
+        """Start the client's reconnect loop over when it ended by an error or stands still; notice a closed client."""
+        pause_s = _LOOK_S
+        while not self._failure:
+            await asyncio.sleep(pause_s)
+            if self._client.is_closed:
+                self._on_closed("nats-py has closed it")
+            elif self._up.is_set() and self._client.is_connected:
+                pause_s = _LOOK_S
+            elif not self._client.is_trying:
+                log.warning(
+                    "the attempt to reconnect is started over", server=self.where, ended=self._client.start_over()
+                )
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     # --- one question -------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
 import pytest
+from nats.aio.client import Client
 
 from actors.bus.base import ConflictError, Delivery
 from actors.bus.nats import NatsBus, names, open_nats
@@ -73,6 +74,40 @@ async def test_idle_workers_hear_of_new_jobs_at_once_after_a_crash(bus: NatsBus,
         with anyio.fail_after(2):
             while len(took) < 2:  # noqa: ASYNC110 - the workers say
                 await anyio.sleep(0.01)
+
+
+async def _ends_with_an_error() -> None:
+    raise AttributeError("nobody expects this")
+
+
+@pytest.mark.parametrize("step", ["_select_next_server", "_process_connect_init", "flush"])
+@pytest.mark.parametrize("fault", [_ends_with_an_error, anyio.sleep_forever])
+async def test_a_bus_reconnects_after_the_loop_of_its_client_ended_or_stood_still(
+    bus: NatsBus, server: Server, monkeypatch: pytest.MonkeyPatch, step: str, fault: Callable[[], Awaitable[None]]
+) -> None:
+    original = getattr(Client, step)
+    faults = [fault, fault]
+    took: list[Delivery] = []
+
+    async def faulty(client: Client) -> None:
+        await (faults.pop()() if faults else original(client))
+
+    async def wait() -> None:
+        took.append(await bus.pull(QUEUE))
+
+    monkeypatch.setattr("actors.bus.nats.client._LONGEST_TRY_S", 0.5)
+    await bus.declare_queue(spec(ack_wait_s=30))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.sleep(0.2)
+        monkeypatch.setattr(Client, step, faulty)
+        await server.crash()
+        with anyio.fail_after(PATIENCE_S):
+            await bus.submit(QUEUE, b"after", msg_id="j1")
+            while not took:  # noqa: ASYNC110 - the worker says
+                await anyio.sleep(0.01)
+    assert not faults
+    assert took[0].payload == b"after"
 
 
 async def test_what_a_frozen_server_is_asked_meanwhile_is_done_once(server: Server) -> None:
