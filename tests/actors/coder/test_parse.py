@@ -98,7 +98,7 @@ def test_windows_line_ends_around_the_fences_are_accepted() -> None:
         (block("int main() { return 0; }"), "entry point 'ksearch_run' does not occur"),
         (block("int my_ksearch_runner();"), "does not occur"),
         (block(info="bash"), "tagged 'cpp'; found 'bash'"),
-        (f"{block(info='cpp path=a.cpp')}\n{block(info='cpp path=a.cpp')}", "two fenced blocks have the path 'a.cpp'"),
+        (f"{block(info='cpp path=kernel.cpp')}\n{block()}", "two fenced blocks have the path 'kernel.cpp'"),
         (block(info="cpp path=/etc/passwd"), "is absolute"),
         (block(info="cpp path=C:/x.cpp"), "is absolute"),
         (block(info="cpp path=a/../../b.cpp"), "no '..'"),
