@@ -33,7 +33,11 @@ _FAMILIES: Final = (
 _FENCE: Final = r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)$"
 _OPENINGS: Final = "|".join(f"(?P<open{number}>{opening})" for number, (opening, _) in enumerate(_FAMILIES))
 _CLOSINGS: Final = "|".join(f"(?P<close{number}>{closing})" for number, (_, closing) in enumerate(_FAMILIES))
-_MARK: Final = re.compile(f"{_FENCE}|{_OPENINGS}|{_CLOSINGS}", re.MULTILINE)
+_MARK: Final = re.compile(
+    rf"{_FENCE}|(?=[<\[◁]|analysis|assistantf)(?:{_OPENINGS}|{_CLOSINGS})", re.MULTILINE
+)  # the look ahead is for speed
+_LAST: Final = re.compile(r"[>\]▷]|assistantfinal|analysis[A-Z]")
+"""With what a mark ends."""
 _END_TOKENS: Final = re.compile(
     r"(?:(?:<\|(?:return|end|im_end|eot_id|endoftext)\|>|<\uff5cend▁of▁sentence\uff5c>)\s*)+\Z"
 )
@@ -76,6 +80,8 @@ def split_reasoning(text: str) -> Spoken:
 
 def holds_mark(text: str, since: int) -> bool:
     """Say whether a mark of reasoning ends in a text at `since` or later, whether it counts or not."""
+    if _LAST.search(text, max(0, since - len("assistantfinal"))) is None:
+        return False
     return any(mark["ticks"] is None and mark.end() >= since for mark in _MARK.finditer(text))
 
 
