@@ -169,8 +169,8 @@ def test_after_two_answers_whose_blocks_do_not_match_the_whole_program_is_asked_
     other = AttemptBrief(number=2, fate="wrong", outcome="wrong: 3 of 4 values")
     once, between = cuda(history=(missed,)), cuda(history=(missed, other, missed))
     twice = cuda(history=(other, missed, missed))
-    for asked, wanted in ((once, True), (between, True), (twice, False)):
-        asked = msgspec.structs.replace(asked, edit_format="search-replace")
+    for told_before, wanted in ((once, True), (between, True), (twice, False)):
+        asked = msgspec.structs.replace(told_before, edit_format="search-replace")
         assert wants_edits(asked) == wanted
         told = request_for(asked).parts[-1]
         assert ("with search/replace blocks against" in told, "and no blocks" in told) == (wanted, not wanted)

@@ -130,7 +130,8 @@ def test_a_part_of_a_line_is_taken_where_it_is_there_once_and_is_noted() -> None
          ["not there", "Nearest are lines 4 to 5, where line 5 is 'for (int i = 0; i < 64; ++i) {'"]),
         ("    float tatal = 0.0f;", ["Nearest are lines 4 to 4, where line 4 is 'float total = 0.0f;'"]),
         ("import torch", ["Nothing there is like them"]),
-        ("  for (int i = 0; i < 64; ++i) {\n   total += x[i];\n}", ["laid out differently: copy them as they are:\n    5| "]),
+        ("  for (int i = 0; i < 64; ++i) {\n   total += x[i];\n}",
+         ["laid out differently: copy them as they are:\n    5| "]),
         ("", ["searches for nothing"]),
     ],
 )  # fmt: skip
