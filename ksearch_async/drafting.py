@@ -15,6 +15,7 @@ import msgspec
 
 from actors.coder.fences import Block, UnusableError, read_blocks
 from actors.llm.base import Model, Request
+from actors.llm.reasoning import split_reasoning
 from evaluators.tasks.own.distributions import KINDS
 from evaluators.tasks.own.document import DTYPES, Document, Draft
 from evaluators.tasks.own.drafts import draft_of, read_draft
@@ -198,7 +199,7 @@ def read_answer(text: str, name: str = "", *, is_complete: bool = True) -> tuple
         UnusableError: it has not the two blocks.
         ConfigError: they are no task that may be drafted.
     """
-    blocks = read_blocks(text, is_complete=is_complete)
+    blocks = read_blocks(split_reasoning(text).answer, is_complete=is_complete)
     document, reference = _the_one(blocks, _TOML), _the_one(blocks, _PYTHON)
     if len(blocks) > 2:
         raise UnusableError(f"there are {len(blocks)} fenced blocks; give one of toml, one of python, and no other")

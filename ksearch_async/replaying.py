@@ -261,13 +261,20 @@ def _read(asked: _Asked, event: Answered) -> Answered:
             declined=read.declined,
         )
     proposed = read_proposal(asked.request, answer_of(found))
-    return msgspec.structs.replace(found, job_id=proposed.job_id, script=proposed.script, complaint=proposed.complaint)
+    return msgspec.structs.replace(
+        found,
+        job_id=proposed.job_id,
+        script=proposed.script,
+        complaint=proposed.complaint,
+        notes=proposed.notes,
+        unread=proposed.unread,
+    )
 
 
 def _meaning(event: Answered) -> object:
     """Return what is read out of an answer."""
     if isinstance(event, EditsProposed):
-        return event.script, event.complaint
+        return event.script, event.complaint, event.unread
     return event.candidate, event.complaint, event.declined
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from messages.base import Message, Role, Usage
-from messages.edits import EditScript
+from messages.edits import EditScript, Refusal
 from messages.faults import EndpointFault
 from messages.heritage import Heritage
 from messages.models import Lineup
@@ -135,6 +135,10 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     script: EditScript | None
     complaint: str = ""
     """Why the answer is no edit script; empty if it is."""
+    notes: tuple[str, ...] = ()
+    """What had to be put right on the way from the answer to the script, and which of its fields were left out."""
+    unread: tuple[Refusal, ...] = ()
+    """Edits of the answer that cannot be read, by their positions there; `script` holds the others."""
     prompt: str
     """What the model was asked, without its quotes."""
     prompt_quotes: tuple[Quote, ...] = ()

@@ -16,7 +16,8 @@ from actors.coder.edits import holds_edits
 from actors.coder.parse import Parsed, declines
 from actors.coder.prompts import request_for
 from actors.llm.base import Answer, Model, Request
-from actors.llm.endings import FenceEnding
+from actors.llm.endings import FenceEnding, OutsideReasoning
+from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.member import Member
 from actors.work import serve
 from messages.commands import WriteCandidate
@@ -70,21 +71,23 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
     Raises:
         messages.errors.ModelError: the endpoint failed.
     """
-    ending = partial(FenceEnding, partial(_holds_candidate, job))
+    ending = partial(OutsideReasoning, partial(FenceEnding, partial(_holds_candidate, job)))
     request = msgspec.structs.replace(request_for(job), model=job.model, ending=ending)
     return _quoting(job, read_answer(job, request, await model.complete(request)))
 
 
 def read_answer(job: WriteCandidate, request: Request, answer: Answer) -> CandidateWritten:
     """Return what a model's answer to a job's question comes to. Pure: the same answer is always read alike."""
-    declined = declines(answer.text) if job.mode == "improve" else ""
+    spoken = split_reasoning(answer.text)
+    declined = declines(spoken.answer) if job.mode == "improve" else ""
     is_complete = answer.finish_reason in _ENDED_WELL
-    parsed = Parsed(None, "") if declined else read_candidate(job, answer.text, is_complete=is_complete)
+    parsed = Parsed(None, "") if declined else read_candidate(job, spoken.answer, is_complete=is_complete)
+    complaint = CUT_IN_REASONING if parsed.complaint and spoken.is_open else parsed.complaint
     return CandidateWritten(
         job_id=job.job_id,
         branch_id=job.branch_id,
         candidate=parsed.candidate,
-        complaint=_with_reason(parsed.complaint, answer),
+        complaint=_with_reason(complaint, answer),
         notes=parsed.notes,
         declined=declined,
         prompt=f"{request.system}\n\n{request.prompt}",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from actors.coder.edits import Found, apply_edits, find_edits
+from actors.coder.edits import BLOCK, Found, apply_edits, find_edits
 from actors.coder.fences import UnusableError, read_blocks
 from actors.coder.parse import Parsed, check_files, check_whole, parse_files
 from messages.commands import WriteCandidate
@@ -16,6 +16,10 @@ from messages.tasks import Candidate, SourceFile
 EDITS_FROM_CHARS = 12_000
 """Code that is longer is edited where the format is `auto`. Shorter programs models rewrite at little cost, and without
 blocks that do not match."""
+
+
+MAX_REFUSED_BLOCKS = 2
+"""After so many answers in a row with blocks that do not match, the whole program is asked for."""
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -34,10 +38,18 @@ def edited(job: WriteCandidate) -> Shown | None:
 def wants_edits(job: WriteCandidate) -> bool:
     """Say whether the answer is to be search/replace blocks."""
     code = edited(job)
-    if code is None or job.edit_format == "whole":
+    if code is None or job.edit_format == "whole" or blocks_failed(job):
         return False
     length = sum(len(file.text) for file in code.candidate.files)
     return job.edit_format == "search-replace" or length > EDITS_FROM_CHARS
+
+
+def blocks_failed(job: WriteCandidate) -> bool:
+    """Say whether the latest answers were blocks that did not match, as often as is enough."""
+    latest = job.history[-MAX_REFUSED_BLOCKS:]
+    return len(latest) == MAX_REFUSED_BLOCKS and all(
+        brief.fate == "unusable" and BLOCK in brief.outcome for brief in latest
+    )
 
 
 def read_candidate(job: WriteCandidate, text: str, *, is_complete: bool = False) -> Parsed:

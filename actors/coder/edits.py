@@ -25,6 +25,8 @@ _SEARCH = re.compile(r"^ {0,3}<{5,9} ?SEARCH\b[ :]*(?P<path>\S*)\s*$")
 _DIVIDER = re.compile(r"^ {0,3}={5,9}\s*$")
 _REPLACE = re.compile(r"^ {0,3}>{5,9} ?REPLACE\b.*$")
 _COMPLAINTS_SHOWN = 4
+BLOCK = "search/replace block"
+"""What a complaint calls a block that cannot be applied."""
 
 
 class SearchReplace(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ def apply_edits(
     notes: list[str] = []
     complaints: list[str] = []
     for number, edit in enumerate(edits, start=1):
-        name = f"search/replace block {number} (line {edit.line} of the answer)"
+        name = f"{BLOCK} {number} (line {edit.line} of the answer)"
         try:
             path = _path_of(edit, texts)
             texts[path], note = _applied(edit, texts[path])
@@ -240,6 +242,8 @@ def _indentation_change(searched: str, there: str) -> tuple[int, str]:
     old, new = (line[: len(line) - len(line.lstrip())] for line in (searched, there))
     if new.endswith(old):
         return 0, new[: len(new) - len(old)]
+    if old.endswith(new):
+        return len(old) - len(new), ""
     return len(old), new
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 _SHOWN_CHARS = 120
+_SHOWN_LINES = 16
 _COMPARED_LINES = 4_000
 """Of larger files the beginning is compared: 128 KiB of code have no more."""
 
@@ -18,16 +19,18 @@ def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
     if start is None:
         return "Nothing there is like them"
     shown = there[start : start + len(wanted)]
+    found = f"Nearest are lines {shown[0][0] + 1} to {shown[-1][0] + 1}"
+    as_they_are = _numbered(lines, shown[0][0], shown[-1][0] + 1)
     for searched, (at, line) in zip(wanted, shown, strict=False):
         if searched.split() != line.split():
-            return (
-                f"Nearest are lines {shown[0][0] + 1} to {shown[-1][0] + 1}, where line {at + 1} is {_cut(line)!r} "
-                f"and not {_cut(searched)!r}"
-            )
-    return (
-        f"Nearest are lines {shown[0][0] + 1} to {shown[-1][0] + 1}, which are laid out differently: "
-        f"copy them as they are, from {_cut(shown[0][1])!r} on"
-    )
+            return f"{found}, where line {at + 1} is {_cut(line)!r} and not {_cut(searched)!r}:\n{as_they_are}"
+    return f"{found}, which are laid out differently: copy them as they are:\n{as_they_are}"
+
+
+def _numbered(lines: Sequence[str], start: int, end: int) -> str:
+    """Return lines with their numbers, the first ones of many."""
+    shown = [f"{at + 1:5}| {_cut(lines[at])}" for at in range(start, min(end, start + _SHOWN_LINES))]
+    return "\n".join((*shown, "     | …") if end > start + _SHOWN_LINES else shown)
 
 
 def _best_start(wanted: list[str], there: list[str]) -> int | None:

@@ -8,9 +8,11 @@ The rules, for people and for `prompts.py`, which tells them to the model:
   `path=NAME`; it ends with a line of at least as many backticks and nothing else. The newline before that line belongs
   to the fence, every other character to the file.
 - A block without `path=` may name its file in a comment on its first line (`// file: NAME`); the line stays.
-- The main file is the largest block that holds the entry point's name, headers aside; of equal ones the last. Where a
-  task has no entry point, every block that is not empty may be it.
-- Named blocks are all part of the candidate. Unnamed blocks besides the main file are illustrations and are left out.
+- The main file is the last block that defines the entry point, headers aside: earlier ones are drafts. Blocks of less
+  than a quarter of the longest one are fragments. Where none defines it, a block with its name may be the main file,
+  and where a task has no entry point, every block that is not empty.
+- Named blocks are all part of the candidate; of several with one path, the last. Unnamed blocks besides the main file
+  are illustrations and are left out.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ _ELISION = re.compile(
 """Comments that stand for code: `// ... existing code ...`, `# rest of the kernel unchanged`."""
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _PROSE_SHOWN = 400
+_FRAGMENT = 0.25
+"""Shorter blocks, as a share of the longest, show a part of a program or a call of it."""
 
 
 class Parsed(NamedTuple):
@@ -86,12 +90,18 @@ def parse_files(text: str, *, language: Language, entry_point: str, is_complete:
         is_complete: the model ended the answer by itself.
     """
     try:
-        blocks, notes = _unescaped(_code_blocks(text, language, is_complete=is_complete))
+        found = _code_blocks(text, language, is_complete=is_complete)
+        blocks, notes = _unescaped(kept := _without_drafts(found))
         main = _main_block(blocks, entry_point)
         files = _files(blocks, main, language)
         check_whole(files)
     except UnusableError as error:
         return Parsed(None, str(error))
+    notes += tuple(
+        f"the block on line {block.line} of the answer was taken for a draft: a later one has the path {block.path!r}"
+        for block in found
+        if block not in kept
+    )
     notes += _remarks(blocks, main, entry_point)
     return Parsed(Candidate(language=language, entry_point=entry_point, files=files), "", notes)
 
@@ -172,6 +182,12 @@ def _code_blocks(text: str, language: Language, *, is_complete: bool) -> list[Bl
     return usable
 
 
+def _without_drafts(blocks: list[Block]) -> list[Block]:
+    """Leave out the blocks that a later one with the same path replaces."""
+    last = {block.path: block for block in blocks if block.path is not None}
+    return [block for block in blocks if block.path is None or last[block.path] is block]
+
+
 def _unescaped(blocks: list[Block]) -> tuple[list[Block], tuple[str, ...]]:
     """Undo escapes for HTML in blocks that certainly were escaped: several of them, and no `<` or `>` at all."""
     found: list[Block] = []
@@ -210,7 +226,17 @@ def _main_block(blocks: list[Block], entry_point: str) -> Block:
     if not holders:
         where = "the fenced block" if len(blocks) == 1 else f"any of the {len(blocks)} fenced blocks"
         raise UnusableError(f"the entry point {entry_point!r} does not occur in {where}: return the complete program")
-    return max(holders, key=lambda block: (len(block.text), block.line))
+    defining = [
+        block for block in holders if entry_point and _definition(re.escape(entry_point)).search(block.text)
+    ] or holders
+    longest = max(len(block.text) for block in defining)
+    return [block for block in defining if len(block.text) >= longest * _FRAGMENT][-1]
+
+
+def _definition(name: str) -> re.Pattern[str]:
+    """Return what a definition of a function looks like in Python or C++, not a call or a declaration."""
+    arguments = r"\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)"
+    return re.compile(rf"\b(?:def|class)\s+{name}\b|\b{name}\s*=[^=]|\b{name}\s*{arguments}[^;{{}}()=!<>&|]*\{{")
 
 
 def _files(blocks: list[Block], main: Block, language: Language) -> tuple[SourceFile, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from actors.coder.answers import edited, wants_edits
+from actors.coder.answers import MAX_REFUSED_BLOCKS, blocks_failed, edited, wants_edits
 from actors.coder.craft import CRAFTS
 from actors.coder.evidence import evidence_of
 from actors.coder.parse import MAIN_PATHS, render_files
@@ -46,8 +46,8 @@ _EDIT_RULES = """\
 
 
 Answering with search/replace blocks, where the end of the question asks for them
-- Each block names lines of the code that are there exactly once, copied to the letter with their indentation, and what
-  takes their place. The fence says which file:
+- Each block names whole lines of the code that are there exactly once, copied to the letter with their indentation,
+  and what takes their place. The fence says which file:
   ```{tag} path={path}
   <<<<<<< SEARCH
   lines that are there
@@ -250,6 +250,11 @@ def _apply(job: WriteCandidate) -> str:
 def _format_wanted(job: WriteCandidate) -> str:
     entry = f" with the entry point `{job.task.entry_point}`" if job.task.entry_point else ""
     shown = edited(job)
+    if blocks_failed(job) and job.edit_format != "whole":
+        return (
+            f"The search/replace blocks of your last {MAX_REFUSED_BLOCKS} answers did not match: return the complete "
+            f"program{entry}, and no blocks."
+        )
     if shown is None or not wants_edits(job):
         return f"Return the complete program{entry} in the answer format of the rules."
     return (

@@ -10,15 +10,64 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from actors.llm.base import Ending
+from actors.llm.reasoning import MARK_CHARS, holds_mark, split_reasoning
+
 _MOST_LOOKS: Final = 64
 """How often a whole text is looked at; an answer of more pieces is read to its end."""
+UNPROVEN_CHARS: Final = 65_536
+"""About 16,000 tokens: no draft is followed by more reasoning, nearly."""
 _LINE_CHARS: Final = 1000
 """What is kept of a line: fences are shorter."""
 _FENCE: Final = re.compile(r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`]*)$")
 
 
+class OutsideReasoning:
+    """Shows another ending what stands outside of marked reasoning. Never whole inside of it."""
+
+    def __init__(self, make: Callable[[], Ending]) -> None:
+        """Begin; `make` gives an ending that has read nothing, again wherever reasoning begins or ends."""
+        self._make = make
+        self._inner = make()
+        self._text: list[str] = []
+        self._tail = ""
+        self._is_open = False
+        self._looks = 0
+
+    @property
+    def patience_chars(self) -> int:
+        """See `actors.llm.base.Ending`."""
+        return self._inner.patience_chars
+
+    def take(self, piece: str) -> bool:
+        """See `actors.llm.base.Ending`."""
+        self._text.append(piece)
+        window, known = self._tail + piece, len(self._tail)
+        self._tail = window[-MARK_CHARS:]
+        if self._looks < _MOST_LOOKS and holds_mark(window, known):
+            self._looks += 1
+            spoken = split_reasoning("".join(self._text))
+            self._is_open = spoken.is_open or self._looks == _MOST_LOOKS
+            self._inner = self._make()
+            return self._inner.take(spoken.answer) and not self._is_open
+        return not self._is_open and self._inner.take(piece)
+
+
+class Unproven:
+    """Another ending, with the patience for endpoints of which it is not known that they mark where reasoning begins.
+
+    Where a template opens the reasoning in the prompt, nothing in an answer shows that it begins with reasoning until
+    that is over.
+    """
+
+    patience_chars = UNPROVEN_CHARS
+
+    def __init__(self, inner: Ending) -> None:
+        self.take = inner.take
+
+
 class JsonEnding:
-    """Whole with the end of the first JSON object that can be used."""
+    """Whole while no JSON object is open and one that is there can be used. One that begins later is waited for."""
 
     patience_chars = 256
     """About 64 tokens: a closing fence and a parting sentence."""
@@ -35,13 +84,11 @@ class JsonEnding:
 
     def take(self, piece: str) -> bool:
         """See `actors.llm.base.Ending`."""
-        if self._whole:
-            return True
         self._text.append(piece)
-        if self._looks < _MOST_LOOKS and self._closes(piece):
+        if self._closes(piece) and not self._whole and self._looks < _MOST_LOOKS:
             self._looks += 1
             self._whole = self._is_usable("".join(self._text))
-        return self._whole
+        return self._whole and not self._depth
 
     def _closes(self, piece: str) -> bool:
         """Read on; say whether an outermost object was closed. Quotes count inside objects only."""

@@ -10,6 +10,8 @@ Only one whose text shows that it is whole (`Request.ending`) is not read on.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -19,9 +21,11 @@ import msgspec
 import openai
 import structlog
 
-from actors.llm.base import Answer, Request
+from actors.llm.base import Answer, Ending, Request
+from actors.llm.endings import Unproven
 from actors.llm.features import Features, Sampling, after_overlong, without_refused
 from actors.llm.masking import masked, masked_answer
+from actors.llm.reasoning import split_reasoning
 from actors.llm.streams import AnswerTooLongError, Gathering, NotUnderstoodError, Said
 from actors.llm.tokens import estimated_usage
 from actors.llm.tries import Call, NeverReachedError, TryingClient, is_spent, noting, timeout_of
@@ -80,6 +84,8 @@ class EndpointModel(ABC):
         self._timeout_s = timeout_s
         self._has_answered = False
         self._has_kept_to_schema = False
+        self._marks_reasoning: bool | None = None
+        """Whether reasoning in its answers begins with a mark; None: no answer has shown it."""
         self._refusals = 0
         is_encrypted = not (base_url or "").lower().startswith("http:")
         self._http = TryingClient(timeout_s=timeout_s, secret=api_key or "", is_encrypted=is_encrypted)
@@ -173,7 +179,7 @@ class EndpointModel(ABC):
         while True:
             used, started = self.features, anyio.current_time()
             try:
-                with noting(faults, lambda: self.gathering(request)) as call:
+                with noting(faults, lambda: self.gathering(self._with_patience(request))) as call:
                     response = await self._post(request, used)
             except openai.APIStatusError as error:
                 if error.status_code not in _ABOUT_THE_QUESTION or not self._gives_up_feature(request, used, faults):
@@ -182,7 +188,22 @@ class EndpointModel(ABC):
                 said = self._read(response, call, started)
                 self._has_kept_to_schema |= used.structured and request.schema is not None
                 self._look_at_length(request, said, used)
+                self._look_at_reasoning(said)
                 return said
+
+    def _with_patience(self, request: Request) -> Request:
+        """Return a question whose answer is not ended inside of reasoning that nothing marks."""
+        make = request.ending
+        if make is None or self._marks_reasoning:
+            return request
+        ending = partial(_unproven, make) if self._marks_reasoning is None else None
+        return msgspec.structs.replace(request, ending=ending)
+
+    def _look_at_reasoning(self, said: Said) -> None:
+        if split_reasoning(said.text).began_inside:
+            self._marks_reasoning = False
+        elif self._marks_reasoning is None and said.finish_reason in ("stop", ENDED_EARLY):
+            self._marks_reasoning = True
 
     def _gives_up_feature(self, request: Request, used: Features, faults: list[EndpointFault]) -> bool:
         """Say whether a refusal was about a feature; it is not used from now on, and the fault says so."""
@@ -299,6 +320,10 @@ class EndpointModel(ABC):
         tries = f"; {len(faults)} tries failed: {fault_words(tuple(faults))}" if len(faults) > 1 else ""
         said = f"model {self._model!r} at {self._client.base_url}: the endpoint {text}{tries}"
         return ModelError(masked(said, self._key), permanent=permanent, faults=tuple(faults))
+
+
+def _unproven(make: Callable[[], Ending]) -> Ending:
+    return Unproven(make())
 
 
 def is_streamed(request: Request, features: Features) -> bool:

@@ -7,9 +7,9 @@ import msgspec
 import structlog
 
 from actors.llm.base import Answer, Model, Request, rules_digest
-from actors.llm.endings import JsonEnding
+from actors.llm.endings import JsonEnding, OutsideReasoning
 from actors.llm.strict import answer_schema
-from actors.planner.prompts import parse_script
+from actors.planner.answers import read_script
 from actors.work import MAX_ATTEMPTS, delay_s
 from messages.edits import EditScript
 from messages.errors import ModelError
@@ -22,11 +22,13 @@ log = structlog.get_logger(__name__)
 
 def read_proposal(question: Request, answer: Answer) -> EditsProposed:
     """Return what a model's answer to the planner's question comes to. Pure: the same answer is always read alike."""
-    script, complaint = parse_script(answer.text)
+    read = read_script(answer.text)
     return EditsProposed(
         job_id=question.request_id,
-        script=script,
-        complaint=complaint,
+        script=read.script,
+        complaint=read.complaint,
+        notes=read.notes,
+        unread=read.unread,
         prompt=question.prompt,
         prompt_bytes=len(f"{question.system}\n\n{question.prompt}".encode()),
         rules_digest=rules_digest(question.system),
@@ -39,8 +41,13 @@ def read_proposal(question: Request, answer: Answer) -> EditsProposed:
     )
 
 
-def _ending() -> JsonEnding:
-    return JsonEnding(lambda text: parse_script(text)[0] is not None)
+def _ending() -> OutsideReasoning:
+    return OutsideReasoning(lambda: JsonEnding(_is_usable))
+
+
+def _is_usable(text: str) -> bool:
+    read = read_script(text)
+    return read.script is not None and not read.unread
 
 
 class Adviser:

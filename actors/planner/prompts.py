@@ -1,4 +1,4 @@
-"""What the planner's model is asked, and how its answer is read. Pure text.
+"""What the planner's model is asked. Pure text.
 
 Parts from what changes least to what changes most: the rules and the whole task text first, the same in every call, so
 that endpoints that cache prefixes read them once; then the tree as it once was and all that was told since, which the
@@ -7,7 +7,6 @@ next prompt repeats and adds to; then how the search stands and what is wanted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from actors.llm.base import Request
@@ -27,8 +26,6 @@ from actors.planner.standing import (
 )
 from evaluators.hardware.roofline import roofline, roofline_lines
 from evaluators.hardware.table import describe_hardware
-from messages.codec import CodecError, decode_script
-from messages.edits import EditScript
 from messages.facts import PlanRequested
 from messages.profiles import WorkloadProfile
 from messages.tasks import Candidate, TaskDescription
@@ -107,31 +104,6 @@ def _told(
             yield report_section(telling, report, node)
 
 
-def parse_script(text: str) -> tuple[EditScript | None, str]:
-    """Find the edit script in an answer.
-
-    The first balanced JSON object that has a field of a script and decodes counts, in a fence or bare; if none decodes,
-    the complaint is about the first.
-
-    Returns:
-        The script and an empty text, or None and what was wrong, in words that help to do better.
-    """
-    complaint = ""
-    for found in _objects(text):
-        if _FIELD.search(found) is None:
-            continue
-        try:
-            return decode_script(found), ""
-        except CodecError as error:
-            complaint = complaint or _explained(str(error))
-    if complaint:
-        return None, complaint
-    if "{" in text:
-        return None, 'the answer holds no complete JSON object with "edits": it was cut off, or its braces do not match'
-    said = " ".join(text.split())[:300]
-    return None, f"the answer holds no JSON object; it said: {said!r}" if said else "the answer is empty"
-
-
 def _task(state: SearchState, description: TaskDescription) -> str:
     moved = (
         f"At least {description.bytes_needed or description.bytes_moved} bytes must be read or written in every call."
@@ -184,46 +156,3 @@ def _revision(state: SearchState, request: PlanRequested) -> str:
         asked.append(f" Insert new actions only where you learnt something (at most {limit}).")
     asked.append(" If nothing is left to try, answer with an empty `edits`.")
     return "# What is wanted\n\n" + "".join(asked)
-
-
-def _objects(text: str) -> list[str]:
-    """Return the outermost balanced `{…}` of a text, quotes and escapes respected, from each brace that opens one."""
-    found: list[str] = []
-    position = text.find("{")
-    unmatched = 0
-    while position >= 0 and unmatched < _MAX_UNMATCHED:
-        end = _end_of_object(text, position)
-        if end is None:
-            unmatched += 1
-            position = text.find("{", position + 1)
-            continue
-        found.append(text[position:end])
-        position = text.find("{", end)
-    return found
-
-
-_MAX_UNMATCHED = 64
-"""Braces without an end after which an answer is given up: each costs a pass over the rest."""
-_FIELD = re.compile(r'"(?:edits|summary|open_questions)"\s*:')
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
-
-
-def _end_of_object(text: str, start: int) -> int | None:
-    depth = 0
-    for token in _TOKEN.finditer(text, start):
-        if token[0] == "{":
-            depth += 1
-        elif token[0] == "}":
-            depth -= 1
-            if depth == 0:
-                return token.end()
-    return None
-
-
-def _explained(error: str) -> str:
-    """Add to a decoder's message what the model may not know."""
-    if "unknown field" in error:
-        return f"{error}: ids, states, results and counts are not yours to write; use the fields of the answer format"
-    if "Invalid value" in error and "op" in error:
-        return f"{error}: `op` is one of insert, update, prune, split"
-    return error

@@ -16,10 +16,12 @@ import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from actors.bus.journal import read_journal
+from actors.coder.parse import declines
 from actors.coder.prompts import system_rules
 from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.mistakes import MistakeKind, Mistakes
+from actors.llm.reasoning import split_reasoning
 from actors.llm.served.faults import FaultKind
 from actors.llm.served.ledger import Report
 from actors.planner.texts import whole_records
@@ -76,6 +78,11 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
     """Of a call with all its tries: what hangs ends here."""
     seed: int = 0
     limit_s: float = 540.0
+    mistakes: tuple[MistakeKind, ...] = MISTAKES
+    faults: bool = True
+    """Requests fail, too."""
+    most_lost_to_form: float = 1.0
+    """Share of the answers of which nothing may be used, or only a part."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +109,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     problems: list[str]
     rows: list[Row]
     lost_jobs: int
+    lost_to_form: int
+    """Answers with a complaint, and scripts with edits that cannot be read; not those that decline to go on."""
+    lost_to_form_share: float
     planner_calls: int
     coder_calls: int
     refused_scripts: int
@@ -174,8 +184,12 @@ async def outcome_of(told: Play, session: Session, report: Report, wall_s: float
     answers = [record.body for record in records if isinstance(record.body, CandidateWritten | EditsProposed)]
     met = waits(records)
     state, finished = session.chronicle.state, session.chronicle.finished
-    rows = [*_fault_rows(records, report), *await _mistake_rows(told, records, report)]
+    rows = [*(_fault_rows(records, report) if told.faults else ()), *await _mistake_rows(told, records, report)]
     problems = problems_of_run(records, rounds=told.rounds) + _unaccounted(told, rows)
+    lost = sum(_is_lost_to_form(answer) for answer in answers)
+    share = lost / max(1, len(answers))
+    if share >= told.most_lost_to_form:
+        problems.append(f"{lost} of {len(answers)} answers were lost to form")
     problems += [f"question {name} was paid for twice" for name in report.ids_paid_twice]
     return Outcome(
         dialect=told.dialect,
@@ -185,6 +199,8 @@ async def outcome_of(told: Play, session: Session, report: Report, wall_s: float
         problems=problems,
         rows=rows,
         lost_jobs=sum(isinstance(record.body, JobLost) for record in records),
+        lost_to_form=lost,
+        lost_to_form_share=round(share, 4),
         planner_calls=sum(isinstance(answer, EditsProposed) for answer in answers),
         coder_calls=sum(isinstance(answer, CandidateWritten) for answer in answers),
         refused_scripts=sum(
@@ -200,6 +216,12 @@ async def outcome_of(told: Play, session: Session, report: Report, wall_s: float
         paid=report.paid,
         ids_paid_twice=len(report.ids_paid_twice),
     )
+
+
+def _is_lost_to_form(answer: CandidateWritten | EditsProposed) -> bool:
+    """Say whether an answer could not be used, or not in all its parts, though it does not decline to give one."""
+    refused = bool(answer.complaint or (isinstance(answer, EditsProposed) and answer.unread))
+    return refused and not declines(split_reasoning(answer.answer).answer)
 
 
 def _fault_rows(records: Sequence[Record], report: Report) -> list[Row]:
@@ -223,11 +245,11 @@ def _fault_rows(records: Sequence[Record], report: Report) -> list[Row]:
 
 async def _mistake_rows(told: Play, records: Sequence[Record], report: Report) -> list[Row]:
     """Have the built-in rules answer each journalled prompt again: they make the same mistake."""
-    mistakes = Mistakes(told.rate, seed=told.seed, kinds=MISTAKES, of_each=True)
+    mistakes = Mistakes(told.rate, seed=told.seed, kinds=told.mistakes, of_each=True)
     facts = {record.body.cause: record.body.facts for record in records if isinstance(record.body, Decided)}
     journalled: Counter[str] = Counter()
     refused: Counter[str] = Counter()
-    reasons: dict[str, list[str]] = {kind: [] for kind in MISTAKES}
+    reasons: dict[str, list[str]] = {kind: [] for kind in told.mistakes}
     for record in records:
         if not isinstance(record.body, CandidateWritten | EditsProposed):
             continue
@@ -247,7 +269,7 @@ async def _mistake_rows(told: Play, records: Sequence[Record], report: Report) -
             refused=refused[kind],
             reasons=_most_frequent(reasons[kind]),
         )
-        for kind in MISTAKES
+        for kind in told.mistakes
     ]
 
 
@@ -279,9 +301,9 @@ async def _serve_model(told: Play, folder: Path) -> AsyncIterator[tuple[str, Cal
     """Serve the offline model; yields its address, and what asks for its report."""
     rate = f"{told.rate:g}"
     options = ["--port", "0", "--json", "--seed", str(told.seed), "--latency", f"{told.latency_s:g}"]
-    for kind in FAULTS:
+    for kind in FAULTS if told.faults else ():
         options += [f"--{kind.replace('_', '-')}", rate]
-    options += ["--retry-after", f"{_RETRY_AFTER_S:g}", "--each-mistake", rate, "--mistake-kinds", *MISTAKES]
+    options += ["--retry-after", f"{_RETRY_AFTER_S:g}", "--each-mistake", rate, "--mistake-kinds", *told.mistakes]
     with (folder / "model.log").open("wb") as log:
         command = (sys.executable, "-m", "ksearch_async", "offline-model", *options)
         async with await anyio.open_process(command, stderr=log) as process:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.llm.base import Request
-from actors.llm.endings import FenceEnding
+from actors.llm.endings import UNPROVEN_CHARS, FenceEnding
 from actors.llm.features import Features
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint
@@ -44,18 +44,31 @@ class StreamContract:
         self, dialect: Dialect, question: Request, needed: str
     ) -> None:
         events = dialect.events(tuple(needed), is_over=False)
-        rambling = dialect.events(("And so on and on. ",), is_over=False)[-1]
+        rambling = dialect.events(("And so on and on. " * 50,), is_over=False)[-1]
         async with endpoint(lambda _: Reply(events=events, goes_on_with=rambling)) as server:
             model = dialect.model(model="small", base_url=server.url)
+            first = await model.complete(question)
             answer = await model.complete(question)
             with anyio.fail_after(10):
                 await server.left_early.wait()
             await model.aclose()
+        assert UNPROVEN_CHARS < len(first.text) - len(needed) < UNPROVEN_CHARS + 2000
         assert answer.text.startswith(needed)
-        assert len(answer.text) < len(needed) + 2000
+        assert len(answer.text) < len(needed) + 2500
         assert answer.finish_reason == "ended_early"
         assert (answer.usage.calls, answer.usage.estimated_calls) == (1, 1)
         assert answer.usage.completion_tokens == len(answer.text) // 4
+
+    async def test_no_answer_is_ended_inside_reasoning_that_began_in_the_prompt(self, dialect: Dialect) -> None:
+        draft, doubt = 'Hm, {"edits": ["a draft"]}\n', "Wait, that is not it. " * 400
+        pieces = (draft, doubt, "\n</think>\n\n", '{"edits": []}')
+        events = dialect.events(tuple("".join(pieces)[at : at + 50] for at in range(0, 9000, 50)))
+        async with endpoint(lambda _: Reply(events=events)) as server:
+            model = dialect.model(model="small", base_url=server.url)
+            answers = [await model.complete(IN_JSON) for _ in range(3)]
+            await model.aclose()
+        assert [answer.finish_reason for answer in answers] == ["stop"] * 3
+        assert all(answer.text == "".join(pieces) for answer in answers)
 
     async def test_an_answer_that_is_not_whole_is_read_on(self, dialect: Dialect) -> None:
         pieces = ('{"edits": ', *["[1] " * 100] * 20, "]}")

@@ -556,6 +556,8 @@ EVENTS = (
         job_id="j4",
         script=SCRIPT,
         complaint="",
+        notes=("edits[0]: 'difficulty' was put right",),
+        unread=(Refusal(index=1, reason="no such field"),),
         prompt="What next?",
         prompt_quotes=(Quote(at=0, source="j3", chars=1000),),
         prompt_bytes=10,

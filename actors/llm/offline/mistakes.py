@@ -27,12 +27,17 @@ MistakeKind: TypeAlias = Literal[
     "empty",
     "cut_off",
     "rambling",
+    "thinks_aloud",
+    "harmless_slips",
+    "sloppy_blocks",
 ]
 MISTAKES: Final[tuple[MistakeKind, ...]] = get_args(MistakeKind)
-_ANYWHERE: Final[frozenset[MistakeKind]] = frozenset({"prose", "empty", "cut_off", "rambling"})
+HARMLESS: Final[tuple[MistakeKind, ...]] = ("thinks_aloud", "harmless_slips", "sloppy_blocks")
+"""Mistakes of form that cost no question: what is meant can be read."""
+_ANYWHERE: Final[frozenset[MistakeKind]] = frozenset({"prose", "empty", "cut_off", "rambling", "thinks_aloud"})
 _OF_ROLE: Final[dict[Role, frozenset[MistakeKind]]] = {
-    "coder": _ANYWHERE | {"does_not_build", "wrong_numbers"},
-    "planner": _ANYWHERE | {"malformed_json", "wrong_schema", "dead_node", "machine_field"},
+    "coder": _ANYWHERE | {"does_not_build", "wrong_numbers", "sloppy_blocks"},
+    "planner": _ANYWHERE | {"malformed_json", "wrong_schema", "dead_node", "machine_field", "harmless_slips"},
 }
 RAMBLING_CHARS: Final = 200_000
 """More than any limit on an answer's parts, less than what the gateway takes for an answer without an end."""
@@ -184,9 +189,7 @@ def _malformed_json(answer: str, _prompt: str, draw: int) -> str | None:
     """Write JSON as people do who think of Python or JavaScript."""
     ways: tuple[Callable[[str], str], ...] = (
         lambda text: text.replace('"', "'"),
-        lambda text: text.replace("}]", "},]", 1),
         lambda text: re.sub(r'"(op|summary)":', r"\1:", text),
-        lambda text: text.replace('"edits":', '"edits": // as discussed\n', 1),
     )
     spoiled = ways[draw % len(ways)](answer)
     return spoiled if spoiled != answer else None
@@ -239,6 +242,84 @@ def _machine_field(answer: str, _prompt: str, draw: int) -> str | None:
     return _rewritten(answer, claim)
 
 
+_MARKS: Final = (
+    ("<think>\n", "\n</think>\n\n"),  # Qwen3, MiniMax
+    ("", "\n</think>\n\n"),  # DeepSeek-R1, QwQ: the template opens
+    ("<think>", "</think>"),  # GLM
+    (
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    ),  # gpt-oss
+    ("[THINK]", "[/THINK]"),  # Magistral
+    ("<seed:think>", "</seed:think>"),
+    ("<|begin_of_thought|>\n\n", "\n\n<|end_of_thought|>\n\n"),
+)
+_DRAFT: Final = """```json
+{"summary": "A draft.", "edits": [{"op": "insert", "parent": "n0", "title": "A draft that is not the answer",
+ "description": "", "difficulty": 1, "priority": 1.0}]}
+```"""
+
+
+def _thinks_aloud(answer: str, prompt: str, draw: int) -> str:
+    """Put reasoning with a draft before the answer, in the marks of one of the families of models."""
+    opening, closing = _MARKS[draw % len(_MARKS)]
+    fence = _FENCE.search(answer)
+    if fence is None or fence["tag"] == "json":
+        draft = _DRAFT
+    else:
+        note = ("# a draft\n" if _is_python(fence) else "// a draft\n") * 40
+        code = _does_not_build(answer, prompt, draw // len(_MARKS)) or answer
+        draft = code[: fence.start("text")] + note + code[fence.start("text") :]
+    doubt = "Wait, that is not right: the sum has another order there. Let me look at the sizes again. " * 20
+    return f"{opening}Okay, let me think. A first try:\n\n{draft}\n\n{doubt}\nSo I change it.{closing}{answer}"
+
+
+def _harmless_slips(answer: str, _prompt: str, draw: int) -> str | None:
+    """Write a script that leaves no doubt about what is meant, and is not what the format says."""
+    slips: tuple[Callable[[dict[str, Any]], dict[str, object]], ...] = (
+        lambda edit: {"difficulty": float(edit["difficulty"])},
+        lambda edit: {"difficulty": str(edit["difficulty"])},
+        lambda _: {"merge": None, "key": None},
+        lambda _: {"rationale": "It is what limits the program."},
+        lambda edit: {"title": f"{edit['title']} {'as the measurements suggest ' * 5}"},
+    )
+
+    def slip(script: dict[str, Any]) -> None:
+        for number, edit in enumerate(script.get("edits", ())):
+            chosen = slips[(draw // 3 + number) % len(slips)] if edit["op"] == "insert" else slips[3]
+            edit.update(chosen(edit))
+
+    spoiled = _rewritten(answer, slip)
+    if spoiled is None or draw % 3 == 0:
+        return spoiled
+    if draw % 3 == 1:
+        return re.sub(r"\}(?=\s*\n`{3})", ",}", spoiled, count=1)
+    return spoiled.replace('"edits":', '// as discussed\n"edits":', 1)
+
+
+def _sloppy_blocks(answer: str, prompt: str, draw: int) -> str | None:
+    """Answer with a search/replace block against the base code, with other blanks than are there."""
+    fence, base = _FENCE.search(answer), _FENCE.search(prompt, max(0, prompt.find("\n# Base code\n")))
+    if fence is None or base is None or "\n# Base code\n" not in prompt or base["tag"] != fence["tag"]:
+        return None
+    old, new = base["text"].split("\n"), fence["text"].split("\n")
+    if old == new or len(list(_FENCE.finditer(answer))) > 1:
+        return None
+    first = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    rest = min(len(old), len(new)) - first
+    last = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
+    first = max(0, first - 2)
+    if not any(line.strip() for line in old[first : len(old) - last]):
+        return None
+    indent = "    " if draw % 2 else ""
+    blanks = "  " if draw % 3 else ""
+    search, replace = (
+        "\n".join(indent + line + blanks for line in lines[first : len(lines) - last]) for lines in (old, new)
+    )
+    block = f"<<<<<<< SEARCH\n{search}\n=======\n{replace}\n>>>>>>> REPLACE"
+    return f"{answer[: fence.start('text')]}{block}\n{answer[fence.start('close') :]}"
+
+
 def _rewritten(answer: str, change: Callable[[dict[str, Any]], None]) -> str | None:
     """Change the script in the answer's fence; None if there is none."""
     fence = _FENCE.search(answer)
@@ -261,4 +342,7 @@ _SPOILERS: Final[dict[MistakeKind, Callable[[str, str, int], str | None]]] = {
     "empty": _empty,
     "cut_off": _cut_off,
     "rambling": _rambling,
+    "thinks_aloud": _thinks_aloud,
+    "harmless_slips": _harmless_slips,
+    "sloppy_blocks": _sloppy_blocks,
 }

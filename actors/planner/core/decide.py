@@ -22,7 +22,7 @@ from actors.planner.core.evidence import build_facts_of
 from actors.planner.core.judging import finish, is_under_way, judge, may_be_retried
 from actors.planner.core.losses import give_up, note_loss
 from actors.planner.core.racing import keep_above
-from actors.planner.core.scripts import WHOLE, changes, conflicts, without_refused
+from actors.planner.core.scripts import WHOLE, changes, conflicts, in_answer, without_refused
 from actors.planner.core.state import (
     Requested,
     SearchState,
@@ -259,10 +259,10 @@ def _proposed(step: Step, event: EditsProposed) -> None:
         return
     limit = max(step.state.settings.max_new_nodes, request.wanted)
     refusals = conflicts(step.state, event.script, limit=limit)
-    if refusals and request.tries < step.state.settings.refusals:
-        _refuse(step, request, refusals)
+    if (refusals or event.unread) and request.tries < step.state.settings.refusals:
+        _refuse(step, request, in_answer(refusals, event))
     else:
-        _apply(step, request, event.script, refusals, limit)
+        _apply(step, request, event, event.script, refusals, limit)
 
 
 def _refuse(step: Step, request: PlanRequested, refusals: tuple[Refusal, ...]) -> None:
@@ -274,7 +274,14 @@ def _refuse(step: Step, request: PlanRequested, refusals: tuple[Refusal, ...]) -
     resend(step, request, refusals=refusals)
 
 
-def _apply(step: Step, request: PlanRequested, script: EditScript, refusals: tuple[Refusal, ...], limit: int) -> None:
+def _apply(
+    step: Step,
+    request: PlanRequested,
+    event: EditsProposed,
+    script: EditScript,
+    refusals: tuple[Refusal, ...],
+    limit: int,
+) -> None:
     kept = without_refused(script, refusals, limit=limit)
     told = {refusal.index for refusal in refusals}
     dependent = tuple(
@@ -286,7 +293,7 @@ def _apply(step: Step, request: PlanRequested, script: EditScript, refusals: tup
         EditsApplied(
             job_id=request.job_id,
             changes=changes(step.state, [script.edits[index] for index in kept]),
-            refusals=refusals + dependent,
+            refusals=in_answer(refusals + dependent, event),
             summary=script.summary,
             open_questions=script.open_questions,
         )

@@ -16,6 +16,7 @@ from actors.planner.core.steering import contradiction
 from actors.planner.core.tree import ancestors, live_parent
 from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
+from messages.events import EditsProposed
 from messages.facts import NodeInserted, NodePruned, NodeUpdated
 
 Change = NodeInserted | NodeUpdated | NodePruned
@@ -56,6 +57,14 @@ def without_refused(script: EditScript, refusals: Sequence[Refusal], *, limit: i
         limit -= size
         kept.append(index)
     return tuple(kept)
+
+
+def in_answer(refusals: tuple[Refusal, ...], event: EditsProposed) -> tuple[Refusal, ...]:
+    """Return all refusals by the positions of their edits in the answer, which also has edits that cannot be read."""
+    unread = {refusal.index for refusal in event.unread}
+    count = len(unread) + (len(event.script.edits) if event.script else 0)
+    places = {WHOLE: WHOLE, **dict(enumerate(index for index in range(count) if index not in unread))}
+    return event.unread + tuple(Refusal(index=places[each.index], reason=each.reason) for each in refusals)
 
 
 def changes(state: SearchState, edits: Sequence[Edit]) -> tuple[Change, ...]:

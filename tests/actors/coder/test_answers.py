@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from actors.coder.answers import EDITS_FROM_CHARS, read_candidate, wants_edits
 from actors.coder.parse import Parsed
+from actors.coder.prompts import request_for
 from messages.commands import WriteCandidate
-from messages.tasks import Candidate, SourceFile
+from messages.tasks import AttemptBrief, Candidate, SourceFile
 from tests.actors.coder.jobs import job
 
 BASE = Candidate(
@@ -159,3 +161,20 @@ def test_a_comment_in_place_of_code_is_no_complete_file(line: str) -> None:
 )
 def test_an_ordinary_comment_is_not_taken_for_left_out_code(line: str) -> None:
     assert whole(f"```cpp\n{PROGRAM}\n{line}\n```").candidate is not None
+
+
+def test_after_two_answers_whose_blocks_do_not_match_the_whole_program_is_asked_for() -> None:
+    unmatched = read(EDIT.replace("TILE 64", "TILE 63")).complaint
+    missed = AttemptBrief(number=1, fate="unusable", outcome=f"unusable: {unmatched}")
+    other = AttemptBrief(number=2, fate="wrong", outcome="wrong: 3 of 4 values")
+    once, between = cuda(history=(missed,)), cuda(history=(missed, other, missed))
+    twice = cuda(history=(other, missed, missed))
+    for told_before, wanted in ((once, True), (between, True), (twice, False)):
+        asked = msgspec.structs.replace(told_before, edit_format="search-replace")
+        assert wants_edits(asked) == wanted
+        told = request_for(asked).parts[-1]
+        assert ("with search/replace blocks against" in told, "and no blocks" in told) == (wanted, not wanted)
+
+
+def test_the_rules_ask_for_whole_lines() -> None:
+    assert "names whole lines of the code" in request_for(cuda(edit_format="search-replace")).system

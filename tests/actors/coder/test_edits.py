@@ -101,6 +101,21 @@ def test_a_match_but_for_blanks_takes_the_files_indentation_and_is_noted() -> No
     assert notes == ("search/replace block 1 (line 2 of the answer): matches lines 5 to 7 but for blanks",)
 
 
+@pytest.mark.parametrize("indent", ["  ", "        ", "\t\t"])
+@pytest.mark.parametrize("blanks", ["", "  ", "\t"])
+def test_blanks_at_line_ends_and_a_common_indentation_do_not_count(indent: str, blanks: str) -> None:
+    searched = "    for (int i = 0; i < 64; ++i) {\n        total += x[i];\n    }"
+    shifted = "\n".join(f"{indent}{line}{blanks}" for line in searched.split("\n"))
+    texts, notes = applied(fenced(block(shifted, shifted.replace("i < 64", "i < 32"))))
+    assert [line.rstrip() for line in texts["kernel.cpp"].split("\n")] == KERNEL.replace("i < 64", "i < 32").split("\n")
+    assert "lines 5 to 7 but for blanks" in notes[0]
+
+
+def test_the_nearest_lines_are_shown_with_their_numbers_as_they_are() -> None:
+    complaint = refused(fenced(block("    float total = 0.0f;\n    for (int i = 0; i < 65; ++i) {", "x")))
+    assert "    4|     float total = 0.0f;\n    5|     for (int i = 0; i < 64; ++i) {" in complaint
+
+
 def test_a_part_of_a_line_is_taken_where_it_is_there_once_and_is_noted() -> None:
     texts, notes = applied(fenced(block("i < 64", "i < 16")))
     assert texts["kernel.cpp"] == KERNEL.replace("i < 64", "i < 16")
@@ -115,7 +130,8 @@ def test_a_part_of_a_line_is_taken_where_it_is_there_once_and_is_noted() -> None
          ["not there", "Nearest are lines 4 to 5, where line 5 is 'for (int i = 0; i < 64; ++i) {'"]),
         ("    float tatal = 0.0f;", ["Nearest are lines 4 to 4, where line 4 is 'float total = 0.0f;'"]),
         ("import torch", ["Nothing there is like them"]),
-        ("  for (int i = 0; i < 64; ++i) {\n   total += x[i];\n}", ["laid out differently: copy them as they are"]),
+        ("  for (int i = 0; i < 64; ++i) {\n   total += x[i];\n}",
+         ["laid out differently: copy them as they are:\n    5| "]),
         ("", ["searches for nothing"]),
     ],
 )  # fmt: skip

@@ -67,6 +67,20 @@ def test_of_two_programs_of_the_same_size_the_last_one_counts() -> None:
     assert parsed(f"{block(first)}\n{block(second)}").files[0].text == second
 
 
+def test_of_two_programs_the_last_one_counts_however_long_the_draft_is() -> None:
+    draft, final = "// a draft\n" * 10 + CODE.replace("0", "1"), CODE.replace("0", "2") + "\nint other;" * 3
+    assert parsed(f"{block(draft)}\nNo:\n{block(final)}").files[0].text == final
+    named = "cpp path=kernel.cpp"
+    assert [file.text for file in parsed(f"{block(draft, named)}\nNo:\n{block(final, named)}").files] == [final]
+
+
+@pytest.mark.parametrize(
+    "call", ["ksearch_run(in);", "int ksearch_run(void** in);", "if (ksearch_run(in)) { stop(); }"]
+)
+def test_a_call_behind_the_program_is_not_the_program(call: str) -> None:
+    assert parsed(f"{block()}\nIt is called so:\n{block(call + '// by the judge' * 9)}").files[0].text == CODE
+
+
 def test_a_header_that_declares_the_entry_point_is_not_the_main_file() -> None:
     header = "int ksearch_run(void**);" + "// long\n" * 40
     files = parsed(f"{block(header, 'cpp path=api.h')}\n{block(CODE, 'cpp path=k.cpp')}").files
@@ -98,7 +112,7 @@ def test_windows_line_ends_around_the_fences_are_accepted() -> None:
         (block("int main() { return 0; }"), "entry point 'ksearch_run' does not occur"),
         (block("int my_ksearch_runner();"), "does not occur"),
         (block(info="bash"), "tagged 'cpp'; found 'bash'"),
-        (f"{block(info='cpp path=a.cpp')}\n{block(info='cpp path=a.cpp')}", "two fenced blocks have the path 'a.cpp'"),
+        (f"{block(info='cpp path=kernel.cpp')}\n{block()}", "two fenced blocks have the path 'kernel.cpp'"),
         (block(info="cpp path=/etc/passwd"), "is absolute"),
         (block(info="cpp path=C:/x.cpp"), "is absolute"),
         (block(info="cpp path=a/../../b.cpp"), "no '..'"),

@@ -23,7 +23,7 @@ def whole_at(ending: Ending, text: str, size: int) -> int | None:
     ("before", "rest"),
     [
         ('{"edits": []}', " And so on."),
-        ('Well "so: ```json\n{"a": "}", "b": {"c": "\\"}"}}', "\n```\nI hope {this} helps."),
+        ('Well "so: ```json\n{"a": "}", "b": {"c": "\\"}"}}', "\n```\nI hope this helps."),
         ('{"edits": [{"title": "it\'s \\u007b"}]}', "}"),
     ],
 )
@@ -36,6 +36,11 @@ def test_an_object_ends_with_its_last_brace(before: str, rest: str, size: int) -
 def test_an_object_that_cannot_be_used_is_not_the_end() -> None:
     ending = JsonEnding(lambda text: "edits" in text)
     assert whole_at(ending, '{"thought": {}} {"edits": []} more', 1) == len('{"thought": {}} {"edits": []}')
+
+
+def test_an_object_that_begins_later_is_waited_for() -> None:
+    both = '{"edits": []} No: {"edits": [1]}'
+    assert whole_at(JsonEnding(lambda _: True), both, 1) == len(both)
 
 
 def test_a_brace_that_never_closes_is_no_end() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from actors.llm.offline.planning import plan_answer
 from actors.llm.strict import answer_schema, strict_schema
-from actors.planner.prompts import parse_script, plan_request
+from actors.planner.answers import parse_script
+from actors.planner.prompts import plan_request
 from messages.codec import decode_script
 from messages.edits import EditScript, Insert, Proposal, Prune, Split, Update
 from messages.facts import PlanRequested

@@ -87,7 +87,7 @@ def test_requests_that_hang_do_not_keep_it_from_ending(tmp_path: Path) -> None:
         (["--faults", "0.3"], "add up to 1.5"),
         (["--cut", "-0.1"], "--cut: expected a share from 0 to 1, not -0.1"),
         (["--mistakes", "2"], "--mistakes: expected a share"),
-        (["--each-mistake", "0.2"], "--each-mistake: the mistakes of one role add up to 1.6"),
+        (["--each-mistake", "0.2"], "--each-mistake: the mistakes of one role add up to 2"),
         (["--each-mistake", "0.1", "--mistakes", "0.1"], "--mistakes and --each-mistake contradict each other"),
         (["--mistake-kinds", "spelling"], "spelling"),
         (["--latency", "-1"], "--latency: expected seconds"),

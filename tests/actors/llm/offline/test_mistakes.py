@@ -8,17 +8,23 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from actors.coder.answers import read_candidate
 from actors.coder.parse import parse_answer
 from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.coding import code_answer
 from actors.llm.offline.mistakes import MISTAKES, RAMBLING_CHARS, MistakeKind, Mistakes, Spoiled
 from actors.llm.offline.planning import plan_answer
+from actors.llm.reasoning import split_reasoning
+from actors.planner.answers import parse_script, read_script
 from actors.planner.core.scripts import conflicts
-from actors.planner.prompts import parse_script, plan_request
+from actors.planner.prompts import plan_request
+from messages.codec import CodecError, decode_script
 from messages.facts import PlanRequested
+from messages.tasks import Candidate, SourceFile
 from tests.actors.llm.offline.prompts import coder_prompt, description, write_job
 from tests.actors.llm.offline.test_planning import node, search
 
@@ -74,7 +80,7 @@ def test_about_as_many_answers_are_spoiled_as_the_rate_says_and_always_the_same(
     assert spoiled == [again.spoil("coder", prompt, CODE) for prompt in reversed(prompts)][::-1]
     made = [each.mistake for each in spoiled if each.mistake is not None]
     assert 20 <= len(made) <= 60
-    assert set(made) == {"does_not_build", "wrong_numbers", "prose", "empty", "cut_off", "rambling"}
+    assert set(made) == {"does_not_build", "wrong_numbers", "prose", "empty", "cut_off", "rambling", "thinks_aloud"}
 
 
 def test_each_kind_that_fits_the_role_can_have_a_share_of_its_own() -> None:
@@ -88,7 +94,7 @@ def test_each_kind_that_fits_the_role_can_have_a_share_of_its_own() -> None:
 def test_every_kind_can_be_made() -> None:
     kinds = {Mistakes(1.0, seed=seed).spoil("planner", PLANNER_PROMPT, PLAN).mistake for seed in range(100)}
     kinds |= {Mistakes(1.0, seed=seed).spoil("coder", CODER_PROMPT, CODE).mistake for seed in range(100)}
-    assert kinds == set(MISTAKES)
+    assert kinds == {None, *MISTAKES} - {"sloppy_blocks"}  # which takes a base code; see below
 
 
 def test_code_that_shall_not_build_is_a_program_that_the_compiler_refuses(tmp_path: Path) -> None:
@@ -145,9 +151,9 @@ def test_a_cut_off_answer_ends_as_one_at_the_token_limit_does() -> None:
 )
 def test_a_script_that_breaks_the_format_is_refused(kind: MistakeKind, said: str) -> None:
     for seed in SEEDS:
-        script, complaint = parse_script(planned(kind, seed).text)
-        assert script is None
-        assert said in complaint
+        read = read_script(planned(kind, seed).text)
+        assert read.script is None or read.unread
+        assert all(said in reason for reason in (read.complaint or said, *(each.reason for each in read.unread)))
 
 
 def test_a_script_that_names_dead_nodes_can_be_read_and_not_applied() -> None:
@@ -159,6 +165,48 @@ def test_a_script_that_names_dead_nodes_can_be_read_and_not_applied() -> None:
         named.add(refusal.reason)
     assert any("n2" in reason for reason in named)
     assert any("n9" in reason for reason in named)
+
+
+def test_a_draft_in_the_reasoning_does_not_hide_the_answer() -> None:
+    marks = set()
+    for seed in range(40):
+        text = planned("thinks_aloud", seed).text
+        assert read_script(text) == read_script(PLAN)
+        marks.add(text.partition("Okay")[0])
+        text = coded("thinks_aloud", seed).text
+        assert (source(split_reasoning(text).answer), len(text) > 2 * len(CODE)) == (source(CODE), True)
+    assert len(marks) == 7
+
+
+def test_harmless_slips_are_read_as_they_are_meant() -> None:
+    meant = read_script(PLAN).script
+    assert meant is not None
+    texts = {planned("harmless_slips", seed).text for seed in range(40)}
+    assert len(texts) > 8
+    for text in texts:
+        with pytest.raises(CodecError):
+            decode_script(text[text.index("{") : text.rindex("}") + 1])
+        read = read_script(text)
+        assert read.script is not None, read.complaint
+        assert (len(read.script.edits), read.unread) == (len(meant.edits), ())
+
+
+def test_sloppy_blocks_come_to_the_program_that_is_meant() -> None:
+    base = Candidate(
+        language="cpp", entry_point="ksearch_run", files=(SourceFile(path="kernel.cpp", text=source(CODE)),)
+    )
+    job = msgspec.structs.replace(
+        write_job("Share", "Add to the plan: `fuse vectorise threads`."), base=base, base_outcome="2.0x"
+    )
+    prompt = coder_prompt(job)
+    answer = code_answer(prompt, seed=0)
+    texts = {Mistakes(1.0, seed=seed, kinds=["sloppy_blocks"]).spoil("coder", prompt, answer).text for seed in SEEDS}
+    assert len(texts) > 3
+    for text in texts:
+        read = read_candidate(job, text)
+        assert read.candidate is not None, read.complaint
+        assert ("SEARCH" in text, all("but for blanks" in note for note in read.notes)) == (True, True)
+        assert read.candidate.files[0].text.split() == source(answer).split()
 
 
 def test_python_is_spoiled_as_python() -> None:

@@ -13,9 +13,10 @@ from actors.llm.offline import OfflineModel
 from actors.llm.offline.coding import code_answer
 from actors.llm.offline.plan import read_plan
 from actors.llm.offline.planning import plan_answer
+from actors.planner.answers import parse_script
 from actors.planner.core.scripts import conflicts
 from actors.planner.core.state import Node, Score, SearchState, root_node
-from actors.planner.prompts import parse_script, plan_request
+from actors.planner.prompts import plan_request
 from messages.edits import EditScript, Insert, Prune, Refusal, Update
 from messages.facts import EditsApplied, EditsRefused, NodeInserted, PlanRequested
 from messages.settings import Budget, SearchSettings, WorldModel

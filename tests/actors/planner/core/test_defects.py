@@ -11,7 +11,7 @@ from actors.planner.core.selection import select
 from actors.planner.core.state import in_order
 from messages.base import ROOT
 from messages.codec import CodecError, decode_script
-from messages.edits import EditScript, Insert, Proposal, Split, Update
+from messages.edits import EditScript, Insert, Proposal, Refusal, Split, Update
 from messages.facts import BranchStarted, EditsApplied, PlanAbandoned, PlanRequested
 from messages.settings import SearchSettings
 from messages.verdicts import Crashed, DidNotBuild, TimedOut, Verdict
@@ -22,6 +22,7 @@ from tests.actors.planner.core.world import (
     inserts,
     measured,
     only_branch,
+    proposed,
     search,
     started,
 )
@@ -70,6 +71,22 @@ def test_all_reasons_of_a_refusal_are_asked_about_again_however_many_they_are() 
     refusals = world.plan().refusals
     assert [refusal.index for refusal in refusals] == list(range(8))
     assert all(f"n{90 + refusal.index}" in refusal.reason for refusal in refusals)
+
+
+def test_edits_that_cannot_be_read_are_asked_about_and_after_the_last_refusal_the_others_are_applied() -> None:
+    """27.6: one edit in another form refused the whole script, and in the end all of its edits."""
+    world = search()
+    unread = (Refusal(index=1, reason="machine's"),)
+    script = EditScript(edits=(insert("fine"), insert("lost", parent="n99"), insert("too")))
+    for _ in range(2):
+        world.give(msgspec.structs.replace(proposed(world.plan().job_id, script), unread=unread))
+        assert [refusal.index for refusal in world.plan().refusals] == [1, 2]
+        assert len(world.state.nodes) == 1
+    world.give(msgspec.structs.replace(proposed(world.plan().job_id, script), unread=unread))
+    assert [node.title for node in in_order(world.state.nodes)] == ["reference", "fine", "too"]
+    (applied,) = facts_of(world, EditsApplied)
+    assert isinstance(applied, EditsApplied)
+    assert [(refusal.index, refusal.reason[:9]) for refusal in applied.refusals] == [(1, "machine's"), (2, "parent 'n")]
 
 
 def test_rules_hold_after_the_last_refusal_too() -> None:

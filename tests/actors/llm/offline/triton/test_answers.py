@@ -12,9 +12,10 @@ from actors.llm.offline.plan import Plan, read_plan
 from actors.llm.offline.planning import plan_answer
 from actors.llm.offline.reading import read_contract
 from actors.llm.offline.triton.codegen import Contract as TritonContract
+from actors.planner.answers import parse_script
 from actors.planner.core.scripts import conflicts
 from actors.planner.core.state import SearchState, root_node
-from actors.planner.prompts import parse_script, plan_request
+from actors.planner.prompts import plan_request
 from evaluators.languages import support_of
 from messages.edits import EditScript, Insert
 from messages.facts import PlanRequested

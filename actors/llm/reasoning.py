@@ -1,0 +1,157 @@
+"""Inline reasoning: the part of an answer that a model marks as thinking, apart from what it answers.
+
+Open models that are served without a reasoning parser put their reasoning into the content of a message, in marks of
+their family. Rules:
+
+- An opening mark counts at the beginning of a line, outside of fenced blocks: code and JSON may name it.
+- A closing mark ends its family's reasoning wherever it stands, unless it is in quotes or in a fenced block that is
+  closed after it.
+- A closing mark without an opening one ends reasoning that began in the prompt (templates of DeepSeek-R1 and QwQ), if
+  it stands at the beginning or the end of a line, or is a special token.
+- Reasoning without an end was cut off.
+
+Not covered: reasoning without any marks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_TAGS: Final = ("think", "thinking", "thought", "thoughts", "reasoning", "seed:think")
+_FAMILIES: Final = (
+    *((f"(?i:<{tag}>)", f"(?i:</{tag}>)") for tag in _TAGS),
+    (r"\[THINK\]", r"\[/THINK\]"),  # Magistral
+    ("◁think▷", "◁/think▷"),  # Kimi
+    (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),  # OpenThinker, Sky-T1
+    (  # gpt-oss: openai/harmony; everything before the channel `final`
+        r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b[^<\n]*(?:<\|constrain\|>[^<\n]*)?<\|message\|>",
+        r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]*(?:<\|constrain\|>[^<\n]*)?<\|message\|>",
+    ),
+    (r"\Aanalysis(?=[A-Z])", "assistantfinal"),  # the same where the server leaves special tokens out
+)
+_FENCE: Final = r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`\n]*)$"
+_OPENINGS: Final = "|".join(f"(?P<open{number}>{opening})" for number, (opening, _) in enumerate(_FAMILIES))
+_CLOSINGS: Final = "|".join(f"(?P<close{number}>{closing})" for number, (_, closing) in enumerate(_FAMILIES))
+_MARK: Final = re.compile(
+    rf"{_FENCE}|(?=[<\[◁]|analysis|assistantf)(?:{_OPENINGS}|{_CLOSINGS})", re.MULTILINE
+)  # the look ahead is for speed
+_LAST: Final = re.compile(r"[>\]▷]|assistantfinal|analysis[A-Z]")
+"""With what a mark ends."""
+_END_TOKENS: Final = re.compile(
+    r"(?:(?:<\|(?:return|end|im_end|eot_id|endoftext)\|>|<\uff5cend▁of▁sentence\uff5c>)\s*)+\Z"
+)
+_QUOTES: Final = frozenset("\"'`")
+CUT_IN_REASONING: Final = (
+    "the answer ends inside its reasoning, which is never closed: reason more briefly, then answer"
+)
+"""Complaint about an answer that holds nothing usable besides."""
+MARK_CHARS: Final = 80
+"""No mark is longer."""
+_NEAR_CHARS: Final = 200
+"""Of a line, what is looked at on either side of a mark."""
+
+
+class Spoken(NamedTuple):
+    """An answer in its two parts."""
+
+    answer: str
+    """The text without the reasoning; its lines have the numbers that they have in the whole text."""
+    reasoning: str
+    is_open: bool
+    """The text ends inside reasoning."""
+    began_inside: bool
+    """Reasoning is closed that was not opened in the text."""
+
+
+def split_reasoning(text: str) -> Spoken:
+    """Split a text into reasoning and answer. Total: a text without marks is all answer."""
+    reader = _Reader(text)
+    marks = list(_MARK.finditer(text))
+    closes_fence, after = False, list[bool]()
+    for mark in reversed(marks):
+        after.append(closes_fence)
+        if mark["ticks"] is not None:
+            closes_fence = not mark["info"].strip()
+    for mark, is_closed_after in zip(marks, reversed(after), strict=True):
+        reader.take(mark, is_closed_after=is_closed_after)
+    return reader.spoken()
+
+
+def holds_mark(text: str, since: int) -> bool:
+    """Say whether a mark of reasoning ends in a text at `since` or later, whether it counts or not."""
+    if _LAST.search(text, max(0, since - len("assistantfinal"))) is None:
+        return False
+    return any(mark["ticks"] is None and mark.end() >= since for mark in _MARK.finditer(text))
+
+
+class _Reader:
+    """Takes the marks of a text in order."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._parts: list[tuple[bool, str]] = []
+        """Whether it is reasoning, and the text."""
+        self._since = 0
+        self._open = ""
+        """Number of the family whose reasoning is open."""
+        self._ticks = 0
+        """Of the fence that is open; 0: none is."""
+        self._began_inside = 0
+        """How many of the parts are reasoning that was not opened in the text."""
+
+    def take(self, mark: re.Match[str], *, is_closed_after: bool) -> None:
+        """Take a mark; `is_closed_after` says that the next fence line can only close a block."""
+        if mark["ticks"] is not None:
+            self._take_fence(mark)
+            return
+        kind = mark.lastgroup or ""
+        family = kind.removeprefix("open").removeprefix("close")
+        if kind.startswith("open"):
+            if not self._open and not self._ticks and not self._line_before(mark).strip():
+                self._turn(mark, is_reasoning=False)
+                self._open = family
+        elif (self._ticks and is_closed_after) or self._is_quoted(mark):
+            return
+        elif family == self._open:
+            self._turn(mark, is_reasoning=True)
+            self._open = ""
+        elif not self._open and self._is_orphan(mark):
+            self._turn(mark, is_reasoning=True)
+            self._began_inside = len(self._parts)
+
+    def spoken(self) -> Spoken:
+        """Return what the text comes to."""
+        parts = [(True, part) for _, part in self._parts[: self._began_inside]]
+        parts += [*self._parts[self._began_inside :], (bool(self._open), self._text[self._since :])]
+        answer = "".join("\n" * part.count("\n") if is_reasoning else part for is_reasoning, part in parts)
+        return Spoken(
+            answer=_END_TOKENS.sub("", answer),
+            reasoning="".join(part for is_reasoning, part in parts if is_reasoning),
+            is_open=bool(self._open),
+            began_inside=self._began_inside > 0,
+        )
+
+    def _turn(self, mark: re.Match[str], *, is_reasoning: bool) -> None:
+        self._parts.append((is_reasoning, self._text[self._since : mark.start()]))
+        self._since = mark.end()
+        self._ticks = 0
+
+    def _take_fence(self, fence: re.Match[str]) -> None:
+        if not self._ticks:
+            self._ticks = len(fence["ticks"])
+        elif len(fence["ticks"]) >= self._ticks and not fence["info"].strip():
+            self._ticks = 0
+
+    def _line_before(self, mark: re.Match[str]) -> str:
+        return self._text[max(self._since, mark.start() - _NEAR_CHARS) : mark.start()].rpartition("\n")[2]
+
+    def _is_quoted(self, mark: re.Match[str]) -> bool:
+        before, after = self._text[max(0, mark.start() - 1) : mark.start()], self._text[mark.end() : mark.end() + 1]
+        return before in _QUOTES and after in _QUOTES
+
+    def _is_orphan(self, mark: re.Match[str]) -> bool:
+        if mark[0].isalpha():
+            return False
+        line_after = self._text[mark.end() : mark.end() + _NEAR_CHARS].partition("\n")[0]
+        return mark[0].startswith("<|") or not line_after.strip() or not self._line_before(mark).strip()

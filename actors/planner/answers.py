@@ -1,0 +1,243 @@
+"""From the answer of the planner's model to an edit script.
+
+Read is the last usable object outside of marked reasoning. What it has of harmless slips is put right and noted:
+
+- trailing commas, comments and line breaks in strings;
+- numbers as text, whole numbers with a decimal point, `null` where a field may be left out, one string for a list of
+  them, upper-case `op`, titles that are too long;
+- an object of one field around the script;
+- fields that the answer format does not have, which are left out.
+
+Fields that the machine owns are refused: who writes them believes something false of the search. An edit that cannot be
+read is left out with the reason; a script of which no edit can be read is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
+from actors.planner.core.state import Node
+from messages.codec import CodecError, decode_script
+from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
+
+MAX_TITLE_CHARS: Final = 120
+_MAX_UNMATCHED: Final = 64
+"""Braces without an end after which an answer is given up: each costs a pass over the rest."""
+_FIELD: Final = re.compile(r'"(?:edits|summary|open_questions)"\s*:')
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_SLIP: Final = re.compile(
+    r'(?P<text>"(?:[^"\\]|\\.)*")|(?P<comment>//[^\n]*|/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|/\*.*?\*/)*[}\]])', re.DOTALL
+)
+_NUMBER: Final = re.compile(r"\s*\d+(?:\.\d+)?x?\s*")
+_EDITS: Final[dict[str, type[msgspec.Struct]]] = {"insert": Insert, "update": Update, "prune": Prune, "split": Split}
+_BELIEFS: Final = frozenset({"title", "description", "difficulty", "priority", "expected_gain"})
+MACHINE_FIELDS: Final = (frozenset(Node.__struct_fields__) - _BELIEFS) | frozenset(
+    {"id", "status", "result", "results", "score", "speedup", "credit", "latency_us", "visits", "attempts", "version"}
+)
+"""Fields of a node that only the machine writes, and other names for them."""
+
+
+class ReadScript(NamedTuple):
+    """What an answer comes to."""
+
+    script: EditScript | None
+    complaint: str
+    """What was wrong, in words that help to do better; empty if there is a script."""
+    notes: tuple[str, ...] = ()
+    """What had to be put right on the way."""
+    unread: tuple[Refusal, ...] = ()
+    """Edits that the script lacks, by their positions in the answer."""
+
+
+def parse_script(text: str) -> tuple[EditScript | None, str]:
+    """Find the edit script in an answer; see `read_script`."""
+    return read_script(text)[:2]
+
+
+def read_script(text: str) -> ReadScript:
+    """Find the edit script in an answer.
+
+    The last balanced JSON object that has a field of a script and can be read counts, in a fence or bare; if none can,
+    the complaint is about the last.
+    """
+    spoken = split_reasoning(text)
+    refused: ReadScript | None = None
+    for found in reversed(_objects(spoken.answer)):
+        if _FIELD.search(found) is None:
+            continue
+        read = _read(found)
+        if read.script is not None:
+            return read
+        refused = refused or read
+    return refused or ReadScript(None, CUT_IN_REASONING if spoken.is_open else _nothing_in(spoken.answer))
+
+
+def _nothing_in(answer: str) -> str:
+    if "{" in answer:
+        return 'the answer holds no complete JSON object with "edits": it was cut off, or its braces do not match'
+    said = " ".join(answer.split())[:300]
+    return f"the answer holds no JSON object; it said: {said!r}" if said else "the answer is empty"
+
+
+def _read(found: str) -> ReadScript:
+    """Read an object as it is; if that cannot be done, with its slips put right."""
+    try:
+        return ReadScript(decode_script(found), "")
+    except CodecError as error:
+        complaint = _explained(str(error))
+    mended = _SLIP.sub(lambda slip: _unbroken(slip["text"] or ""), found)
+    notes = [] if mended == found else ["its JSON was mended: trailing commas, comments, or line breaks in strings"]
+    try:
+        script = msgspec.json.decode(mended)
+    except (msgspec.DecodeError, RecursionError):
+        return ReadScript(None, complaint)
+    return _Mending(notes).script(script)
+
+
+def _unbroken(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "\\n").replace("\t", "\\t")
+
+
+class _Mending:
+    """Puts right one decoded object, and collects notes of that."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+
+    def script(self, given: dict[str, Any]) -> ReadScript:
+        """Return the script in an object."""
+        (name, inner), *others = given.items()
+        if not others and isinstance(inner, dict) and name not in EditScript.__struct_fields__:
+            self._notes.append(f"the script was inside of {name!r}")
+            given = inner
+        edits, unread = list[Edit](), list[Refusal]()
+        listed = given.get("edits")
+        for index, edit in enumerate(listed if isinstance(listed, list) else ()):
+            try:
+                edits.append(msgspec.convert(self._edit(edit, f"edits[{index}]"), Edit))
+            except (msgspec.ValidationError, CodecError) as error:
+                unread.append(Refusal(index=index, reason=_explained(_placed(str(error), index))))
+        try:
+            fields = self._fields(given, EditScript, "the script")
+            script = msgspec.convert({**fields, **({"edits": edits} if isinstance(listed, list) else {})}, EditScript)
+        except (msgspec.ValidationError, CodecError) as error:
+            return ReadScript(None, _explained(str(error)))
+        if unread and not edits:
+            return ReadScript(None, "; ".join(refusal.reason for refusal in unread))
+        return ReadScript(script, "", tuple(self._notes), tuple(unread))
+
+    def _edit(self, given: object, where: str) -> object:
+        if not isinstance(given, dict):
+            return given
+        op = given.get("op")
+        kind = _EDITS.get(op.strip().lower()) if isinstance(op, str) else None
+        if kind is None:
+            return given
+        fields = self._fields(given, kind, where)
+        if isinstance(parts := fields.get("into"), list):
+            fields["into"] = [
+                self._fields(part, Proposal, f"{where}.into[{number}]") if isinstance(part, dict) else part
+                for number, part in enumerate(parts)
+            ]
+        return {**fields, "op": str(op).strip().lower()}
+
+    def _fields(self, given: Mapping[str, Any], kind: type[msgspec.Struct], where: str) -> dict[str, Any]:
+        """Return the fields that a struct has, put right.
+
+        Raises:
+            CodecError: there is one that the machine owns.
+        """
+        known = {field.name: field for field in msgspec.structs.fields(kind)}
+        unknown = [name for name in given if name not in known and name != kind.__struct_config__.tag_field]
+        if owned := [name for name in unknown if name in MACHINE_FIELDS]:
+            raise CodecError(f"Object contains unknown field `{owned[0]}` - at `$`")
+        self._notes += [f"{where}: the field {name[:40]!r} was left out" for name in unknown]
+        fields: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in known or (value is None and not known[name].required):
+                continue
+            fields[name] = _MENDERS.get(name, _as_it_is)(value)
+            if fields[name] is not value:
+                self._notes.append(f"{where}: {name!r} was put right")
+        return fields
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _title(value: object) -> object:
+    if not isinstance(value, str) or len(value) <= MAX_TITLE_CHARS:
+        return value
+    beginning = value[: MAX_TITLE_CHARS - 2]
+    return f"{beginning.rpartition(' ')[0] or beginning} …"
+
+
+def _number(value: object) -> object:
+    return float(value.strip().removesuffix("x")) if isinstance(value, str) and _NUMBER.fullmatch(value) else value
+
+
+def _whole_number(value: object) -> object:
+    number = _number(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else value
+
+
+def _list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+_MENDERS: Final[dict[str, Callable[[object], object]]] = {
+    "title": _title,
+    "difficulty": _whole_number,
+    "priority": _number,
+    "expected_gain": _number,
+    "open_questions": _list,
+}
+
+
+def _placed(error: str, index: int) -> str:
+    """Return a decoder's message about an edit with the place in the script."""
+    place = f"$.edits[{index}]"
+    return error.replace("`$", f"`{place}") if "`$" in error else f"{error} - at `{place}`"
+
+
+def _objects(text: str) -> list[str]:
+    """Return the outermost balanced `{…}` of a text, quotes and escapes respected, from each brace that opens one."""
+    found: list[str] = []
+    position = text.find("{")
+    unmatched = 0
+    while position >= 0 and unmatched < _MAX_UNMATCHED:
+        end = _end_of_object(text, position)
+        if end is None:
+            unmatched += 1
+            position = text.find("{", position + 1)
+            continue
+        found.append(text[position:end])
+        position = text.find("{", end)
+    return found
+
+
+def _end_of_object(text: str, start: int) -> int | None:
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        if token[0] == "{":
+            depth += 1
+        elif token[0] == "}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return None
+
+
+def _explained(error: str) -> str:
+    """Add to a decoder's message what the model may not know."""
+    if "unknown field" in error:
+        return f"{error}: ids, states, results and counts are not yours to write; use the fields of the answer format"
+    if "Invalid value" in error and "op" in error:
+        return f"{error}: `op` is one of insert, update, prune, split"
+    return error
