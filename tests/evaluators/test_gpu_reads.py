@@ -1,4 +1,4 @@
-"""Honest kernels that read the part of their inputs that the drawn data needs, faster than any memory could read all."""
+"""Honest kernels that read only what the drawn data needs, faster than memory could deliver all of their inputs."""
 
 from __future__ import annotations
 
