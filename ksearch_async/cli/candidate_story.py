@@ -8,7 +8,7 @@ import msgspec
 
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import put, put_json, told_lines
+from ksearch_async.cli.output import put_json, put_lines, put_raw, told_lines
 from ksearch_async.cli.profiles import profile_table
 from ksearch_async.phrases import counted, plain
 from ksearch_async.refusals import refusal
@@ -46,9 +46,9 @@ def show_candidate(folder: RunFolder, name: str, *, source: bool, as_json: bool)
     if as_json:
         put_json(_object(folder, story))
     elif source:
-        put("\n".join(file.text.rstrip("\n") for file in story.version.candidate.files))
+        put_raw("\n".join(file.text.rstrip("\n") for file in story.version.candidate.files))
     else:
-        put("\n".join(_lines(folder, story)))
+        put_lines(_lines(folder, story))
     return exits.FOUND
 
 

@@ -150,7 +150,7 @@ def _failed_lines(verdict: Verdict) -> list[str]:
     log = verdict.log.rstrip() if isinstance(verdict, Crashed | DidNotBuild) else ""
     told = [f"verdict    {fate_of(verdict)}", f"reason     {reason_of(verdict)}"]
     if more := log.removeprefix(reason_of(verdict)).strip("\n"):
-        told.append(more)
+        told += [f"  {line}" for line in more.splitlines()]
     if isinstance(verdict, Outpaced | Unstable | Quarantined) and verdict.speedup_interval.high > 0:
         told.append(f"speedup    {_said(verdict.speedup_interval)} (95 % interval; it gives no credit)")
     if isinstance(verdict, Outpaced):
