@@ -23,6 +23,7 @@ from evaluators.judge.keeping import room_for
 from evaluators.judge.kernel_cache import forget
 from evaluators.judge.naming import named
 from evaluators.judge.protocol import Artifact, Judged, Passed
+from evaluators.judge.sanitizer import find_sanitizer, is_gpu_crash
 from evaluators.judge.wrong import WrongOutputError
 from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
@@ -93,7 +94,7 @@ class Checker:
             return Judged(verdict=verdict)
         told = step.told
         if not told.bench.is_hidden:
-            verdict = self._explained(artifact, verdict, step, is_segfault=is_segfault)
+            verdict = self._explained(artifact, _sanitized(side, verdict), step, is_segfault=is_segfault)
         return Judged(verdict=named(verdict, told.bench.workload, hidden=told.bench.is_hidden))
 
     def _explained(self, artifact: Artifact, verdict: _Failure, step: _Step, *, is_segfault: bool) -> _Failure:
@@ -166,6 +167,13 @@ class Checker:
             yield f"checked in {calls} calls, one per family of data: each takes long here"
         if not cases[0].bench.problem.trains:
             yield "the reference runs in eval mode: in training mode it is random"
+
+
+def _sanitized(side: CandidateSide, verdict: _Failure) -> _Failure:
+    """Have a crash on a GPU explained, where compute-sanitizer is installed."""
+    if not isinstance(verdict, Crashed) or not is_gpu_crash(verdict) or not (path := find_sanitizer()):
+        return verdict
+    return side.sanitized(verdict, path)
 
 
 class _Step(msgspec.Struct, frozen=True):
