@@ -399,6 +399,11 @@ class CandidateSide:
             kill_descendants(keep=self._keep)
 
     @property
+    def printed(self) -> str:
+        """Return the end of what the process printed, without this host's paths."""
+        return self._runner.log.tail()
+
+    @property
     def segfaulted(self) -> bool:
         """Whether the process ended by an access to memory that it may not touch."""
         return self._runner.segfaulted

@@ -21,7 +21,7 @@ from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.case import Case
 from evaluators.judge.keeping import room_for
 from evaluators.judge.kernel_cache import forget
-from evaluators.judge.naming import named
+from evaluators.judge.naming import named, with_printed
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.sanitizer import find_sanitizer, is_gpu_crash
 from evaluators.judge.wrong import WrongOutputError
@@ -84,9 +84,9 @@ class Checker:
                 given_up = glance(side) if glance is not None else None
                 for step in _further(self._cases, has_rest=glance is not None) if given_up is None else ():
                     step.take(side)
-                return Judged(verdict=given_up) if given_up is not None else self._passed(self._cases)
+                return self._passed(self._cases, side) if given_up is None else _given_up(given_up, side)
             except WrongOutputError as wrong:
-                verdict: _Failure = wrong.verdict
+                verdict: _Failure = with_printed(wrong.verdict, side.printed)
             except CandidateFailedError as failure:
                 verdict = failure.verdict
             is_segfault = isinstance(verdict, Crashed) and side.segfaulted
@@ -145,13 +145,15 @@ class Checker:
         """Return the layers that the last candidate's process was behind."""
         return self._cases[0].bench.isolation
 
-    def _passed(self, cases: Sequence[Case]) -> Passed:
+    def _passed(self, cases: Sequence[Case], side: CandidateSide) -> Passed:
+        is_hiding = any(case.bench.is_hidden for case in cases)
         same = [case.is_repeated for case in cases if case.is_repeated is not None]
         return Passed(
             checks=tuple(check for case in cases for check in case.checks),
             reference_dtype=cases[0].reference_dtype,
             deterministic=all(same) if same else None,
             notes=tuple(self._notes(cases)),
+            printed="" if is_hiding else side.printed,
         )
 
     def _notes(self, cases: Sequence[Case]) -> Iterator[str]:
@@ -167,6 +169,10 @@ class Checker:
             yield f"checked in {calls} calls, one per family of data: each takes long here"
         if not cases[0].bench.problem.trains:
             yield "the reference runs in eval mode: in training mode it is random"
+
+
+def _given_up(verdict: Verdict, side: CandidateSide) -> Judged:
+    return Judged(verdict=with_printed(verdict, side.printed))
 
 
 def _sanitized(side: CandidateSide, verdict: _Failure) -> _Failure:

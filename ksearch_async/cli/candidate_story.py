@@ -10,6 +10,7 @@ from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import put_json, put_lines, put_raw, told_lines
 from ksearch_async.cli.profiles import profile_table
+from ksearch_async.cli.verdicts import printed_lines
 from ksearch_async.phrases import counted, plain
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder
@@ -109,6 +110,7 @@ def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
     yield from told_lines("           ", f"{evaluated.purpose}: {where}{by}; {took}")
     if isinstance(verdict, Measured | Outpaced):
         yield from (f"           {line}" for line in workload_table(verdict.workloads))
+    yield from printed_lines(verdict)
     if isinstance(verdict, Measured):
         yield from profile_table(verdict.profile)
 
