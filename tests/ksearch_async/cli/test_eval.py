@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import eval as eval_module
-from ksearch_async.cli import main
+from ksearch_async.cli import main, output
 from ksearch_async.cli.verdicts import as_object, lines_of, repeats_lines, repeats_object
 from ksearch_async.evaluation import Evaluation
 from messages.codec import encode_line
@@ -34,13 +34,12 @@ def test_several_sources_give_an_object_a_line_each_when_it_is_known(
 ) -> None:
     begun: list[str] = []
     first: list[str] = []
-    real = eval_module.put_json
 
     def put_json(value: object) -> None:
         said = capsys.readouterr()
         begun.append(said.err)
         first.append(said.out)
-        real(value)
+        output.put_json(value)
 
     monkeypatch.setattr(eval_module, "put_json", put_json)
     assert main(["eval", "small.py", "broken.cpp", "wrong.cpp", "--json"]) == 1

@@ -42,7 +42,11 @@ def hostile_run(folder: Path) -> None:
     assert isinstance(opening, RunStarted)
     bodies[0] = msgspec.structs.replace(opening, task=msgspec.structs.replace(opening.task, name=EVIL))
     bodies.append(decided(*(inserted(f"n{at}", "n0" if at % 2 else "n1", title) for at, title in enumerate(TITLES, 2))))
-    for number, verdict in ((3, FAST), (6, Wrong(reason=EVIL + "w" * 5000)), (9, DidNotBuild(reason=EVIL, log=EVIL))):
+    for number, verdict in (
+        (3, FAST),
+        (6, Wrong(reason=EVIL + "w" * 5000, printed=EVIL)),
+        (9, DidNotBuild(reason=EVIL, log=EVIL)),
+    ):
         bodies += _attempt(number, verdict)
     run = on_disk(folder, records_of(bodies))
     save_config(RunConfig(task="relu"), run.config)
