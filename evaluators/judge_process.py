@@ -51,7 +51,15 @@ from messages.errors import ConfigError, EvaluatorError, ProtocolError
 from messages.tasks import TaskDescription
 from messages.verdicts import Verdict
 
-_KEPT_VARIABLES = ("HOME", "XDG_CACHE_HOME", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_KEPT_VARIABLES = (
+    "HOME",
+    "XDG_CACHE_HOME",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
 """What a judge gets of the user's environment: where things are, and what torch's default threads are."""
 _ENTRY = "evaluators.judge.entry"
 _FLAGS = ("-W", "ignore:Failed to initialize NumPy")

@@ -288,6 +288,7 @@ def _untimed(passed: Passed, why_not: str) -> Measured:
         reference_dtype=passed.reference_dtype,
         deterministic=passed.deterministic,
         notes=notes,
+        printed=passed.printed,
     )
 
 

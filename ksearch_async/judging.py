@@ -125,6 +125,7 @@ class Judge:
             target=evaluation.target,
             purpose=self._purpose,
             profile=self._settings.get("profile", False),
+            keep_above=0.0,  # the figure is asked for, however slow the candidate is
         )
         report = await self._workers.evaluator.evaluate(job)
         return msgspec.structs.replace(

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 import structlog
 
 from actors.tracing import trace_id
+from evaluators.printed import printable
 from ksearch_async.refusals import refusal
 from ksearch_async.secrets import without_secrets
 
@@ -160,7 +161,7 @@ def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:
 def _with_time(logger: object, method: str, event: structlog.types.EventDict) -> str:
     """Render a line for people who read it later, its exception's text below it."""
     at, exception = event.get("timestamp", ""), event.get("exception", "")
-    return f"{at[:19]}Z {_for_people(logger, method, event)}" + (f"\n{exception}" if exception else "")
+    return f"{at[:19]}Z {_for_people(logger, method, event)}" + (f"\n{printable(exception)}" if exception else "")
 
 
 def _for_people(_logger: object, _method: str, event: structlog.types.EventDict) -> str:
@@ -168,7 +169,7 @@ def _for_people(_logger: object, _method: str, event: structlog.types.EventDict)
     level = event.pop("level", "warning")
     said = event.pop("event", "")
     details = ", ".join(f"{key}={value!r}" for key, value in event.items() if key not in _ONLY_IN_FILE)
-    return f"{level}: {said}{f' ({details})' if details else ''}"
+    return printable(f"{level}: {said}{f' ({details})' if details else ''}").replace("\n", " ")
 
 
 _ONLY_IN_FILE = frozenset({"timestamp", "logger", "exception"})

@@ -98,8 +98,8 @@ class EvaluateCandidate(Message, frozen=True, kw_only=True, tag="evaluate_candid
     profile: bool = False
     """Have calls recorded of what was measured on a GPU; what is confirmed there is recorded in any case."""
     keep_above: float | None = None
-    """Timing ends early, or does not begin, with `outpaced`, if the speedup is clearly below; null: the evaluator has
-    rules of its own."""
+    """Timing ends early, or does not begin, with `outpaced`, if the speedup is clearly below. None: the evaluator has
+    rules of its own. 0: slow candidates are measured too, as far as a minute of timing suffices."""
 
 
 Command: TypeAlias = WriteCandidate | BuildCandidate | EvaluateCandidate

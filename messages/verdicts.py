@@ -85,6 +85,8 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     """Each of several workloads that were timed; empty where there is one."""
     profile: tuple[WorkloadProfile, ...] = ()
     """Of what was confirmed on a GPU: what it does in a call, on each workload. Nothing rests on it."""
+    printed: str = ""
+    """The end of what the candidate printed, bounded. Text of its own: nothing rests on it."""
 
 
 class Scored(Message, frozen=True, kw_only=True, tag="scored"):
@@ -105,6 +107,8 @@ class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
     speedup_interval: Interval
     workloads: tuple[TimedWorkload, ...] = ()
     """What is known so far of each of several workloads."""
+    printed: str = ""
+    """As in `Measured`."""
 
 
 class Unstable(Message, frozen=True, kw_only=True, tag="unstable"):
@@ -130,6 +134,8 @@ class Wrong(Message, frozen=True, kw_only=True, tag="wrong"):
     """What the wrong places have in common: `unwritten`, `tail columns`, `constant factor`, …"""
     workload: str = ""
     """On which of several; empty where there is one, or where it is one that is held out."""
+    printed: str = ""
+    """As in `Measured`; empty where a held-out workload was called."""
 
 
 class DidNotBuild(Message, frozen=True, kw_only=True, tag="did_not_build"):
@@ -215,6 +221,11 @@ def fate_of(verdict: Verdict) -> Fate:
 def reason_of(verdict: Verdict) -> str:
     """Return why the verdict is what it is; empty for `measured` and `scored`."""
     return "" if isinstance(verdict, Measured | Scored) else verdict.reason
+
+
+def printed_by(verdict: Verdict) -> str:
+    """Return what a candidate printed that did not crash; empty if that is unknown or nothing."""
+    return verdict.printed if isinstance(verdict, Measured | Outpaced | Wrong) else ""
 
 
 def credit_of(verdict: Verdict) -> float | None:

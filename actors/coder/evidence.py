@@ -13,12 +13,15 @@ from messages.verdicts import (
     Verdict,
     Wrong,
     outcome_line,
+    printed_by,
     workload_lines,
 )
 
 LOG_CHARS = 4_000
 """Of a log at most this much is shown: enough for the first errors with their source lines."""
 _LINE_CHARS = 300
+_PRINTED_CHARS = 600
+"""Of what a candidate printed that did not crash."""
 _TAIL_SHARE = 3
 """One part in so many of a crash's log is its end, where the last words stand."""
 _PLACES_SHOWN = 6
@@ -45,9 +48,18 @@ def evidence_of(verdict: Verdict, candidate: Candidate | None = None) -> str:
                 f"{verdict.reason}"
             )
         case Wrong():
-            return _wrong(verdict)
+            return _with_printed(_wrong(verdict), verdict)
         case _:
-            return "\n".join((outcome_line(verdict), *(f"- {line}" for line in workload_lines(verdict))))
+            told = "\n".join((outcome_line(verdict), *(f"- {line}" for line in workload_lines(verdict))))
+            return _with_printed(told, verdict)
+
+
+def _with_printed(said: str, verdict: Verdict) -> str:
+    printed = printed_by(verdict).strip()
+    if not printed:
+        return said
+    shown = bounded_ends("\n".join(map(_cut, printed.splitlines())), _PRINTED_CHARS).splitlines()
+    return "\n".join((said, "", "What it printed:", "", *(f"    {line}" for line in shown)))
 
 
 def bounded_lines(text: str, limit: int) -> str:

@@ -18,6 +18,7 @@ from evaluators.judge.place import Place
 from evaluators.judge.problem import Tensors
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.runner import Own, Runner, say_end
+from evaluators.judge.sanitizer import sanitize
 from evaluators.judge.sealing import filters_of, not_sealed, other_process
 from evaluators.judge.side import Answer, NoAnswerError, Stage
 from evaluators.judge.terms import Terms, broken_rule
@@ -383,6 +384,24 @@ class CandidateSide:
             self._end()
             return Rejected(reason="it closed its runner's control socket", rule="control")
         return Crashed(reason=f"{say_end(code)} ({stage})", stage=stage, log=self._runner.log.tail())
+
+    def sanitized(self, crashed: Crashed, path: str) -> Crashed:
+        """Call it once more under compute-sanitizer, on what it crashed on; it has ended. Returns a verdict with more.
+
+        Args:
+            crashed: the verdict.
+            path: of compute-sanitizer.
+        """
+        try:
+            spec = self._spec(Own(0, "", -1, -1))
+            return sanitize(spec, self._support.runner, self._place.number, self._buffers, path).told_in(crashed)
+        finally:
+            kill_descendants(keep=self._keep)
+
+    @property
+    def printed(self) -> str:
+        """Return the end of what the process printed, without this host's paths."""
+        return self._runner.log.tail()
 
     @property
     def segfaulted(self) -> bool:

@@ -22,8 +22,9 @@ from evaluators.judge.case import Case
 from evaluators.judge.keeping import room_for
 from evaluators.judge.kernel_cache import forget
 from evaluators.judge.model_state import say_changed
-from evaluators.judge.naming import named
+from evaluators.judge.naming import named, with_printed
 from evaluators.judge.protocol import Artifact, Judged, Passed
+from evaluators.judge.sanitizer import find_sanitizer, is_gpu_crash
 from evaluators.judge.wrong import WrongOutputError
 from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
@@ -84,9 +85,9 @@ class Checker:
                 given_up = glance(side) if glance is not None else None
                 for step in _further(self._cases, has_rest=glance is not None) if given_up is None else ():
                     step.take(side)
-                return Judged(verdict=given_up) if given_up is not None else self._passed(self._cases)
+                return self._passed(self._cases, side) if given_up is None else _given_up(given_up, side)
             except WrongOutputError as wrong:
-                verdict: _Failure = wrong.verdict
+                verdict: _Failure = with_printed(wrong.verdict, side.printed)
             except CandidateFailedError as failure:
                 verdict = failure.verdict
             is_segfault = isinstance(verdict, Crashed) and side.segfaulted
@@ -94,7 +95,7 @@ class Checker:
             return Judged(verdict=verdict)
         told = step.told
         if not told.bench.is_hidden:
-            verdict = self._explained(artifact, verdict, step, is_segfault=is_segfault)
+            verdict = self._explained(artifact, _sanitized(side, verdict), step, is_segfault=is_segfault)
         return Judged(verdict=named(verdict, told.bench.workload, hidden=told.bench.is_hidden))
 
     def _explained(self, artifact: Artifact, verdict: _Failure, step: _Step, *, is_segfault: bool) -> _Failure:
@@ -145,13 +146,15 @@ class Checker:
         """Return the layers that the last candidate's process was behind."""
         return self._cases[0].bench.isolation
 
-    def _passed(self, cases: Sequence[Case]) -> Passed:
+    def _passed(self, cases: Sequence[Case], side: CandidateSide) -> Passed:
+        is_hiding = any(case.bench.is_hidden for case in cases)
         same = [case.is_repeated for case in cases if case.is_repeated is not None]
         return Passed(
             checks=tuple(check for case in cases for check in case.checks),
             reference_dtype=cases[0].reference_dtype,
             deterministic=all(same) if same else None,
             notes=tuple(self._notes(cases)),
+            printed="" if is_hiding else side.printed,
         )
 
     def _notes(self, cases: Sequence[Case]) -> Iterator[str]:
@@ -169,6 +172,17 @@ class Checker:
             yield say_changed(changed)
         if not cases[0].bench.problem.trains:
             yield "the reference runs in eval mode: in training mode it is random"
+
+
+def _given_up(verdict: Verdict, side: CandidateSide) -> Judged:
+    return Judged(verdict=with_printed(verdict, side.printed))
+
+
+def _sanitized(side: CandidateSide, verdict: _Failure) -> _Failure:
+    """Have a crash on a GPU explained, where compute-sanitizer is installed."""
+    if not isinstance(verdict, Crashed) or not is_gpu_crash(verdict) or not (path := find_sanitizer()):
+        return verdict
+    return side.sanitized(verdict, path)
 
 
 class _Step(msgspec.Struct, frozen=True):

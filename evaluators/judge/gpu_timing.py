@@ -22,6 +22,7 @@ from evaluators.judge.gpu_doubts import settle_doubts
 from evaluators.judge.gpu_looks import Looks
 from evaluators.judge.gpu_workload_timing import CLOCK, GLANCED, GpuWorkloadTimer
 from evaluators.judge.memory import make_areas
+from evaluators.judge.naming import with_printed
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.rounds import Rounds, together
 from evaluators.judge.stopwatch import Pair, TimingPolicy, about, slowed
@@ -145,7 +146,9 @@ class GpuTimer:
             self._renew(is_timed_again=artifact.product == self._last)
             self._last = artifact.product
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
-        return self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
+            printed = side.printed
+        verdict = self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
+        return with_printed(verdict, printed)
 
     def record(self, artifact: Artifact, cupti: str, read: Callable[[bytes], _Read]) -> dict[str, list[_Read]]:
         """Have calls of a candidate recorded. Returns what was read of each, by workloads.

@@ -24,8 +24,8 @@ from evaluators.languages.base import RunnerKind
 from evaluators.runners.pages import HEAP_ENVIRONMENT
 from messages.calls import CallForm
 
-_ROOT = str(Path(evaluators.__file__).parents[1])
-_NATIVE = f"import sys; sys.path.insert(0, {_ROOT!r}); from evaluators.runners.native import main; sys.exit(main())"
+ROOT = str(Path(evaluators.__file__).parents[1])
+_NATIVE = f"import sys; sys.path.insert(0, {ROOT!r}); from evaluators.runners.native import main; sys.exit(main())"
 _INTERPRETED = "evaluators.runners.interpreted"
 _MODULE = "evaluators.runners.module"
 _INTERPRETED_MODULE = "evaluators.runners.interpreted_module"
@@ -134,7 +134,7 @@ class NativeLauncher:
             stdout=log,
             stderr=log,
             cwd=spec.folder,
-            env={**_environment(), "OMP_NUM_THREADS": str(spec.threads)},
+            env={**runner_environment(), "OMP_NUM_THREADS": str(spec.threads)},
             pass_fds=(spec.control_fd, spec.inputs_fd, spec.outputs_fd),
             process_group=0,
         )
@@ -158,8 +158,8 @@ class WarmLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={
-                    **_environment(),
-                    "PYTHONPATH": _ROOT,
+                    **runner_environment(),
+                    "PYTHONPATH": ROOT,
                     "PYTHONDONTWRITEBYTECODE": "1",
                     **environment,
                     # With one thread each: threads do not survive a fork.
@@ -267,7 +267,7 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
             return WarmLauncher(_INTERPRETED, _INTERPRETS)
 
 
-def _environment() -> dict[str, str]:
+def runner_environment() -> dict[str, str]:
     """Return all that a candidate finds in its environment, the number of threads aside."""
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     return {**kept, **HEAP_ENVIRONMENT, "LC_ALL": "C"}

@@ -6,7 +6,18 @@ from typing import TypeVar
 
 import msgspec
 
-from messages.verdicts import Crashed, DidNotBuild, Quarantined, Rejected, TimedOut, Unstable, Verdict, Wrong
+from messages.verdicts import (
+    Crashed,
+    DidNotBuild,
+    Measured,
+    Outpaced,
+    Quarantined,
+    Rejected,
+    TimedOut,
+    Unstable,
+    Verdict,
+    Wrong,
+)
 
 HELD_OUT = "a held-out workload"
 """What a hidden workload is called wherever an author of candidates may read of it."""
@@ -32,6 +43,12 @@ def named(verdict: Failure, workload: str, *, hidden: bool = False) -> Failure:
     return msgspec.structs.replace(verdict, reason=f"workload {workload!r}: {verdict.reason}", workload=workload)
 
 
+def with_printed(verdict: Failure, printed: str) -> Failure:
+    """Return a verdict that tells what the candidate printed, if verdicts of its kind do."""
+    is_told = isinstance(verdict, Measured | Outpaced | Wrong)
+    return msgspec.structs.replace(verdict, printed=printed) if is_told else verdict
+
+
 def _veiled(verdict: Failure) -> Failure:
     if isinstance(verdict, Wrong):
         return msgspec.structs.replace(
@@ -42,6 +59,7 @@ def _veiled(verdict: Failure) -> Failure:
             first_wrong=(),
             max_abs_error=0.0,
             patterns=(),
+            printed="",
         )
     if isinstance(verdict, Crashed):
         reason = f"it failed on {HELD_OUT}: it must hold for other shapes than those that are shown"

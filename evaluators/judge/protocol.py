@@ -136,6 +136,8 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     notes: tuple[str, ...]
     isolation: tuple[str, ...] = ()
     """The layers that its process was behind; see `evaluators/sandbox/claims.py`."""
+    printed: str = ""
+    """As in `Measured`; empty where a hidden workload was called."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):

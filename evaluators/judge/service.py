@@ -206,7 +206,7 @@ def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) 
     release_scratch(DEVICE)
     if isinstance(request, Time):
         return Judged(verdict=timer.time(request.artifact, request.purpose, request.keep_above))
-    glance = partial(timer.glance, keep_above=request.keep_above) if request.keep_above is not None else None
+    glance = partial(timer.glance, keep_above=request.keep_above) if request.keep_above else None
     return checkers.check(request.artifact, request.purpose, glance)
 
 

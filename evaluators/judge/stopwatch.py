@@ -66,7 +66,9 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Of what is to be reached: one that does not come to so much in a first block is given up then."""
     keep_above: float | None = None
     """Racing: instead of half the reference's speed, what a candidate has to reach to be timed to the end. It is given
-    up as soon as it clearly does not, however quick its calls are."""
+    up as soon as it clearly does not, however quick its calls are. 0: no race; see `patience_s`."""
+    patience_s: float = 60.0
+    """Where there is no race, the time that `min_pairs` may take before a slow candidate is given up."""
     max_disturbed: int = 12
     """Once so many pairs were disturbed, and more than were not, the host is not fit to time on."""
 
@@ -172,7 +174,8 @@ def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing
 def decide(timing: Timing, spent_s: float, policy: TimingPolicy) -> Timing | None:
     """Return the result if it is time to stop."""
     late, count = spent_s > policy.lease_s, timing.pairs
-    if _is_hopeless(timing, policy, is_costly=spent_s / count * policy.min_pairs > policy.lease_s):
+    affordable_s = policy.patience_s if policy.keep_above == 0 else policy.lease_s
+    if _is_hopeless(timing, policy, is_costly=spent_s / count * policy.min_pairs > affordable_s):
         return msgspec.structs.replace(timing, hopeless=True)
     if count < policy.min_pairs:
         return None
@@ -186,10 +189,10 @@ def _is_hopeless(timing: Timing, policy: TimingPolicy, *, is_costly: bool) -> bo
 
     As few pairs have too narrow an interval, they have to be that far below besides as they lie apart.
     """
-    few, is_raced = timing.pairs < policy.min_pairs, policy.keep_above is not None
+    few, is_raced = timing.pairs < policy.min_pairs, bool(policy.keep_above)
     if not is_raced and not (few and is_costly):
         return False
-    bar = policy.hopeless_speedup if policy.keep_above is None else policy.keep_above
+    bar = policy.keep_above or policy.hopeless_speedup
     if timing.pairs < policy.hopeless_pairs:
         return timing.interval.high < policy.far_below * bar
     margin = math.exp(2 * timing.half_width) if few and is_raced else 1.0
@@ -198,7 +201,7 @@ def _is_hopeless(timing: Timing, policy: TimingPolicy, *, is_costly: bool) -> bo
 
 def outpaced(timing: Timing, policy: TimingPolicy) -> Outpaced:
     """Return the verdict on a candidate that was given up."""
-    bar = "the reference" if policy.keep_above is None else f"the {policy.keep_above:.3g}x that was to be reached"
+    bar = f"the {policy.keep_above:.3g}x that was to be reached" if policy.keep_above else "the reference"
     after = f"after {timing.pairs} pairs" if timing.pairs else "in its first calls, before it was timed"
     return Outpaced(
         reason=f"clearly slower than {bar}: about {timing.speedup:.3g}x {after}", speedup_interval=timing.interval

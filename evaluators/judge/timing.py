@@ -23,6 +23,7 @@ from evaluators.judge.baseline import BaselineSide
 from evaluators.judge.bench import Bench
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.ground import Ground
+from evaluators.judge.naming import with_printed
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.rounds import Rounds
 from evaluators.judge.stopwatch import POLICIES, TimingPolicy
@@ -79,13 +80,14 @@ class Timer:
                     return named(Unstable(reason=unfit, speedup_interval=_UNKNOWN), timer)
             with self._workloads.first.bench.side(artifact, others=self._benches) as side:
                 rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
+                printed = side.printed
             if not isinstance(rounds, Rounds):
-                return rounds
+                return with_printed(rounds, printed)
             # One that was given up gets no credit: whether it slowed the reference down need not be known.
             for timer, timing in () if rounds.together.hopeless else zip(self._timers, rounds.timings, strict=False):
                 if slowed := timer.slowed(timing):
                     return named(Unstable(reason=slowed, speedup_interval=timing.interval), timer)
-        verdict = self._workloads.conclude(rounds, policy)
+        verdict = with_printed(self._workloads.conclude(rounds, policy), printed)
         if isinstance(verdict, Measured):
             return msgspec.structs.replace(verdict, notes=self._notes(rounds, is_privileged=is_privileged))
         return verdict

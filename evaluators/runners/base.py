@@ -39,6 +39,8 @@ UNNAMED = ("torch.compile", "a shared library by ctypes", "torch's static runtim
 """What is denied besides operators; their indices follow."""
 
 _PR_SET_PDEATHSIG = 1
+_IOLBF = 1
+"""Of stdio.h, in glibc and musl: flushed at line ends."""
 
 Called: TypeAlias = Mapping[int, Callable[[], int]]
 """What a call is on each workload that was loaded, by its number: it returns 0 if it went well."""
@@ -109,6 +111,12 @@ def restrict_files(file_bytes: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, file_bytes)
+
+
+def print_by_lines() -> None:
+    """Have C's `printf` hand over each line at once: a candidate's process is killed, and never flushes."""
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _IOLBF, 0)
 
 
 def _limit(which: int, value: int) -> None:

@@ -80,6 +80,8 @@ class Harness:
         self.context.keep_freed_memory()
         self.stream = self.context.make_stream()
         self._clock = SpanClock(self.context, self.stream)
+        self.ran: Callable[[], str] = str
+        """Says what is known of the kernels that ran, in lines, where the GPU fails."""
         self.after: Callable[[], int] | None = None
         """Done behind the second event: looks at what a call returned, hands it over, and returns a status."""
 
@@ -88,7 +90,7 @@ class Harness:
         try:
             return self._timed(call)
         except DriverError as error:
-            os.write(2, f"CUDA error: {error}\n".encode())
+            os.write(2, f"{self.ran()}CUDA error: {error}\n".encode())
             return -error.code, 0
 
     def _timed(self, call: Callable[[], int]) -> tuple[int, int]:

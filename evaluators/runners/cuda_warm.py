@@ -11,6 +11,7 @@ import torch
 from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime import driver
 
+from evaluators.runners.autotune import remember_configurations
 from evaluators.runners.cuda import Harness, Sealing
 from evaluators.runners.first_launch import be_ready_to_launch
 from evaluators.runners.launches import Launches  # noqa: F401 - behind the sandbox our own packages cannot be read
@@ -46,6 +47,7 @@ class Began:
         )
         self.confined: Confined = confine(profile)
         self.harness = Harness(str(spec["cupti"]))
+        self.harness.ran = remember_configurations()
         bases = self.harness.map_areas(spec, order.inputs_fd, order.outputs_fd)
         self.workloads = _tensors(spec, bases)
         """Of each workload, dense, on the GPU: inputs, then outputs."""

@@ -26,6 +26,7 @@ from evaluators.runners.base import (
     Called,
     bind_to_judge,
     map_areas,
+    print_by_lines,
     serve,
 )
 from evaluators.sandbox.confine import confine
@@ -170,6 +171,7 @@ def main() -> int:
 
 def load(spec: dict[str, str], arguments: Sequence[Arguments]) -> tuple[int, Called]:
     """Load the artifact. Returns a status, and what a call is with the arguments of each workload."""
+    print_by_lines()
     try:
         with open(spec["product"], "rb") as file:
             wants_tvm_ffi = b"libtvm_ffi.so" in file.read()

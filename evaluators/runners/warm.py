@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
 
-from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge
+from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge, print_by_lines
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 from evaluators.runners.rules import Rules
 from evaluators.structure import with_numbers
@@ -76,6 +76,7 @@ class Order:
             os.dup2(self._log, stream)
         os.close(self._log)
         sys.stdout = sys.stderr = _Log(self.spec["file_bytes"] - _LAST_WORDS_BYTES).as_text()
+        print_by_lines()
         os.chdir(str(self.spec["folder"]))
 
 
@@ -188,7 +189,7 @@ class _Log(io.RawIOBase):
 
     def as_text(self) -> io.TextIOWrapper:
         """Return it as a stream for text."""
-        return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace")
+        return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace", line_buffering=True)
 
     def writable(self) -> bool:
         return True

@@ -23,7 +23,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.bench_gpumode import bench_gpumode
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.output import note, put, put_json, put_lines, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.evaluation import EvaluationSettings
 from ksearch_async.logs import configure_logs
@@ -145,9 +145,9 @@ def _refuse_others(level: int | None, searching: SearchFlags, correct: int | Non
 
 
 def _print(rows: Sequence[Row], scores: Sequence[Score], trials: Sequence[str]) -> None:
-    put("\n".join(table_lines(_COLUMNS, list(map(_cells, rows)), width=terminal_width())))
+    put_lines(table_lines(_COLUMNS, list(map(_cells, rows)), width=terminal_width()))
     put()
-    put("\n".join((*(line for one in scores for line in _score_lines(one)), *trials)))
+    put_lines((*(line for one in scores for line in _score_lines(one)), *trials))
 
 
 def numbers_of(text: str) -> tuple[int, ...]:

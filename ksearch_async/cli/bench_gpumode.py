@@ -16,7 +16,7 @@ from evaluators.tasks.gpumode.standing import Competition, find_competition
 from evaluators.tasks.texts import read_text
 from ksearch_async.benching import UNUSABLE, Case, Row, bench, row_object
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.output import note, put, put_json, put_lines, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.evaluation import EvaluationSettings
 from ksearch_async.refusals import refusal, suggestion
@@ -83,9 +83,9 @@ def bench_gpumode(
         head = {"benchmark": "gpumode", "size": "cpu" if for_cpu else "published"}
         put_json(head | {"rows": [_as_object(problem, row) for problem, row in pairs]})
     else:
-        put("\n".join(table_lines(_COLUMNS, [_cells(*pair) for pair in pairs], width=terminal_width())))
+        put_lines(table_lines(_COLUMNS, [_cells(*pair) for pair in pairs], width=terminal_width()))
         put()
-        put("\n".join(_summary(pairs)))
+        put_lines(_summary(pairs))
     return exits.FOUND if all(row.fate == "measured" for row in rows) else exits.NOT_FOUND
 
 

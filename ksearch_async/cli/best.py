@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json
+from ksearch_async.cli.output import put_json, put_lines, put_raw
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
 from ksearch_async.sources import written_candidate
@@ -40,7 +40,7 @@ def best_command(
     if as_json:
         put_json({"run": folder.run_id, "best": best, "untimed": chronicle.untimed()})
     elif source and best is not None:
-        put(written_candidate(folder.journal, best.candidate_id).files[0].text.rstrip("\n"))
+        put_raw(written_candidate(folder.journal, best.candidate_id).files[0].text.rstrip("\n"))
     else:
-        put("\n".join(result_lines(chronicle, str(folder.best), str(folder.candidates))))
+        put_lines(result_lines(chronicle, str(folder.best), str(folder.candidates)))
     return exits.FOUND if best is not None else exits.NOT_FOUND

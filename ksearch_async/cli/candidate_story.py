@@ -8,8 +8,9 @@ import msgspec
 
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import put, put_json, told_lines
+from ksearch_async.cli.output import put_json, put_lines, put_raw, told_lines
 from ksearch_async.cli.profiles import profile_table
+from ksearch_async.cli.verdicts import printed_lines
 from ksearch_async.phrases import counted, plain
 from ksearch_async.refusals import refusal
 from ksearch_async.runs import RunFolder
@@ -46,9 +47,9 @@ def show_candidate(folder: RunFolder, name: str, *, source: bool, as_json: bool)
     if as_json:
         put_json(_object(folder, story))
     elif source:
-        put("\n".join(file.text.rstrip("\n") for file in story.version.candidate.files))
+        put_raw("\n".join(file.text.rstrip("\n") for file in story.version.candidate.files))
     else:
-        put("\n".join(_lines(folder, story)))
+        put_lines(_lines(folder, story))
     return exits.FOUND
 
 
@@ -109,6 +110,7 @@ def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
     yield from told_lines("           ", f"{evaluated.purpose}: {where}{by}; {took}")
     if isinstance(verdict, Measured | Outpaced):
         yield from (f"           {line}" for line in workload_table(verdict.workloads))
+    yield from printed_lines(verdict)
     if isinstance(verdict, Measured):
         yield from profile_table(verdict.profile)
 

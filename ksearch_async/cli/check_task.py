@@ -16,7 +16,7 @@ from evaluators.tasks.own.drafts import accept_draft, draft_of
 from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.output import note, put_json, put_lines, terminal_width
 from ksearch_async.cli.session import explained
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.cli.verdicts import as_object
@@ -68,7 +68,7 @@ def check_task_command(
     if as_json:
         put_json(found.as_object() | ({} if draft is None else {"accepted": accept and found.may_be_accepted}))
     else:
-        put("\n".join(found.lines()))
+        put_lines(found.lines())
     if draft is not None:
         note(_about_draft(task, draft, found, is_accepted=accept and found.may_be_accepted))
     return found.exit_code

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json, terminal_width
+from ksearch_async.cli.output import put_json, put_lines, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.comparing import (
     Comparison,
@@ -71,7 +71,7 @@ def compare_command(
         put_json(_as_object(comparison))
     else:
         lines = _markdown_lines(comparison) if markdown else _lines(comparison, terminal_width())
-        put("\n".join(lines))
+        put_lines(lines)
     return exits.FOUND
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ksearch_async.cli import app, exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json
+from ksearch_async.cli.output import put_json, put_raw
 
 
 def completion_command(shell: Literal["bash", "zsh", "fish"], /, *, as_json: JsonFlag = False) -> int:
@@ -20,5 +20,5 @@ def completion_command(shell: Literal["bash", "zsh", "fish"], /, *, as_json: Jso
     if as_json:
         put_json({"shell": shell, "script": script})
     else:
-        put(script.rstrip("\n"))
+        put_raw(script.rstrip("\n"))
     return exits.FOUND

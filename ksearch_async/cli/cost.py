@@ -15,7 +15,7 @@ from actors.bus.journal import read_journal
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json, terminal_width
+from ksearch_async.cli.output import put_json, put_lines, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.phrases import duration
 from ksearch_async.prices import read_prices
@@ -141,9 +141,9 @@ def cost_command(
         put_json({"runs": [_as_object(cost) for cost in costs], "total": _as_object(total)})
         return exits.FOUND
     for cost in costs:
-        put("\n".join([*_lines(cost), *([""] if len(costs) > 1 else [])]))
+        put_lines([*_lines(cost), *([""] if len(costs) > 1 else [])])
     if len(costs) > 1:
-        put("\n".join(_lines(total)))
+        put_lines(_lines(total))
     return exits.FOUND
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import coloured, harmless, in_colour, note, put, put_json, put_styled
+from ksearch_async.cli.output import coloured, in_colour, note, one_line, put_json, put_lines, put_styled
 from ksearch_async.runs import find_run, runs_dir_or_default
 from ksearch_async.versions import Version, Versions, diff_lines
 
@@ -45,7 +45,7 @@ def diff_command(
         if in_colour():
             put_styled("\n".join(map(_coloured, lines)))
         else:
-            put("\n".join(lines))
+            put_lines(lines)
     else:
         note("no difference: both are the same program")
     return exits.FOUND
@@ -53,7 +53,7 @@ def diff_command(
 
 def _coloured(line: str) -> str:
     code = next((code for start, code in _COLOURS.items() if line.startswith(start)), None)
-    return coloured(line, code) if code else harmless(line)
+    return coloured(line, code) if code else one_line(line)
 
 
 def _as_object(version: Version | None) -> dict[str, object] | None:

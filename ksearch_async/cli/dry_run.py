@@ -13,7 +13,7 @@ import msgspec
 
 from ksearch_async.admission import check_fitness, marks_of
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.output import note, put_json, put_lines, terminal_width
 from ksearch_async.cli.session import explained
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.cli.views import wrapped_lines
@@ -61,7 +61,7 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
     if as_json:
         put_json({**_as_object(resolved, started, told, before), "lineup": started.lineup, "estimate": likely})
     else:
-        put("\n".join([*wrapped_lines(_lines(resolved, started, told, before, likely)), "", *_table(resolved), ""]))
+        put_lines([*wrapped_lines(_lines(resolved, started, told, before, likely)), "", *_table(resolved), ""])
         note("dry run: nothing was started, no model was asked")
     return exits.FOUND
 

@@ -17,7 +17,7 @@ from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.cli.output import note, put, put_json, put_lines
 from ksearch_async.cli.verdicts import as_object, hint_on, lines_of, repeats_lines, repeats_object
 from ksearch_async.config import KernelLanguage, ProgramSettings, WorkerSettings
 from ksearch_async.evaluation import Evaluation, EvaluationSettings, TaskLike, task_of
@@ -71,7 +71,7 @@ def eval_command(
         eval_timeout: Seconds that scoring a program may take.
         eval_memory: Gibibytes that a program may take.
         runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
-        as_json: Print one JSON object; with several sources a list of them.
+        as_json: Print one JSON object per source, each on a line as soon as it is known.
     """
     configure_logs()
     purpose = purpose or ("screen" if sources else "confirm")
@@ -88,11 +88,8 @@ def eval_command(
         return _compile(task_of(given, settings), asked, flags.language, compile_for, as_json=as_json)
     is_named = score_with is None and (role == "baseline" or bool(sources))
     competition = find_competition(task) if is_named else None
-    shown = Shown(quiet=as_json, competition=competition)
+    shown = Shown(as_json=as_json, competition=competition)
     found = anyio.run(_evaluated, given, asked, settings, repeat, shown)
-    if as_json:
-        objects = [_as_object(source, repeats, competition) for source, repeats in zip(asked, found, strict=True)]
-        put_json(objects if len(objects) > 1 else objects[0])
     return exits.FOUND if all(one.good for repeats in found for one in repeats) else exits.NOT_FOUND
 
 
@@ -114,10 +111,9 @@ def _meant(
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What is printed while sources are evaluated."""
+    """How evaluations are printed."""
 
-    quiet: bool
-    """Nothing: it is told as JSON at the end."""
+    as_json: bool
     competition: Competition | None
     """By which submissions are ranked; null: the task is of none."""
 
@@ -153,7 +149,11 @@ async def _evaluated(
             for source, repeats in zip(sources, found, strict=True):
                 which = f"{_name_of(source)}{f', {number + 1} of {repeat}' if repeat > 1 else ''}"
                 repeats.append(await _one(judge, source, which))
-                if not shown.quiet and number == repeat - 1:
+                if number < repeat - 1:
+                    continue
+                if shown.as_json:
+                    put_json(_as_object(source, repeats, shown.competition))
+                else:
                     _print(source, repeats, shown.competition, several=len(sources) > 1)
     return found
 
@@ -171,7 +171,7 @@ def _print(
         told += competition.lines(repeats[-1].verdict)
     if len(repeats) > 1:
         told += repeats_lines(repeats)
-    put("\n".join(told))
+    put_lines(told)
     if hint := hint_on(repeats[-1].verdict):
         note(f"hint: {hint}")
     if several:
@@ -209,7 +209,7 @@ def _compile(
     if as_json:
         put_json({"compiles": report.compiles, "reason": report.reason, **msgspec.to_builtins(report)})
     else:
-        put("\n".join(_compilation_lines(report)))
+        put_lines(_compilation_lines(report))
     return exits.FOUND if report.compiles else exits.NOT_FOUND
 
 

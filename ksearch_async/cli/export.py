@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import as_argument, note, put, put_json
+from ksearch_async.cli.output import as_argument, note, put, put_json, put_lines
 from ksearch_async.cli.verdicts import as_object, hint_on, lines_of
 from ksearch_async.config import load_config
 from ksearch_async.evaluation import Evaluation, EvaluationSettings, task_of
@@ -288,7 +288,7 @@ def _say_not_exported(found: Evaluation, *, as_json: bool) -> None:
     if as_json:
         put_json(as_object(found) | {"path": None})
     else:
-        put("\n".join(lines_of(found)))
+        put_lines(lines_of(found))
         note("nothing was written: only what was measured is exported")
         if hint := hint_on(found.verdict):
             note(f"hint: {hint}")

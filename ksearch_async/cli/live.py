@@ -19,9 +19,8 @@ from anyio.abc import TaskStatus
 from rich.style import Style
 from rich.text import Text
 
-from evaluators.printed import printable
 from ksearch_async.cli.frame import frame_lines
-from ksearch_async.cli.output import harmless, legible
+from ksearch_async.cli.output import legible, one_line
 from ksearch_async.cli.views import PlainView
 from ksearch_async.progress import Progress
 from messages.codec import Record
@@ -130,7 +129,7 @@ class Canvas:
             return ""
         start = self._start()
         if above:
-            start += "\x1b[J" + "".join(f"{harmless(line)}\n" for line in above)
+            start += "\x1b[J" + "".join(f"{one_line(line)}\n" for line in above)
         self._shown, self._lengths = shown, [line.cell_len for line in frame]
         return f"{_BEGIN}{start}{shown}\x1b[J{_END}"
 
@@ -150,7 +149,7 @@ class Canvas:
         start = self._start()
         self._shown, self._lengths = "", []
         try:
-            self.write(start + "\x1b[J" + "".join(f"{harmless(line)}\n" for line in above))
+            self.write(start + "\x1b[J" + "".join(f"{one_line(line)}\n" for line in above))
         except OSError:
             return
 
@@ -173,7 +172,7 @@ def _harmless(line: Text) -> Text:
     plain = line.plain
     if plain.isprintable():
         return line
-    return Text(printable(plain), style=line.style, spans=line.spans, end=line.end)
+    return Text(one_line(plain), style=line.style, spans=line.spans, end=line.end)
 
 
 def _painted(line: Text, *, in_colour: bool) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from ksearch_async.chronicle import Best, BestScore, Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.output import note, put_json, put_lines, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.phrases import rough_duration
 from ksearch_async.refusals import refusal
@@ -64,7 +64,7 @@ def ls_command(*, runs_dir: Path | None = None, as_json: JsonFlag = False) -> in
     if as_json:
         put_json({"runs_dir": str(folder.absolute()), "runs": rows})
     elif rows:
-        put("\n".join(table_lines(_COLUMNS, [_cells(row) for row in rows], width=terminal_width())))
+        put_lines(table_lines(_COLUMNS, [_cells(row) for row in rows], width=terminal_width()))
     else:
         note(f"no runs in {str(folder)!r}; start one: ksearch run rmsnorm_silu")
     for row in rows:

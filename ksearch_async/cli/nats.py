@@ -17,7 +17,7 @@ from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, shown_path
+from ksearch_async.cli.output import note, put, put_json, put_raw, shown_path
 from ksearch_async.connection import address_of
 from ksearch_async.logs import configure_logs
 from ksearch_async.refusals import refusal
@@ -266,7 +266,7 @@ def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys:
     for path, place in files.items():
         text = server_config(team, tls=tls, cluster=place)
         if printed:
-            put(text.rstrip())
+            put_raw(text.rstrip())
             continue
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -18,7 +18,7 @@ from evaluators.tasks.own.document import DOCUMENT
 from evaluators.tasks.own.template import REFERENCE, write_task
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import MODEL, JsonFlag
-from ksearch_async.cli.output import note, put, put_json
+from ksearch_async.cli.output import note, put, put_json, put_lines
 from ksearch_async.config import ModelKind
 from ksearch_async.refusals import refusal
 
@@ -109,11 +109,11 @@ def _drafted(text: str, name: str, parent: Path, flags: DraftFlags, *, device: s
     if not as_json:
         put(str(made))
         for file in (REFERENCE, DOCUMENT):
-            put(f"\n--- {made / file}\n{(made / file).read_text(encoding='utf-8')}".rstrip())
+            put_lines(["", f"--- {made / file}", *(made / file).read_text(encoding="utf-8").splitlines()])
         put()
     found = examine_task(str(made), device=device, tolerance="strict")
     if not as_json:
-        put("\n".join(found.lines()))
+        put_lines(found.lines())
     is_accepted = not as_json and found.may_be_accepted and ask_for_yes(made)
     if as_json:
         told = {"folder": str(made), "draft": drafted.document.draft, "questions": drafted.questions}

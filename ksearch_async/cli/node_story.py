@@ -12,7 +12,7 @@ from actors.planner.core.tree import path_titles
 from ksearch_async.attempts import Told, attempt_of, read_attempts
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import put, put_json, told_lines
+from ksearch_async.cli.output import put_json, put_lines, put_raw, told_lines
 from ksearch_async.drawing import state_word
 from ksearch_async.phrases import counted
 from ksearch_async.refusals import refusal, suggestion
@@ -38,13 +38,13 @@ def show_node(
     if prompt or answer:
         told = attempt_of(attempts, node_id, attempt)
         texts = [text for text, wanted in ((told.prompt, prompt), (told.answer, answer)) if wanted]
-        put_json(_object(told)) if as_json else put("\n\n".join(texts))
+        put_json(_object(told)) if as_json else put_raw("\n\n".join(texts))
         return exits.FOUND
     shown = attempts.get(node_id, []) if attempt is None else [attempt_of(attempts, node_id, attempt)]
     if as_json:
         put_json({"node": node, "attempts": [_object(told) for told in shown]})
     else:
-        put("\n".join(_lines(folder, chronicle, node, shown)))
+        put_lines(_lines(folder, chronicle, node, shown))
     return exits.FOUND
 
 

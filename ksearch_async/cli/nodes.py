@@ -14,7 +14,16 @@ from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import coloured, harmless, in_colour, note, put, put_json, put_styled, terminal_width
+from ksearch_async.cli.output import (
+    coloured,
+    in_colour,
+    note,
+    one_line,
+    put_json,
+    put_lines,
+    put_styled,
+    terminal_width,
+)
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.connection import open_bus
 from ksearch_async.logs import configure_logs
@@ -116,11 +125,11 @@ async def _print(bus: NatsBus, *, clear: bool, as_json: bool) -> None:
     if as_json:
         put_json(report_of(roster, await metrics_beside(roster, bus)))
     else:
-        lines = "\n".join(roster_lines(roster, width=terminal_width(), dim=in_colour()))
+        lines = list(roster_lines(roster, width=terminal_width(), dim=in_colour()))
         if in_colour():
-            put_styled(f"{_CLEAR}{lines}" if clear else lines)
+            put_styled((_CLEAR if clear else "") + "\n".join(lines))
         else:
-            put(lines)
+            put_lines(lines)
     for key in roster.unreadable:
         note(f"warning: entry {key!r} is of another release and cannot be read")
 
@@ -158,7 +167,7 @@ def roster_lines(roster: Roster, *, width: int | None, dim: bool = False) -> Ite
             yield coloured(line, _DIM) if dim and node.has_ended else line
         for node in roster.nodes:
             if node.presence.detail:
-                yield harmless(f"{node.presence.name}: {node.presence.detail}")
+                yield one_line(f"{node.presence.name}: {node.presence.detail}")
     yield ""
     if not roster.runs:
         yield "no runs"
@@ -172,7 +181,7 @@ def _hints(roster: Roster) -> Iterator[str]:
         for role in run.missing:
             card = run.card
             wanted = f"tier {card.tier}" if role == "coder" else f"{card.language} on {card.target.device}"
-            yield harmless(f"run {card.run_id} waits for {'an' if role == 'evaluator' else 'a'} {role} ({wanted})")
+            yield one_line(f"run {card.run_id} waits for {'an' if role == 'evaluator' else 'a'} {role} ({wanted})")
 
 
 def _node_cells(node: Node, roster: Roster, *, narrow: bool) -> list[str]:

@@ -99,7 +99,8 @@ def offline_model_command(
     if as_json:
         put_json(report)
     else:
-        note("\n".join(_summary(report)))
+        for line in _summary(report):
+            note(line)
     return exits.FOUND
 
 

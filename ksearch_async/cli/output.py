@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
 from typing import TextIO
@@ -50,7 +51,7 @@ def harmless(text: str) -> str:
 
 def coloured(text: str, code: str) -> str:
     """Return a text, made harmless, in a colour or style of the terminal, given by its SGR code."""
-    return f"\x1b[{code}m{harmless(text)}\x1b[m"
+    return f"\x1b[{code}m{one_line(text)}\x1b[m"
 
 
 _GLYPHS = "…★☆├└│─█░▁▂▃▄▅▆▇┄"
@@ -78,10 +79,6 @@ def _is_ascii_only(stream: TextIO) -> bool:
     return locale in ("C", "POSIX") and stream.isatty()
 
 
-def _shown_on(stream: TextIO, text: str) -> str:
-    return legible(harmless(text) if stream.isatty() else text, stream)
-
-
 def told_lines(lead: str, text: str) -> list[str]:
     """Return what models and candidates say, behind its lead: a few lines of the terminal, or whole, on one line."""
     columns = terminal_width()
@@ -90,10 +87,24 @@ def told_lines(lead: str, text: str) -> list[str]:
     return wrapped(text, columns, lead=lead, most=_MOST_LINES)
 
 
+def one_line(text: str) -> str:
+    """Return a text as one harmless line: a title's line break must not begin a line that looks like ours."""
+    return harmless(text).replace("\n", " ")
+
+
 def put(text: str = "") -> None:
-    """Write a line of results."""
-    sys.stdout.write(_shown_on(sys.stdout, text) + "\n")
-    sys.stdout.flush()
+    """Write one line of results for people, cleaned wherever it goes: a pipe may end in a terminal."""
+    put_styled(one_line(text))
+
+
+def put_lines(lines: Iterable[str]) -> None:
+    """Write lines of results for people, each cleaned as `put` does."""
+    put_styled("\n".join(map(one_line, lines)))
+
+
+def put_raw(text: str) -> None:
+    """Write what programs read, or what a person asked for by the letter: cleaned on a terminal only."""
+    put_styled(harmless(text) if sys.stdout.isatty() else text)
 
 
 def put_styled(text: str) -> None:
@@ -104,13 +115,13 @@ def put_styled(text: str) -> None:
 
 def put_json(value: object) -> None:
     """Write a result as one line of JSON."""
-    put(msgspec.json.encode(value).decode())
+    put_raw(msgspec.json.encode(value).decode())
 
 
 def note(text: str) -> None:
     """Write a line that is no result."""
     sys.stdout.flush()
-    sys.stderr.write(_shown_on(sys.stderr, text) + "\n")
+    sys.stderr.write(legible(one_line(text), sys.stderr) + "\n")
     sys.stderr.flush()
 
 

@@ -15,7 +15,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.candidate_story import show_candidate
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.node_story import show_node
-from ksearch_async.cli.output import put, put_json, terminal_width
+from ksearch_async.cli.output import put_json, put_lines, terminal_width
 from ksearch_async.drawing import tree_lines
 from ksearch_async.phrases import duration
 from ksearch_async.refusals import refusal
@@ -77,7 +77,7 @@ def show_command(
     if as_json:
         put_json(_summary(folder, chronicle))
     else:
-        put("\n".join(_lines(folder, chronicle)))
+        put_lines(_lines(folder, chronicle))
     return exits.FOUND
 
 

@@ -18,7 +18,7 @@ from evaluators.local import LocalEvaluator
 from evaluators.tasks import bundled_tasks, is_bundled, load_task, sizes_of, workloads_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, terminal_width
+from ksearch_async.cli.output import note, put, put_json, put_lines, put_raw, terminal_width
 from ksearch_async.cli.tables import Column, table_lines
 from ksearch_async.logs import configure_logs
 from ksearch_async.problems import ProblemFacts, facts_of
@@ -74,11 +74,11 @@ def show_task_command(
     facts = facts_of(spec, workloads_of(task) if task in bundled_tasks() else None)
     described = _described(spec) if tensors or prompt else None
     if prompt and described is not None and not as_json:
-        put(described.prompt)
+        put_raw(described.prompt)
     elif as_json:
         put_json(_as_object(spec, facts, described))
     else:
-        put("\n".join(_lines(task, spec, facts, described)))
+        put_lines(_lines(task, spec, facts, described))
     return exits.FOUND
 
 

@@ -25,6 +25,7 @@ from messages.verdicts import (
     Verdict,
     Wrong,
     fate_of,
+    printed_by,
     reason_of,
     score_text,
 )
@@ -46,6 +47,8 @@ def as_object(evaluation: Evaluation) -> dict[str, Any]:
         told["workloads"] = [_workload(one) for one in verdict.workloads]
     elif isinstance(verdict, Wrong | Crashed | TimedOut | Rejected | Unstable | Quarantined) and verdict.workload:
         told["workload"] = verdict.workload
+    if printed := printed_by(verdict):
+        told["printed"] = printed
     if evaluation.profile:
         told["profile"] = profile_objects(evaluation.profile)
     return told | {
@@ -110,12 +113,19 @@ def lines_of(evaluation: Evaluation) -> list[str]:
     """Return what is printed of an evaluation, line by line."""
     verdict = evaluation.verdict
     told = _lines_of(verdict, evaluation.device)
+    told += printed_lines(verdict)
     told += [f"warning    {mark}" for mark in evaluation.marks]
     told += profile_table(evaluation.profile)
     if evaluation.isolation:
         told.append(f"isolation  {', '.join(evaluation.isolation)}")
     told.append(f"took       {evaluation.seconds:.1f} s: building {evaluation.build_s:.1f} s{_of_judge(evaluation)}")
     return told
+
+
+def printed_lines(verdict: Verdict) -> list[str]:
+    """Return what a candidate printed that did not crash, each line behind a margin."""
+    lines = printed_by(verdict).strip().splitlines()
+    return [f"{'printed' if not at else '':<11}| {line}" for at, line in enumerate(lines)]
 
 
 def _of_judge(evaluation: Evaluation) -> str:
@@ -150,7 +160,7 @@ def _failed_lines(verdict: Verdict) -> list[str]:
     log = verdict.log.rstrip() if isinstance(verdict, Crashed | DidNotBuild) else ""
     told = [f"verdict    {fate_of(verdict)}", f"reason     {reason_of(verdict)}"]
     if more := log.removeprefix(reason_of(verdict)).strip("\n"):
-        told.append(more)
+        told += [f"  {line}" for line in more.splitlines()]
     if isinstance(verdict, Outpaced | Unstable | Quarantined) and verdict.speedup_interval.high > 0:
         told.append(f"speedup    {_said(verdict.speedup_interval)} (95 % interval; it gives no credit)")
     if isinstance(verdict, Outpaced):

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from ksearch_async import __version__
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put, put_json
+from ksearch_async.cli.output import put_json, put_lines
 
 _PACKAGES = ("torch", "triton", "openai", "msgspec", "nats-py")
 
@@ -28,7 +28,7 @@ def version_command(*, as_json: JsonFlag = False) -> int:
     if as_json:
         put_json(told)
     else:
-        put("\n".join(f"{name:<14} {said or 'not installed'}" for name, said in told.items()))
+        put_lines(f"{name:<14} {said or 'not installed'}" for name, said in told.items())
     return exits.FOUND
 
 

@@ -296,6 +296,7 @@ PROFILE = WorkloadProfile(
 )
 MEASURED = Measured(
     timed=True,
+    printed="row 3",
     latency_us=12.5,
     reference_latency_us=20.0,
     speedup_vs_reference=1.6,
@@ -318,10 +319,11 @@ MEASURED = Measured(
 VERDICTS = (
     MEASURED,
     Scored(score=0.625, metrics={"combined_score": 0.625, "stage": "full"}, notes=("log: slow start",)),
-    Outpaced(reason="half as fast", speedup_interval=INTERVAL, workloads=(TIMED_WORKLOAD,)),
+    Outpaced(reason="half as fast", speedup_interval=INTERVAL, workloads=(TIMED_WORKLOAD,), printed="row 3"),
     Unstable(reason="too wide", speedup_interval=INTERVAL, workload="short"),
     Wrong(
         reason="3 of 4 wrong",
+        printed="row 3",
         family="centred",
         wrong_elements=3,
         elements=4,

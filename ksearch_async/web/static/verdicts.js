@@ -74,6 +74,8 @@ export function verdictView(event) {
   if (verdict.checks?.length) box.append(checkTable(verdict.checks));
   if (verdict.metrics && !scoreOnly(verdict)) box.append(metricTable(verdict.metrics));
   if (verdict.notes?.length) box.append(noteList(verdict.notes));
+  const printed = verdict.printed || verdict.log;
+  if (printed) box.append(element("pre", {}, isolated(legible(printed, 4000))));
   return box;
 }
 

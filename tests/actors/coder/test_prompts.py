@@ -275,3 +275,20 @@ def test_a_line_of_thousands_of_characters_is_cut_and_the_others_stay() -> None:
 
 def test_a_wrong_result_of_several_workloads_names_the_one() -> None:
     assert evidence_of(Wrong(reason="off", workload="odd")).startswith("Its output is wrong on the workload 'odd': off")
+
+
+@pytest.mark.parametrize("kind", ["wrong", "outpaced", "measured"])
+def test_what_a_candidate_printed_is_told_bounded(kind: str) -> None:
+    printed = "row 3: 1.5\n" + "x" * 5000 + "\nlast words"
+    interval = Interval(low=0.1, high=0.2)
+    kinds: dict[str, Verdict] = {
+        "wrong": Wrong(reason="off", printed=printed),
+        "outpaced": Outpaced(reason="slow", speedup_interval=interval, printed=printed),
+        "measured": Measured(timed=False, printed=printed),
+    }
+    verdict = kinds[kind]
+    told = evidence_of(verdict)
+    assert "What it printed:\n\n    row 3: 1.5\n" in told
+    assert told.endswith("    last words")
+    assert len(told) < 1200
+    assert "printed" not in evidence_of(Wrong(reason="off", printed=" \n"))

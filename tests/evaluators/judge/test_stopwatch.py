@@ -11,6 +11,7 @@ from evaluators.judge.stopwatch import (
     Pair,
     Timing,
     TimingPolicy,
+    decide,
     floored,
     last_level_cache_bytes,
     net_ns,
@@ -203,3 +204,14 @@ def test_less_time_than_memory_needs_is_doubted_unless_the_reference_takes_less_
     assert not refuses(40_000, 9_000), "the outputs depend on a part of the tensors"
     assert not refuses(9_000, 9_000)
     assert not refuses(1_000_000, 1_000_000), "it gathers a part of them"
+
+
+def test_where_the_figure_is_asked_for_a_slow_candidate_is_timed_to_the_end() -> None:
+    costly = TimingPolicy(lease_s=0.0, keep_above=0.0)
+    timing = time_pairs(lambda _: pair(0.05), costly)
+    assert (timing.pairs, timing.hopeless, round(timing.speedup, 3)) == (12, False, 0.05)
+    assert not decide(replace(timing, pairs=4), 15.0, costly)  # 12 pairs take 45 s
+    late = decide(replace(timing, pairs=4), 30.0, costly)
+    assert late is not None
+    assert late.hopeless  # they would take 90 s
+    assert "slower than the reference" in outpaced(late, costly).reason

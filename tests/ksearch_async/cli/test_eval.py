@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ksearch_async.cli import main
+from ksearch_async.cli import eval as eval_module
+from ksearch_async.cli import main, output
 from ksearch_async.cli.verdicts import as_object, lines_of, repeats_lines, repeats_object
 from ksearch_async.evaluation import Evaluation
 from messages.codec import encode_line
@@ -28,10 +29,23 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("workplace")
-def test_several_sources_give_a_list_of_objects_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_sources_give_an_object_a_line_each_when_it_is_known(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    first: list[str] = []
+
+    def put_json(value: object) -> None:
+        said = capsys.readouterr()
+        begun.append(said.err)
+        first.append(said.out)
+        output.put_json(value)
+
+    monkeypatch.setattr(eval_module, "put_json", put_json)
     assert main(["eval", "small.py", "broken.cpp", "wrong.cpp", "--json"]) == 1
-    out, err = capsys.readouterr()
-    told = json.loads(out)
+    assert "wrong.cpp" not in begun[0]  # the second source had not begun when the first was told
+    out, err = capsys.readouterr()[0], begun[1]
+    told = [json.loads(first[1]), json.loads(out)]
     assert [(one["source"], one["verdict"]) for one in told] == [
         ("broken.cpp", "did_not_build"),
         ("wrong.cpp", "wrong"),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ksearch_async.cli import main
 from ksearch_async.cli.live import Canvas
-from ksearch_async.cli.output import coloured, harmless, legible, put
+from ksearch_async.cli.output import coloured, harmless, legible, put, put_raw
 from messages.tasks import SourceFile
 from tests.ksearch_async.stories import FAST, KERNEL, RUN_ID, attempt, on_disk, records_of, story
 
@@ -57,20 +57,24 @@ def test_in_ascii_what_takes_two_columns_still_does(monkeypatch: pytest.MonkeyPa
     os.close(reader)
 
 
-def test_a_line_of_results_is_made_harmless_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_for_people_are_cleaned_in_a_pipe_too_and_raw_ones_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr("sys.stdout", terminal)
-        put(HOSTILE)
-        assert os.read(reader, 1000).decode().rstrip() == SEEN
+        for write in (put, put_raw):
+            write(HOSTILE)
+            assert os.read(reader, 1000).decode().rstrip() == SEEN
     os.close(reader)
     ahead, behind = os.pipe()
     with os.fdopen(behind, "w", encoding="utf-8", newline="") as file:
         monkeypatch.setattr("sys.stdout", file)
-        put(HOSTILE)
+        put(HOSTILE + "\nforged")
+        put_raw(HOSTILE)
     with os.fdopen(ahead, encoding="utf-8", newline="") as file:
-        assert file.read() == HOSTILE + "\n"
+        assert file.read() == f"{SEEN} forged\n{HOSTILE}\n"
 
 
 def test_a_frame_holds_nothing_hostile_and_lines_above_it_neither() -> None:
