@@ -26,6 +26,7 @@ import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
 
 from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge
+from evaluators.runners.inline import offer_built
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 from evaluators.runners.rules import Rules
 from evaluators.structure import with_numbers
@@ -159,6 +160,7 @@ def load_function(
     forms = spec["calls"]
     program = str(spec["product"])
     folder = os.path.dirname(program)  # noqa: PTH120 - it is compared with file names of frames
+    offer_built(folder)
     try:
         function = load_entry_point(program, str(spec["entry_point"]), len(given(forms[0], workloads[0])))
     except NoEntryPointError as error:
