@@ -102,7 +102,7 @@ class Denial:
         sys.modules.update(dict.fromkeys(LIBRARY_PACKAGES - sys.modules.keys()))  # type: ignore[arg-type] # to None
         if not _interprets():
             refuse_functions(refusals[NUMPY])
-            if not torch.cuda.is_initialized():
+            if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
                 keep_tensors_out(refusals[ARRAYS])
         vars(torch._tensor_str).update(_str=_shown)  # noqa: SLF001 - it calls reductions
 
@@ -144,13 +144,13 @@ def _interprets() -> bool:
 
 def _keys() -> Iterator[str]:
     """Yield the dispatch keys that this build of torch has kernels for."""
-    has_cuda = torch.backends.cuda.is_built()
+    has_cuda = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
     return (key for key in _KEYS if has_cuda or not key.endswith("CUDA"))
 
 
 def _shown(tensor: torch.Tensor, **_: object) -> str:
     """Return what `print` says of a tensor: its first elements and its form."""
-    first = tensor.detach().flatten()[:_SHOWN].tolist()  # type: ignore[no-untyped-call]
+    first = tensor.detach().flatten()[:_SHOWN].tolist()
     more = ", ..." if tensor.numel() > _SHOWN else ""
     return (
         f"tensor({str(first)[:-1]}{more}], shape={tuple(tensor.shape)}, dtype={tensor.dtype}, device={tensor.device})"
