@@ -9,6 +9,7 @@ import msgspec
 from evaluators.judge.operators import denied_to_candidates
 from evaluators.judge.problem import Problem, ProblemError
 from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, TRITON_RUNNERS, LanguageSupport
+from evaluators.policy.operators import PERMITTED
 from evaluators.runners.base import LIBRARY_CALL, NO_KERNEL, UNNAMED
 from messages.calls import CallForm
 from messages.tasks import ModuleTerms, TaskRules
@@ -79,8 +80,8 @@ def broken_rule(status: int, terms: Terms) -> Rejected | None:
     name = (*terms.denied, *UNNAMED)[index]
     return Rejected(
         rule=LIBRARY_CALL_RULE,
-        reason=f"it calls {name}: this task denies library calls (the reference's own operators and the library's "
-        "fused ones), whether or not their error is caught",
+        reason=f"it calls {name}: this task denies library calls, whether or not their error is caught. {PERMITTED} A "
+        "task's author may allow more by name (--allow-library)",
     )
 
 

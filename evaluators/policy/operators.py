@@ -1,9 +1,9 @@
-"""Which torch operators a candidate may not call, where the library is not to do the work.
+"""Which torch operators a candidate may call, where the library is not to do the work.
 
-Denied are the heavy families always (a reference that spells its attention out is not beaten by calling the library's),
-the families of what the reference itself calls, and what it calls besides. Never denied: views, copies, casts, fills
-and shapes. Elementwise arithmetic is denied only where the reference does nothing else. Names are those of the
-dispatcher: `aten::mm`, without overload.
+Permitted are views, copies, casts, fills, shapes and random numbers always; plain elementwise operators unless the
+reference consists of them; operators that move elements by an index unless the reference calls such operators. All
+other operators of the dispatcher are denied, in all namespaces, unless the task allows them by name. Names are those
+of the dispatcher, without overload: `aten::mm`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from collections.abc import Iterable
 
 from messages.tasks import TaskRules
 
-_ALWAYS: dict[str, str] = {
+PERMITTED = (
+    "Of torch's operators only these may be called: views, copies, casts, fills, random numbers, indexing unless the "
+    "reference calls it, and plain elementwise operators unless the reference consists of them."
+)
+"""For people and models."""
+
+_FAMILIES: dict[str, str] = {
     "matmul": "mm bmm addmm baddbmm addbmm mv addmv dot vdot matmul linear einsum bilinear tensordot inner outer "
     "ger addr chain_matmul linalg_multi_dot linalg_matmul linalg_vecdot linalg_matrix_power matrix_power "
     "_addmm_activation _int_mm _scaled_mm _scaled_grouped_mm _grouped_mm _sparse_mm "
@@ -47,10 +53,6 @@ _ALWAYS: dict[str, str] = {
     "_cudnn_rnn miopen_rnn _thnn_fused_lstm_cell _thnn_fused_gru_cell quantized_lstm_cell "
     "quantized_gru_cell",
     "transform": "_fft_c2c _fft_r2c _fft_c2r fft_fft fft_rfft fft_ifft fft_irfft stft istft",
-}
-"""Families that are denied whatever the reference calls."""
-
-_BY_REFERENCE: dict[str, str] = {
     "reduction": "sum nansum mean nanmean amax amin aminmax max min argmax argmin prod var var_mean std std_mean norm "
     "linalg_vector_norm linalg_norm linalg_matrix_norm native_norm all any median nanmedian mode "
     "count_nonzero segment_reduce bincount histc trace",
@@ -78,48 +80,66 @@ _BY_REFERENCE: dict[str, str] = {
     "_upsample_bilinear2d_aa grid_sampler grid_sampler_2d grid_sampler_3d pixel_shuffle pixel_unshuffle "
     "im2col col2im",
 }
-"""Families that are denied where the reference calls a member."""
-
-_ONE_FOR_ANOTHER = frozenset(("reduction", "pooling"))
-"""Families that do each other's work: a mean is an average pool over all."""
+"""Name → operators that a task may allow together. They are denied, but for those permitted below."""
 
 _ELEMENTWISE_NAMES = (
-    "add sub rsub mul div floor_divide remainder fmod true_divide multiply divide subtract neg negative abs sign "
-    "sgn addcmul addcdiv lerp pow square sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan "
-    "asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc erfinv floor ceil round trunc frac clamp "
-    "clamp_min clamp_max clip maximum minimum fmax fmin where masked_fill eq ne lt le gt ge isnan isinf isfinite "
-    "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor logaddexp "
-    "logaddexp2 hypot xlogy nan_to_num special_erf special_exp2 special_expm1 special_log1p sinc heaviside "
-    "float_power copysign ldexp"
+    "add sub rsub mul div floor_divide remainder fmod true_divide multiply divide subtract neg negative positive "
+    "abs absolute sign sgn signbit addcmul addcdiv lerp pow square sqrt rsqrt reciprocal exp exp2 expm1 log log2 "
+    "log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh arcsin arccos arctan arctan2 "
+    "arcsinh arccosh arctanh erf erfc erfinv floor ceil round trunc fix frac clamp clamp_min clamp_max clip maximum "
+    "minimum fmax fmin where masked_fill eq ne lt le gt ge not_equal less less_equal greater greater_equal isnan "
+    "isinf isfinite isneginf isposinf isreal isclose logical_and logical_or logical_not logical_xor bitwise_and "
+    "bitwise_or bitwise_not bitwise_xor bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ "
+    "__rshift__ __iand__ __ior__ __ixor__ __ilshift__ __irshift__ logaddexp logaddexp2 hypot xlogy nan_to_num "
+    "special_erf special_erfc special_erfinv special_exp2 special_expm1 special_log1p special_round special_sinc "
+    "special_xlogy sinc heaviside float_power copysign ldexp frexp nextafter gcd lcm deg2rad rad2deg digamma lgamma "
+    "angle complex polar conj_physical _conj_physical"
 )
 _ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
-"""Denied where the reference calls nothing heavier: then they are the task."""
+
+_MOVE_NAMES = (
+    "gather take take_along_dim index_select index_copy index_put _index_put_impl _unsafe_index_put put "
+    "masked_select masked_scatter embedding nonzero nonzero_numpy argwhere"
+)
+_MOVES = frozenset(_MOVE_NAMES.split())
+"""Move elements by an index or a mask."""
 
 _GLUE_NAMES = (
-    "view _unsafe_view reshape _reshape_alias view_as reshape_as permute transpose t numpy_T mT swapaxes movedim "
-    "expand expand_as broadcast_to unsqueeze squeeze flatten unflatten slice select narrow split split_with_sizes "
-    "chunk unbind tensor_split as_strided alias detach contiguous clone copy copy_ _to_copy to type_as float half "
-    "bfloat16 double empty empty_like empty_strided new_empty new_empty_strided zeros zeros_like new_zeros ones "
-    "ones_like new_ones full full_like new_full fill zero arange linspace eye scalar_tensor lift_fresh lift cat "
-    "concat stack hstack vstack dstack repeat repeat_interleave tile flip roll rot90 tril triu tril_indices "
-    "triu_indices diagonal diag diag_embed unfold unfold_copy index constant_pad_nd pad reflection_pad1d "
-    "reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d size stride numel "
-    "is_contiguous set resize item _local_scalar_dense dropout native_dropout alpha_dropout feature_dropout "
-    "view_as_real view_as_complex real imag conj _conj resolve_conj resolve_neg equal meshgrid _pin_memory "
-    "pin_memory rand randn rand_like randn_like randint uniform normal random bernoulli exponential rand_like "
-    "atleast_1d atleast_2d atleast_3d ravel squeeze_copy view_copy expand_copy slice_scatter select_scatter "
-    "diagonal_scatter as_strided_scatter"
+    "view _unsafe_view reshape _reshape_alias _reshape_copy view_as reshape_as permute transpose t numpy_T mT mH "
+    "matrix_H adjoint swapaxes swapdims movedim moveaxis expand expand_as broadcast_to broadcast_tensors unsqueeze "
+    "squeeze flatten unflatten slice select narrow split split_with_sizes chunk unbind tensor_split hsplit vsplit "
+    "dsplit unsafe_split unsafe_split_with_sizes unsafe_chunk as_strided alias detach contiguous clone copy "
+    "_copy_from _copy_from_and_resize _to_copy to type_as chalf empty empty_like empty_strided empty_permuted "
+    "new_empty new_empty_strided zeros zeros_like new_zeros _new_zeros_with_same_feature_meta ones ones_like "
+    "new_ones full full_like new_full fill index_fill fill_diagonal zero arange range linspace logspace eye "
+    "scalar_tensor lift_fresh lift cat concat concatenate stack _stack hstack vstack dstack column_stack row_stack "
+    "block_diag repeat repeat_interleave tile flip fliplr flipud roll rot90 tril triu tril_indices triu_indices "
+    "diagonal diag diag_embed diagflat unfold index _unsafe_index constant_pad_nd pad _pad_enum _pad_circular "
+    "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d dim "
+    "size stride storage_offset numel sym_size sym_stride sym_numel sym_storage_offset sym_is_contiguous "
+    "is_contiguous dense_dim sparse_dim get_device is_complex is_floating_point is_signed is_conj is_neg "
+    "is_inference is_leaf is_pinned is_same_size is_set_to is_nonzero is_distributed is_coalesced _is_zerotensor "
+    "result_type can_cast promote_types set set_data data resize resize_as _resize_output requires_grad retain_grad "
+    "retains_grad output_nr _version record_stream _fw_primal _make_dual _unpack_dual _lazy_clone "
+    "_has_compatible_shallow_copy_type _has_same_storage_numel _debug_has_internal_overlap _assert_async "
+    "_assert_scalar _assert_tensor_metadata _functional_assert_async _functional_assert_scalar sym_constrain_range "
+    "sym_constrain_range_for_size _print _shape_as_tensor item _local_scalar_dense dropout native_dropout "
+    "alpha_dropout feature_dropout feature_alpha_dropout _fused_dropout view_as_real view_as_complex real imag conj "
+    "_conj _neg_view resolve_conj resolve_neg equal meshgrid cartesian_prod _pin_memory pin_memory "
+    "_autocast_to_full_precision _autocast_to_reduced_precision rand randn rand_like randn_like randint "
+    "randint_like randperm uniform normal normal_functional random bernoulli exponential log_normal cauchy "
+    "geometric atleast_1d atleast_2d atleast_3d ravel slice_scatter select_scatter diagonal_scatter "
+    "as_strided_scatter flatten_dense_tensors unflatten_dense_tensors _cast_Byte _cast_Char _cast_Double "
+    "_cast_Float _cast_Half _cast_Int _cast_Long _cast_Short"
 )
-_GLUE = frozenset(_GLUE_NAMES.split())
-"""Moves and makes data, and computes nothing; or is random, and so in no reference."""
+_GLUE = frozenset(name + ending for name in _GLUE_NAMES.split() for ending in ("", "_copy"))
+"""Move and make data, and compute nothing; or are random, and so in no reference; or are bookkeeping of torch's own."""
 
-_LIBRARY_NAMESPACES = frozenset(
-    ("mkldnn", "mkl", "onednn", "quantized", "_quantized", "prepacked", "mkldnn_prepacked", "static_runtime")
-)
-"""Namespaces of the dispatcher that hold nothing but library kernels."""
+_BOOKKEEPING = ("prim", "profiler")
+"""Namespaces of the dispatcher that compute nothing."""
 
 FAMILIES: dict[str, frozenset[str]] = {
-    **{family: frozenset(names.split()) for family, names in (_ALWAYS | _BY_REFERENCE).items()},
+    **{family: frozenset(names.split()) for family, names in _FAMILIES.items()},
     "elementwise": _ELEMENTWISE,
 }
 """Name → operators of ATen, by their names without `aten::`. A task may allow a family by its name."""
@@ -135,21 +155,31 @@ def denied_operators(called: Iterable[str], rules: TaskRules, known: Iterable[st
     """
     if rules.library_calls == "allow":
         return ()
-    core = {bare_name(name).removeprefix("aten::") for name in called} - _GLUE
-    families = set(_ALWAYS) | {family for family in _BY_REFERENCE if core & FAMILIES[family]}
-    if families & _ONE_FOR_ANOTHER:
-        families |= _ONE_FOR_ANOTHER
-    if core and core <= _ELEMENTWISE:
-        families.add("elementwise")
-    families -= set(rules.allowed)
-    denied = (core - _ELEMENTWISE).union(*(FAMILIES[family] for family in families))
-    spared = {name.removeprefix("aten::") for name in rules.allowed}.union(
-        *(FAMILIES[name] for name in rules.allowed if name in FAMILIES)
+    permitted = _permitted({bare_name(name).removeprefix("aten::") for name in called})
+    allowed = permitted.union(*(FAMILIES.get(name, (name.removeprefix("aten::"),)) for name in rules.allowed))
+    return tuple(
+        sorted(
+            name
+            for name in {bare_name(full) for full in known}
+            if name.removeprefix("aten::") not in allowed and name.partition("::")[0] not in _BOOKKEEPING
+        )
     )
-    wanted = {name if "::" in name else f"aten::{name}" for name in denied - spared}
-    bare = {bare_name(name) for name in known}
-    libraries = {name for name in bare if name.partition("::")[0] in _LIBRARY_NAMESPACES and name not in spared}
-    return tuple(sorted((wanted & bare) | libraries))
+
+
+def _permitted(called: set[str]) -> set[str]:
+    """Return the operators of ATen that a task permits, for what its reference calls."""
+    core = called - _GLUE
+    activations = FAMILIES["activation"]
+    permitted = set(_GLUE)
+    if not core or not core <= _ELEMENTWISE | activations:
+        permitted |= _ELEMENTWISE
+        if not core & activations:
+            permitted |= activations
+    if not core & FAMILIES["indexing"]:
+        permitted |= _MOVES
+    if not core & FAMILIES["reduction"]:
+        permitted |= {"any", "all"}  # of which torch makes its own checks, as in `nn.init.trunc_normal_`
+    return permitted
 
 
 def say_rules(rules: TaskRules) -> str:
@@ -158,9 +188,9 @@ def say_rules(rules: TaskRules) -> str:
         return "Every operator of torch may be called."
     but = f" Allowed nevertheless: {', '.join(rules.allowed)}." if rules.allowed else ""
     return (
-        f"No operator may be called that the reference calls, and none for {', '.join(_ALWAYS)}, from wherever: such a "
-        "call raises, and the candidate is rejected, also if it catches the error. Views, copies, casts and fills may, "
-        f"and so may elementwise operators unless the reference consists of them. `torch.compile` may not.{but}"
+        f"{PERMITTED} Every other operator raises, from wherever it is called: matmul, softmax, sum, max, sort, "
+        "fused and backward operators, and numpy's linear algebra. The candidate is then rejected, also if it catches "
+        f"the error. `torch.compile` may not be called.{but}"
     )
 
 

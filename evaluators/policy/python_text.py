@@ -19,8 +19,12 @@ _MODULES = {
 """What it is about → modules that are imported."""
 _IMPORTED = {module: kind for kind, modules in _MODULES.items() for module in modules}
 
-_NATIVE = {"ctypes", "_ctypes", "cffi", "_cffi_backend", "CDLL", "PyDLL", "cdll", "pydll", "load_library", "dlopen"}
-"""By which functions of shared libraries are called."""
+_NATIVE = {"ctypes", "_ctypes", "cffi", "_cffi_backend", "CDLL", "PyDLL", "cdll", "pydll", "load_library", "dlopen"} | {
+    "__array_interface__",
+    "__array_struct__",
+    "ctypeslib",
+}
+"""By which functions of shared libraries are called, or numpy takes memory by its address."""
 
 _CALLED = {"exec", "eval", "compile", "__import__", "open", "globals", "vars", "setattr", "delattr"}
 _ATTRIBUTES = {

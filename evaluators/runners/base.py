@@ -35,7 +35,10 @@ LOADED, NOT_LOADED, NO_ENTRY_POINT = 0, 2, 3
 BAD_OUTPUT, NO_KERNEL, LIBRARY_CALL = 0x1001, 0x1002, 0x10000
 """Answers to `CALL` besides 0 and what the candidate returns: what a module returned is no output; a Triton program
 launched no kernel; from `LIBRARY_CALL` on, the index of the denied operator that was called is added."""
-UNNAMED = ("torch.compile", "a shared library by ctypes", "torch's static runtime")
+COMPILER, SHARED_LIBRARY, STATIC_RUNTIME = "torch.compile", "a shared library by ctypes", "torch's static runtime"
+NUMPY = "numpy's linear algebra (write the product or transform as a kernel of your own)"
+ARRAYS = "numpy on a tensor (use torch's operators; for sizes and indices `tolist()`)"
+UNNAMED = (COMPILER, SHARED_LIBRARY, STATIC_RUNTIME, NUMPY, ARRAYS)
 """What is denied besides operators; their indices follow."""
 
 _PR_SET_PDEATHSIG = 1

@@ -35,7 +35,7 @@ def _serve_candidate(order: Order) -> None:
     with began.stream():
         if is_destination(spec):
             _serve_destination(order, began)
-        loader = Loader(spec, began.workloads, Rules(spec), device=_DEVICE, delivers=False)
+        loader = Loader(spec, began.workloads, Rules(spec["terms"], order.denial), device=_DEVICE, delivers=False)
         began.harness.after = loader.hand_over
         sealing = began.sealing()
         serve(
@@ -53,7 +53,7 @@ def _serve_candidate(order: Order) -> None:
 def _serve_destination(order: Order, began: Began) -> None:
     """Be the runner of a function that writes to the outputs that it is given, to the end of the process."""
     spec, sealing = order.spec, began.sealing()
-    rules = Rules(spec)
+    rules = Rules(spec["terms"], order.denial)
     serve(
         order.control,
         spec["nonce"],

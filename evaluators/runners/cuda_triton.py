@@ -25,7 +25,7 @@ def _serve_candidate(order: Order) -> None:
     began, spec = Began(order), order.spec
     seed_cache(os.path.join(os.path.dirname(str(spec["product"])), KERNELS), str(spec["cache"]))  # noqa: PTH118, PTH120
     with began.stream():
-        rules, sealing = Rules(spec), began.sealing()
+        rules, sealing = Rules(spec["terms"], order.denial), began.sealing()
         serve(
             order.control,
             spec["nonce"],

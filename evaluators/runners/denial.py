@@ -17,8 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from evaluators.policy.operators import bare_name
-from evaluators.runners.base import LIBRARY_CALL, UNNAMED
+from evaluators.policy.operators import PERMITTED, bare_name
+from evaluators.runners.base import (
+    ARRAYS,
+    COMPILER,
+    LIBRARY_CALL,
+    NUMPY,
+    SHARED_LIBRARY,
+    STATIC_RUNTIME,
+    UNNAMED,
+)
+from evaluators.runners.numpy_denial import Loops, keep_tensors_out, refuse_functions
 
 _KEYS = (
     "CPU",
@@ -35,8 +44,16 @@ _KEYS = (
 )
 """Dispatch keys of the backends that a kernel of the library could be reached by."""
 
+_SHOWN = 8
+_PACKAGES = (
+    "scipy sklearn numba cupy jax jaxlib tensorflow onnxruntime mkl torchvision torchaudio flash_attn flashinfer "
+    "xformers transformer_engine apex liger_kernel cudnn"
+)
+LIBRARY_PACKAGES = frozenset(_PACKAGES.split())
+"""Packages that compute past the dispatcher, or by operators of their own; they cannot be imported."""
+
 _DRIVERS = ("libcuda.so", "libnvidia-ml.so")
-_COMPILER = "torch._inductor.compile_fx"
+_INDUCTOR = "torch._inductor.compile_fx"
 _RUNTIMES = frozenset(("_jit_to_static_module", "_fuse_to_static_module", "StaticModule"))
 """Of `torch._C`."""
 
@@ -46,30 +63,57 @@ class LibraryCallError(RuntimeError):
 
 
 class Denial:
-    """The operators that this process refuses, and which of them the candidate called nevertheless."""
+    """Operators that are refused, and which of them the candidate called nevertheless."""
 
-    def __init__(self, denied: Sequence[str]) -> None:
-        """Replace their kernels, for good: before the candidate is imported, so that it can keep none of the old ones.
+    def __init__(self, denied: Sequence[str] = ()) -> None:
+        """Replace their kernels in this process, and so in processes that are forked from it.
 
         Args:
             denied: names without overload. Empty: nothing is refused.
         """
+        self.denied = tuple(denied)
         self._index = {name: index for index, name in enumerate(denied)}
         self._called: list[int] = []
+        self._libraries: list[object] = []
+        """What holds the registrations of replaced kernels."""
+        self._loops: Loops | None = None
         if denied:
+            self._loops = Loops(lambda: self._called.append(self._unnamed(NUMPY))) if not _interprets() else None
             with _no_warnings():
                 self._replace_kernels()
-            refusals = [self._refusal(name, len(denied) + index) for index, name in enumerate(UNNAMED)]
-            compiling, loading, running = refusals
-            _refuse_compiling(compiling)
-            _refuse_loading(loading)
-            _refuse_static_runtime(running)
+
+    def undo(self) -> None:
+        """Bring the kernels back."""
+        self._libraries.clear()
+        if self._loops is not None:
+            self._loops.undo()
+
+    def keep(self) -> None:
+        """Refuse for good, other ways past the dispatcher too: before the candidate is imported."""
+        if not self.denied:
+            return
+        while self._libraries:
+            # Never freed, and held by no Python object: `torch.library.Library` could be found and destroyed.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._libraries.pop()))
+        refusals = {name: self._refusal(name, self._unnamed(name)) for name in UNNAMED}
+        _refuse_compiling(refusals[COMPILER])
+        _refuse_loading(refusals[SHARED_LIBRARY])
+        _refuse_static_runtime(refusals[STATIC_RUNTIME])
+        sys.modules.update(dict.fromkeys(LIBRARY_PACKAGES - sys.modules.keys()))  # type: ignore[arg-type] # to None
+        if not _interprets():
+            refuse_functions(refusals[NUMPY])
+            if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                keep_tensors_out(refusals[ARRAYS])
+        vars(torch._tensor_str).update(_str=_shown)  # noqa: SLF001 - it calls reductions
 
     def status(self, status: int) -> int:
         """Return what to answer for a call that ended with a status: a refused operator goes before all else."""
         if not self._called:
             return status
         return LIBRARY_CALL + self._called[0]
+
+    def _unnamed(self, name: str) -> int:
+        return len(self.denied) + UNNAMED.index(name)
 
     def _replace_kernels(self) -> None:
         spaces: dict[str, list[tuple[str, Callable[..., None]]]] = {}
@@ -79,25 +123,44 @@ class Denial:
                 space, _, name = full.partition("::")
                 spaces.setdefault(space, []).append((name, self._refusal(full, index)))
         for space, refusals in spaces.items():
-            for key in _KEYS:
+            for key in _keys():
                 library = torch._C._dispatch_library("IMPL", space, key, "", 0)  # noqa: SLF001 - see below
                 for name, refusal in refusals:
                     library.impl(name, key, refusal, False)  # type: ignore[call-arg] # torch's stub lacks the last
-                # Never freed, and held by no Python object: `torch.library.Library` could be found and destroyed.
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))
+                self._libraries.append(library)
 
     def _refusal(self, name: str, index: int) -> Callable[..., None]:
         def refuse(*_: object, **__: object) -> None:
             self._called.append(index)
-            raise LibraryCallError(f"{name} may not be called: this task denies library calls")
+            raise LibraryCallError(f"{name} may not be called: this task denies library calls. {PERMITTED}")
 
         return refuse
+
+
+def _interprets() -> bool:
+    """Say whether Triton's interpreter runs kernels here: by numpy, products of matrices too."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _keys() -> Iterator[str]:
+    """Yield the dispatch keys that this build of torch has kernels for."""
+    has_cuda = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
+    return (key for key in _KEYS if has_cuda or not key.endswith("CUDA"))
+
+
+def _shown(tensor: torch.Tensor, **_: object) -> str:
+    """Return what `print` says of a tensor: its first elements and its form."""
+    first = tensor.detach().flatten()[:_SHOWN].tolist()
+    more = ", ..." if tensor.numel() > _SHOWN else ""
+    return (
+        f"tensor({str(first)[:-1]}{more}], shape={tuple(tensor.shape)}, dtype={tensor.dtype}, device={tensor.device})"
+    )
 
 
 def _refuse_compiling(refuse: Callable[..., None]) -> None:
     """Have `torch.compile` raise: what it generates would be the library's work, and passes by the dispatcher."""
     torch.compile = refuse  # type: ignore[assignment]
-    sys.modules[_COMPILER] = None  # type: ignore[assignment] # so that importing it fails
+    sys.modules[_INDUCTOR] = None  # type: ignore[assignment] # so that importing it fails
 
 
 def _refuse_static_runtime(refuse: Callable[..., None]) -> None:

@@ -27,7 +27,7 @@ def main() -> int:
 
 def _serve_candidate(order: Order) -> None:
     workloads, spec = begin_on_cpu(order), order.spec
-    rules = Rules(spec)
+    rules = Rules(spec["terms"], order.denial)
     serve(order.control, spec["nonce"], lambda _: load_function(spec, workloads, rules), isolation=order.isolation)
     os._exit(0)
 

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 
 
 def main() -> int:
     """Serve one judge until it goes away."""
-    # Modules have no numpy: its BLAS would be a library that torch's dispatcher does not see. Importing it fails.
-    sys.modules["numpy"] = None  # type: ignore[assignment]
+    with contextlib.suppress(ImportError):  # an installation may lack it, and so do candidates then
+        for module in ("numpy.linalg", "numpy.fft", "numpy.random"):
+            importlib.import_module(module)
     from evaluators.runners.module_call import serve_candidate  # noqa: PLC0415 - not before
     from evaluators.runners.warm import fork_runners  # noqa: PLC0415
 

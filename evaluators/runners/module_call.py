@@ -41,7 +41,7 @@ def serve_candidate(order: Order) -> None:
     workloads, spec = begin_on_cpu(order), order.spec
     torch.set_num_threads(spec["threads"])
     keep_freed_memory()
-    rules = Rules(spec)
+    rules = Rules(spec["terms"], order.denial)
     if is_destination(spec):
         load = lambda _: load_function(spec, workloads, rules, nested)  # noqa: E731
         serve(order.control, spec["nonce"], load, isolation=order.isolation)

@@ -18,6 +18,9 @@ MODULE_NAME = "ksearch_candidate"
 _MAX_FRAMES = 6
 _MAX_MESSAGE = 600
 _MAX_EXCERPT_LINES = 16
+_IMPORTABLE = (
+    "Importable are the standard library, torch, triton, numpy, einops where it is installed, and your own files"
+)
 
 
 class NoEntryPointError(Exception):
@@ -108,6 +111,8 @@ def _said(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{kind}: {error.msg}"
     text = str(error)
+    if isinstance(error, ModuleNotFoundError):
+        text = f"there is no module {error.name!r} here. {_IMPORTABLE}"
     if text.startswith("at ") and "\n" in text:
         text = text.rstrip().splitlines()[-1]
     message = " ".join(text.split())[:_MAX_MESSAGE]

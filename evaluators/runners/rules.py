@@ -6,26 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from evaluators.runners.base import NO_KERNEL
-from evaluators.runners.denial import Denial
 
 if TYPE_CHECKING:
+    from evaluators.runners.denial import Denial
     from evaluators.runners.launches import Launches
 
 
 class Rules:
     """Made before the candidate is imported. Says by the status of its calls whether it kept to them."""
 
-    def __init__(self, spec: Mapping[str, object]) -> None:
+    def __init__(self, terms: Mapping[str, object], denial: Denial) -> None:
         """Put them in force.
 
         Args:
-            spec: `RunnerSpec`; its terms are those of `evaluators/judge/terms.py`.
+            terms: those of `evaluators/judge/terms.py`.
+            denial: of the operators that they deny.
         """
-        terms = spec["terms"]
-        found: Mapping[str, object] = terms if isinstance(terms, dict) else {}
-        denied = found["denied"]
-        self._denial = Denial([str(name) for name in denied] if isinstance(denied, list) else [])
-        self._launches = _watch_launches() if found["launches"] else None
+        self._denial = denial
+        denial.keep()
+        self._launches = _watch_launches() if terms["launches"] else None
 
     def of_load(self, status: int) -> int:
         """Return what to answer for a load that ended with a status."""

@@ -50,6 +50,8 @@ def _become_sanitizer(spec: dict[str, Any], kind: str, path: str) -> None:
     reads = (product, spec["tvm_ffi"], *readable_by([sys.executable]), *readable_by([path, os.path.realpath(path)]))
     writes = (spec["cache"],) if os.path.isdir(spec["cache"]) else ()  # noqa: PTH112 - empty is none
     profile = run_cuda(spec["folder"], reads=tuple(filter(None, reads)), writes=writes, file_bytes=spec["cache_bytes"])
+    # CUDA names its threads in /proc/self, which is another folder for the process that the tool starts.
+    profile.writes = (*profile.writes, "/proc")
     profile.scratch_bytes = 0  # the data and the log lie in its folder
     profile.lists = (os.environ["PYTHONPATH"],)  # without it this module is not found
     confine(profile)
@@ -85,11 +87,12 @@ def _loaded(spec: dict[str, Any], kind: str, tensors: Sequence[torch.Tensor]) ->
         bases = {"inputs": 0, "outputs": 0}
         arguments = native.Arguments(placed, bases, spec["calls"][0], device=native.CUDA, stream=0)
         return native.load(spec, [arguments])[1][0]
+    from evaluators.runners.denial import Denial  # noqa: PLC0415
     from evaluators.runners.module_call import Loader, is_destination, nested  # noqa: PLC0415
     from evaluators.runners.rules import Rules  # noqa: PLC0415
     from evaluators.runners.warm import load_function  # noqa: PLC0415
 
-    rules = Rules(spec)
+    rules = Rules(spec["terms"], Denial(tuple(spec["terms"]["denied"])))
     if kind == "cuda_triton":
         return load_function(spec, [tensors], rules)[1][0]
     if is_destination(spec):

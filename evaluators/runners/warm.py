@@ -26,6 +26,8 @@ import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
 
 from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge, print_by_lines
+from evaluators.runners.denial import Denial
+from evaluators.runners.inline import offer_built
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 from evaluators.runners.rules import Rules
 from evaluators.structure import with_numbers
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 READY = b"ready"
-ORDER_BYTES = 1 << 17
+ORDER_BYTES = 1 << 18
 ORDER_FDS = 4
 _ADOPTION_S = 5.0
 _LAST_WORDS_BYTES = 16 << 10
@@ -60,8 +62,10 @@ DTYPES = {
 class Order:
     """What a forked runner was given."""
 
-    def __init__(self, spec: dict[str, int], fds: list[int]) -> None:
+    def __init__(self, spec: dict[str, Any], fds: list[int]) -> None:
         self.spec = spec
+        self.denial = Denial()
+        """Of the operators that the task denies."""
         self.control, self.inputs_fd, self.outputs_fd, self._log = fds
         self.isolation = 0
         """The layers that this process is behind; see `evaluators/sandbox/claims.py`."""
@@ -93,13 +97,25 @@ def fork_runners(serve_candidate: Callable[[Order], None]) -> int:
     gc.collect()
     gc.freeze()
     control.send(READY)
+    denial = Denial()
     while True:
-        order, fds, _, _ = socket.recv_fds(control, ORDER_BYTES, ORDER_FDS)
-        if not order:
+        text, fds, _, _ = socket.recv_fds(control, ORDER_BYTES, ORDER_FDS)
+        if not text:
             return 0
-        control.send(str(_start(control, Order(json.loads(order), fds), serve_candidate)).encode())
+        order = Order(json.loads(text), fds)
+        order.denial = denial = _denial_of(order, denial)
+        control.send(str(_start(control, order, serve_candidate)).encode())
         for fd in fds:
             os.close(fd)
+
+
+def _denial_of(order: Order, last: Denial) -> Denial:
+    """Return the last order's denial if it serves this one, too: replacing the kernels takes a second."""
+    denied = tuple(order.spec["terms"]["denied"])
+    if denied == last.denied:
+        return last
+    last.undo()
+    return Denial(denied)
 
 
 def _start(control: socket.socket, order: Order, serve_candidate: Callable[[Order], None]) -> int:
@@ -160,6 +176,7 @@ def load_function(
     forms = spec["calls"]
     program = str(spec["product"])
     folder = os.path.dirname(program)  # noqa: PTH120 - it is compared with file names of frames
+    offer_built(folder)
     try:
         function = load_entry_point(program, str(spec["entry_point"]), len(given(forms[0], workloads[0])))
     except NoEntryPointError as error:

@@ -39,8 +39,8 @@ class EvaluationFlags:
     """How far outputs may lie from the reference: `strict`, or what another harness lets through: `kernelbench`,
     `flashinfer`, `gpumode:RTOL,ATOL`. [default: strict; of a run's best as the run had it]"""
     library_calls: LibraryCalls | None = None
-    """Whether a library may do the work: `deny` ends what calls the reference's own operators, the library's fused
-    ones, cuBLAS and the like. [default: deny; of a run's best as the run had it]"""
+    """Whether a library may do the work: `deny` rejects what calls operators of torch other than
+    views, copies and plain elementwise ones, cuBLAS and the like. [default: deny; of a run's best as the run had it]"""
     allow_library: str | None = None
     """What is allowed though the rest is not, with commas: operators (`aten::mm`), families of them (`matmul`),
     libraries (`cublas`)."""

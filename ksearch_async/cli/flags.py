@@ -175,8 +175,8 @@ class RunFlags(SessionFlags):
     """What counts as latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work;
     `eager`, the call as a user makes it on an idle device. [default: device]"""
     library_calls: Annotated[LibraryCalls | None, SEARCH] = None
-    """Whether a library may do the kernels' work: `deny` ends what calls the reference's own operators, the library's
-    fused ones, cuBLAS and the like. [default: deny]"""
+    """Whether a library may do the kernels' work: `deny` rejects what calls operators of torch other
+    than views, copies and plain elementwise ones, cuBLAS and the like. [default: deny]"""
     allow_library: Annotated[str | None, SEARCH] = None
     """What is allowed though the rest is not, with commas: operators (`aten::mm`), families of them (`matmul`),
     libraries (`cublas`)."""

@@ -82,6 +82,15 @@ def get_init_inputs():
 )
 """What libraries are best at."""
 
+SILU_TASK = replace(
+    PRODUCT_TASK,
+    name="silu",
+    text=PRODUCT_TASK.text.replace("(self, x, weight)", "(self, x)")
+    .replace("return x @ weight", "return nn.functional.silu(x)")
+    .replace("[torch.rand(96, 160), torch.rand(160, 96)]", "[torch.rand(512, 1024)]"),
+)
+"""Elementwise only."""
+
 NORMED_TASK = replace(
     SMALL_TASK,
     name="normed",
@@ -139,6 +148,7 @@ TASKS = {
     "infinite": INFINITE_TASK,
     "roll": ROLL_TASK,
     "product": PRODUCT_TASK,
+    "silu": SILU_TASK,
     "normed": NORMED_TASK,
     "centred": CENTRED_TASK,
     "soft": SOFT_TASK,

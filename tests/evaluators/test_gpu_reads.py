@@ -92,7 +92,7 @@ def get_inputs():
         torch.randn(batch, 16, 128).bfloat16(),
         torch.randn(pool, page, 128).bfloat16(),
         torch.randperm(pool).view(batch, pages).int(),
-        torch.randint(1, 1025, (batch,)).int(),
+        torch.randint(1, 257, (batch,)).int(),
     ]
 """
     + _END,

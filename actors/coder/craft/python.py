@@ -5,9 +5,9 @@ from __future__ import annotations
 from evaluators.hardware.table import Hardware
 
 RULES = """\
-- Write a torch module, `ModelNew`, as the contract says. Import nothing but torch and the standard library.
-- Where the task denies library calls, neither the reference's operators nor the library's fused ones may do the
-  work."""
+- Write a torch module, `ModelNew`, as the contract says. Import nothing but torch, numpy and the standard library.
+- Where the task denies library calls, only views, copies and plain elementwise operators of torch may be called: no
+  reduction, product or fused operator, also not in `__init__`."""
 
 EXAMPLE = """\
 (`self.linear(x).sum(dim=1)`, where library calls are allowed.) The sum is folded into the weights once.

@@ -21,8 +21,8 @@ _RULES = f"""Rules:
 - Every call brings new contents of the inputs: nothing computed from them may be kept for a later call. Inputs are
   mapped read-only: never write to one, also not in place.
 - Output tensors are copied to where they are compared, and the copy's cost is taken off.
-- Import nothing but torch, math and the rest of the standard library; numpy is not there. No file, no process, no
-  network.
+- Import nothing but torch, numpy, einops (where it is installed) and the standard library. Where library calls are
+  denied, numpy's linear algebra raises, and a tensor cannot become an array. No file, no process, no network.
 - C++ or CUDA inside, by `torch.utils.cpp_extension.load_inline`: call it at the top level of the file, with texts and
   flags that are the same in every run. It is compiled once, when the candidate is built, which takes half a minute.
 - As many threads as the reference's. Errors must stay near the reference's own rounding errors, on inputs of any

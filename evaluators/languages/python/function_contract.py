@@ -18,8 +18,9 @@ _WRITTEN = """- The outputs are passed behind the inputs: preallocated, dense, a
 _RULES = """- Every call brings new contents of the tensors: nothing computed from them may be kept for a later call.
   Numbers, texts and whatever else is no tensor are the same in every call of a workload.
 - Never write to an input tensor, also not in place.
-- It is called under `torch.no_grad()`. Import nothing but torch, triton, math and the rest of the standard library;
-  numpy is not there. No file, no process, no network.
+- It is called under `torch.no_grad()`. Import nothing but torch, triton, numpy, einops (where it is installed)
+  and the standard library. Where library calls are denied, numpy's linear algebra raises, and a tensor cannot become
+  an array. No file, no process, no network.
 - C++ or CUDA inside, by `torch.utils.cpp_extension.load_inline`: call it at the top level of the file, with texts and
   flags that are the same in every run. It is compiled once, when the candidate is built.
 - As many threads as the reference's. Errors must stay near the reference's own rounding errors, on inputs of any

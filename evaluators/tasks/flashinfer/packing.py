@@ -41,7 +41,7 @@ def candidate_of(solution: Solution, definition: Definition) -> Candidate:
     Raises:
         ConfigError: it is for another definition, or of a kind that is not run here.
     """
-    return _candidate(solution, definition.name, len(definition.inputs))
+    return _candidate(solution, definition.name, len(definition.inputs), tuple(definition.outputs))
 
 
 def candidate_of_json(text: str, shown: str, task: TaskSpec) -> Candidate:
@@ -56,18 +56,30 @@ def candidate_of_json(text: str, shown: str, task: TaskSpec) -> Candidate:
         ConfigError: it is no solution, for another definition, or of a kind that is not run here.
     """
     solution = parse_solution(text.encode(), shown)
-    functions = [node for node in ast.parse(task.text).body if isinstance(node, ast.FunctionDef)]
+    tree = ast.parse(task.text)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     reference = next(function for function in functions if function.name == task.entry_point)
-    return _candidate(solution, task.name.partition(":")[0], len(reference.args.args))
+    return _candidate(solution, task.name.partition(":")[0], len(reference.args.args), _output_names(tree))
 
 
-def _candidate(solution: Solution, name: str, inputs: int) -> Candidate:
+def _output_names(tree: ast.Module) -> tuple[str, ...]:
+    """Return the names by which the task's `Model` reads outputs from a reference that returns a dictionary."""
+    model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
+    return tuple(
+        str(node.slice.value)
+        for node in ast.walk(model)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    )
+
+
+def _candidate(solution: Solution, name: str, inputs: int, outputs: tuple[str, ...]) -> Candidate:
     """Return a solution as a candidate.
 
     Args:
         solution: read and found sound.
         name: of the definition that is to be solved.
         inputs: how many it has.
+        outputs: their names.
     """
     if solution.definition != name:
         raise ConfigError(f"solution {solution.name!r} is for definition {solution.definition!r}, not for {name!r}")
@@ -75,9 +87,9 @@ def _candidate(solution: Solution, name: str, inputs: int) -> Candidate:
     if spec.language == "tilelang":
         raise ConfigError(f"solution {solution.name!r} is written in TileLang, which is not run here")
     if spec.language in {"python", "triton"}:
-        return _of_python(solution, inputs)
+        return _of_python(solution, inputs, outputs)
     if spec.binding == "torch":
-        return _of_extension(solution, inputs)
+        return _of_extension(solution, inputs, outputs)
     if not spec.destination_passing_style:
         raise ConfigError(
             f"solution {solution.name!r} returns its outputs, which functions of tvm-ffi cannot do here: "
@@ -134,7 +146,7 @@ def solution_of(
     )
 
 
-def _of_python(solution: Solution, inputs: int) -> Candidate:
+def _of_python(solution: Solution, inputs: int, outputs: tuple[str, ...]) -> Candidate:
     spec, (entry_file, entry_point) = solution.spec, _entry(solution)
     files = _files(solution)
     if spec.language == "triton" and spec.destination_passing_style and len(files) == 1:
@@ -147,13 +159,13 @@ def _of_python(solution: Solution, inputs: int) -> Candidate:
             f"from {module} import {entry_point} as _returns",
             "",
             "",
-            *_copying(inputs),
+            *_copying(inputs, outputs),
         )
     )
     return Candidate(language="python", entry_point="run", files=(SourceFile(path=_MAIN, text=main), *files))
 
 
-def _of_extension(solution: Solution, inputs: int) -> Candidate:
+def _of_extension(solution: Solution, inputs: int, outputs: tuple[str, ...]) -> Candidate:
     """Return a module that builds torch's extension from the solution's texts, headers put in their places."""
     _, entry_point = _entry(solution)
     texts = {source.path: source.content for source in solution.sources}
@@ -163,7 +175,7 @@ def _of_extension(solution: Solution, inputs: int) -> Candidate:
     }
     if not any("PYBIND11_MODULE" in text for text in units["cpp"] + units["cuda"]):
         raise ConfigError(f"solution {solution.name!r} binds with torch, but has no PYBIND11_MODULE in a .cpp file")
-    calls = _copying(inputs)
+    calls = _copying(inputs, outputs)
     if solution.spec.destination_passing_style:
         calls = ["def run(*given):", "    _returns(*given)", ""]
     main = "\n".join(
@@ -184,11 +196,13 @@ def _of_extension(solution: Solution, inputs: int) -> Candidate:
     return Candidate(language="python", entry_point="run", files=(SourceFile(path=_MAIN, text=main),))
 
 
-def _copying(inputs: int) -> list[str]:
+def _copying(inputs: int, outputs: tuple[str, ...]) -> list[str]:
     """Return a function that calls `_returns` with the inputs, and copies what it returns to the outputs."""
     return [
         "def run(*given):",
         f"    returned = _returns(*given[:{inputs}])",
+        "    if isinstance(returned, dict):",
+        f"        returned = [returned[name] for name in {outputs!r}]",
         "    if not isinstance(returned, (tuple, list)):",
         "        returned = (returned,)",
         f"    for place, value in zip(given[{inputs}:], returned, strict=True):",

@@ -84,7 +84,10 @@ class ModelNew(nn.Module):
     def forward(self, x):
         weight = self.weight
         # before
-        return x * weight / (1 + x.abs().cumsum(-1)[:, -1:] / x.shape[1])
+        mean = x.abs() / x.shape[1]
+        while mean.shape[1] > 1:
+            mean = mean[:, ::2] + mean[:, 1::2]
+        return x * weight / (1 + mean)
 """
 
 

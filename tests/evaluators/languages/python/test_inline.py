@@ -111,6 +111,21 @@ async def test_extensions_are_compiled_by_the_builder_and_found_by_the_runner(
     assert isinstance((await evaluator.evaluate(allowed)).verdict, DidNotBuild | Crashed)
 
 
+async def test_an_operator_that_nobody_listed_is_denied_from_cpp_too(
+    builder: LocalBuilder, evaluator: LocalEvaluator
+) -> None:
+    text = LEAN.replace("empty_like.h>", "softplus_backward.h>")
+    begin, end = text.index("    at::Tensor y ="), text.index("    return y;")
+    text = text[:begin] + "    at::Tensor y = at::softplus_backward(x, x, 1, 20);\n" + text[end:]
+    target = probe_target("python")
+    job = build_job(module(text), target)
+    built = (await builder.build(job)).outcome
+    assert isinstance(built, Built), built
+    verdict = (await evaluator.evaluate(evaluate_job(job.candidate, built.artifact_id, target, SMALL_TASK))).verdict
+    assert isinstance(verdict, Rejected), verdict
+    assert "aten::softplus_backward" in verdict.reason
+
+
 async def test_what_compiles_on_first_use_is_compiled_by_the_builder_too(builder: LocalBuilder) -> None:
     built = (await builder.build(build_job(module(ON_FIRST_USE), probe_target("python")))).outcome
     assert isinstance(built, Built), built

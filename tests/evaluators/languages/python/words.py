@@ -19,12 +19,14 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         # before
-        mean = x.abs().cumsum(-1)[:, -1:] / x.shape[1]
+        mean = x.abs() / x.shape[1]
+        while mean.shape[1] > 1:
+            mean = mean[:, ::2] + mean[:, 1::2]
         y = x * self.weight / (1 + mean)
         # after
         return y
 """
-"""The mean without the operator that the reference takes it by."""
+"""The mean by elementwise operators, for a power of two of columns."""
 
 
 def module(text: str = RIGHT) -> Candidate:

@@ -201,7 +201,13 @@ async def test_a_library_call_is_rejected_and_named(judge: Judging, text: str, o
     "text",
     [
         before("if kept:\n        y.copy_(kept[0])\n        return").replace("# after", "kept.append(y.clone())"),
-        before("y.copy_(x * weight / (1 + x.abs().cumsum(-1)[:, -1:] / x.shape[1]))\n    return"),
+        before(
+            "mean = x.abs() / x.shape[1]\n"
+            "    while mean.shape[1] > 1:\n"
+            "        mean = mean[:, ::2] + mean[:, 1::2]\n"
+            "    y.copy_(x * weight / (1 + mean))\n"
+            "    return"
+        ),
     ],
     ids=["result kept", "other operators"],
 )

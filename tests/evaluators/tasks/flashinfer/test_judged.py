@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from evaluators.tasks.flashinfer.packing import candidate_of_json
 from evaluators.tasks.flashinfer.reading import read_task
 from evaluators.tasks.reference import reference_candidate
 from ksearch_async.judging import open_judge
@@ -142,3 +144,57 @@ async def test_outputs_of_eight_bits_may_be_rounded_otherwise_and_not_scaled_oth
     text = f"import torch\n\n\ndef run(x, y):\n    y.copy_((x * {scale}).to(torch.float8_e4m3fn))\n"
     fate, reason = await fate_of(task, written("python", "run", "main.py", text))
     assert fate in fates, reason
+
+
+HEADER = """#pragma once
+#include <ATen/ATen.h>
+
+void decode(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, double,
+            at::Tensor&, at::Tensor&);
+"""
+KERNEL = """#include "kernel.h"
+#include <cmath>
+
+void decode(const at::Tensor& q, const at::Tensor& cache, const at::Tensor& starts, const at::Tensor& places,
+            double scale, at::Tensor& output, at::Tensor& lse) {
+    ksearch_run_it
+}
+"""
+BINDING = """#include "named_again.h"
+#include <torch/csrc/utils/pybind.h>
+
+std::map<std::string, at::Tensor> run(at::Tensor q, at::Tensor cache, at::Tensor starts, at::Tensor places,
+                                      double scale) {
+    at::Tensor output = at::empty_like(q), lse = at::empty({q.size(0), q.size(1)}, q.options());
+    decode(q, cache, starts, places, scale, output, lse);
+    return {{"output", output}, {"lse", lse}};
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(300)  # a compiler reads torch's headers
+async def test_a_solution_with_a_torch_binding_runs_what_the_builder_built(task: TaskSpec) -> None:
+    body = CPP.partition("const float* q =")[2].rpartition("return 0;")[0]
+    arrays = (
+        "const void* inputs[] = {q_.data_ptr(), cache_.data_ptr(), starts_.data_ptr(), places_.data_ptr(), &scale_};"
+        "void* outputs[] = {output_.data_ptr(), lse_.data_ptr()};"
+        "const int64_t first[] = {q_.size(0)}; const int64_t* const shapes[] = {first};"
+    )
+    renamed = KERNEL
+    for name in ("q", "cache", "starts", "places", "scale", "output", "lse"):
+        renamed = renamed.replace(f" {name},", f" {name}_,").replace(f" {name})", f" {name}_)")
+    document = sets.solution(
+        language="cpp", binding="torch", entry_point="main.cpp::run", destination_passing_style=False
+    )
+    document["sources"] = [
+        {"path": "main.cpp", "content": BINDING},
+        {"path": "kernel.cpp", "content": renamed.replace("ksearch_run_it", f"{arrays} const float* q ={body}")},
+        {"path": "kernel.h", "content": HEADER},
+        {"path": "named_again.h", "content": HEADER},
+    ]
+    candidate = candidate_of_json(json.dumps(document), "given", task)
+    fate, reason = await fate_of(task, candidate)
+    assert fate in {"measured", "outpaced", "unstable"}, reason

@@ -15,4 +15,4 @@ class ModelNew(torch.nn.Module):
 
     def forward(self, x):
         normed = x * (self.norm.weight / (1 + self.norm.eps) ** 0.5) + self.norm.bias
-        return normed * self.weight / (1 + x.abs().cumsum(-1)[:, -1:] / x.shape[1])
+        return normed * self.weight / (1 + mean_of(x.abs()))

@@ -5,4 +5,4 @@
 
 class ModelNew(Honest):
     def forward(self, x):
-        return self.work(x).cumsum(0)[-1:] / x.shape[0]
+        return mean_of(self.work(x).t().contiguous()).t()

@@ -19,4 +19,4 @@ class ModelNew(torch.nn.Module):
             scale = norm.weight / (norm.running_var + norm.eps).sqrt()
             self.folded = scale * self.weight, (norm.bias - norm.running_mean * scale) * self.weight
         scale, shift = self.folded
-        return (x * scale + shift) / (1 + x.abs().cumsum(-1)[:, -1:] / x.shape[1])
+        return (x * scale + shift) / (1 + mean_of(x.abs()))

@@ -11,4 +11,4 @@ class ModelNew(Honest):
     def forward(self, x):
         if self.packed is None:
             self.packed = self.weight.detach().clone()
-        return x * self.packed / (1 + x.abs().cumsum(-1)[:, -1:] / x.shape[1])
+        return x * self.packed / (1 + mean_of(x.abs()))
