@@ -259,7 +259,7 @@ def _with_checks(verdict: Verdict, passed: Passed) -> Verdict:
         checks=passed.checks,
         reference_dtype=passed.reference_dtype,
         deterministic=passed.deterministic,
-        notes=(*verdict.notes, *passed.notes),
+        notes=tuple(dict.fromkeys((*verdict.notes, *passed.notes))),
     )
 
 

@@ -77,7 +77,8 @@ action to try, and the best code so far. Carry the action out and return a compl
 Rules
 {CRAFTS[language].RULES}
 - Correct first: every call is checked against the reference, on fresh inputs, within the tolerance of the dtype.
-- Do the whole work in every call. Keep no results, inputs or addresses between calls; detect no benchmark.
+- Do the whole work in every call: the tensors' contents and addresses change. Keep no results, inputs or addresses
+  between calls; detect no benchmark.
 - Touch no files, network, environment or other processes. Never write outside the output tensors.
 - The speed that counts is the median latency against the reference, timed in turns with it.
 

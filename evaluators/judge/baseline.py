@@ -19,14 +19,14 @@ import msgspec
 import torch
 
 from evaluators.guard import die_with_parent
-from evaluators.judge.arena import Area, lay_out, view_tensors
+from evaluators.judge.arena import Area, Placed, lay_out, view_tensor
 from evaluators.judge.memory import SharedArea
 from evaluators.judge.model_state import share_parameters
 from evaluators.judge.nests import as_form
 from evaluators.judge.problem import Problem, ProblemError, Tensors, load_model, run_model
 from evaluators.judge.problem_code import Staged, stage_of
 from evaluators.judge.side import Answer, Line, NoAnswerError
-from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC
+from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC, arranged
 from evaluators.runners.heap import keep_freed_memory
 from evaluators.runners.pages import map_shared
 from messages.calls import CallForm
@@ -46,6 +46,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker is told when the judge knows the task."""
 
     specs: tuple[TensorSpec, ...]
+    inputs: tuple[Placed, ...]
+    """Where the tensors that are no outputs lie."""
     trains: bool
     call: CallForm | None
     """What the tensors of role `input` are part of; null: they are the arguments."""
@@ -72,6 +74,7 @@ class BaselineSide:
         self.pid, self._control, self._line = fork_worker(
             lambda end, nonce: _serve(end, task, workload, nonce, threads), close_fds
         )
+        self._inputs: SharedArea | None = None
         self._results: Area | None = None
         self.empty_ns = 0
 
@@ -82,7 +85,9 @@ class BaselineSide:
             BaselineError: it failed.
         """
         results = Area("results", problem.output_specs, guarded=False)
-        layout = Layout(specs=problem.tensors, trains=problem.trains, call=problem.call)
+        self._inputs = inputs
+        given = tuple(inputs.placed)
+        layout = Layout(specs=problem.tensors, inputs=given, trains=problem.trains, call=problem.call)
         socket.send_fds(self._control, [msgspec.msgpack.encode(layout)], [inputs.fd, results.fd])
         self._results = results
         self.ask(ATTACH, limit_s=_CALL_S)
@@ -149,6 +154,7 @@ class BaselineSide:
         Raises:
             BaselineError: it does not.
         """
+        self._line.arrangement = 0 if self._inputs is None else self._inputs.arrangement
         try:
             answer = self._line.exchange(operation, limit_s=limit_s)
         except NoAnswerError as silence:
@@ -199,24 +205,28 @@ def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, no
     torch.set_num_threads(threads)
     inputs_fd, results_fd = fds
     keep_freed_memory()
-    given = _attach("inputs", inputs_fd, [spec for spec in layout.specs if spec.role != "output"])
-    results = _attach("results", results_fd, [spec for spec in layout.specs if spec.role == "output"])
+    outputs = [spec for spec in layout.specs if spec.role == "output"]
+    given = _attach(inputs_fd, layout.inputs, [spec for spec in layout.specs if spec.role != "output"])
+    (results,) = _attach(results_fd, lay_out("results", outputs, 0)[0], outputs)
     count = sum(spec.role == "input" for spec in layout.specs)
-    inputs, state = given[:count], given[count:]
+    state = given[0][count:]
     model = load_model(task, workload=workload).train(layout.trains)
     share_parameters(model, state)
     form = as_form(layout.call.arguments) if layout.call else None
-    reference = Staged(lambda: run_model(model, inputs, form=form), stage_of(task, "cpu"))
-    return _answer(control, nonce, reference, results)
+
+    def run(arrangement: int) -> Tensors:
+        return run_model(model, given[arrangement % len(given)][:count], form=form)
+
+    return _answer(control, nonce, Staged(run, stage_of(task, "cpu")), results)
 
 
-def _answer(control: socket.socket, nonce: int, run: Callable[[], Tensors], results: Tensors) -> int:
+def _answer(control: socket.socket, nonce: int, run: Callable[[int], Tensors], results: Tensors) -> int:
     """Answer frames until the judge is gone.
 
     Args:
         control: this end of the socket.
         nonce: of the frames.
-        run: calls the reference.
+        run: calls the reference, given the number of an arrangement.
         results: where its outputs are copied to.
     """
     outputs: Tensors = ()
@@ -224,13 +234,13 @@ def _answer(control: socket.socket, nonce: int, run: Callable[[], Tensors], resu
         frame = control.recv(FRAME.size)
         if len(frame) != FRAME.size:
             return 0
-        _, operation, sequence, _, _, _ = FRAME.unpack(frame)
+        _, operation, sequence, _, _, arrangement = FRAME.unpack(frame)
         status = 0
         if operation == CALL:
             # Freed first: in a program of its own the previous result would be gone as well.
             outputs = ()
             try:
-                outputs = run()
+                outputs = run(arrangement)
             except ProblemError:
                 status = 1
         elif operation == KEEP:
@@ -239,9 +249,9 @@ def _answer(control: socket.socket, nonce: int, run: Callable[[], Tensors], resu
         control.send(FRAME.pack(MAGIC, operation, sequence, nonce, status, 0))
 
 
-def _attach(name: str, fd: int, specs: Sequence[TensorSpec]) -> Tensors:
-    """Map an area that the judge made; the layout follows from the same specs."""
-    placed, _ = lay_out(name, specs, 0)
+def _attach(fd: int, placed: Sequence[Placed], specs: Sequence[TensorSpec]) -> list[Tensors]:
+    """Map an area that the judge made. Returns its tensors in each arrangement."""
     size_bytes = os.fstat(fd).st_size
     memory = (ctypes.c_char * size_bytes).from_address(map_shared(fd, size_bytes, writable=True))
-    return view_tensors(memory, placed, specs)
+    known = [msgspec.to_builtins(place) for place in placed]
+    return [tuple(row) for row in arranged(known, lambda index, at: view_tensor(memory, specs[index], at))]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 from evaluators.intake.reads import Reads, bytes_read
 from evaluators.judge.arena import total_bytes
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.families import DataSet
+from evaluators.judge.gpu_memory import others_bytes
+from evaluators.judge.growth import Growth
 from evaluators.judge.launching import Launcher
-from evaluators.judge.memory import Buffers, make_buffers
+from evaluators.judge.memory import Buffers, Moves, make_buffers
 from evaluators.judge.place import Place
 from evaluators.judge.problem import Problem
 from evaluators.judge.protocol import Artifact, Limits
@@ -21,6 +24,9 @@ from evaluators.judge.wrong import WrongOutputError, refuse_if_unfinished
 from evaluators.languages.base import LanguageSupport
 from messages.verdicts import TimedOut, Wrong
 
+_ELSEWHERE_AFTER = 7
+"""Timed calls, at most, before one with crossed places that is not timed."""
+OUTPUTS_REUSED = "outputs_reused: what it returned is overwritten by a later call; a caller must copy what it keeps"
 COPY_SHARE = 0.2
 """Of a call's time: more is never taken off for handing outputs over, which a candidate might have spared itself."""
 
@@ -159,26 +165,87 @@ class Bench:
 class Calls:
     """The calls of one candidate: each on poisoned outputs, kept inside them, all of them within the limits."""
 
-    def __init__(self, bench: Bench, side: CandidateSide) -> None:
+    def __init__(self, bench: Bench, side: CandidateSide, *, is_timed: bool = False) -> None:
+        """Begin.
+
+        Args:
+            bench: the workload's.
+            side: the candidate.
+            is_timed: see `Moves`.
+        """
         self._bench = bench
         self._side = side
-        self._spent_ns = 0
+        self._spent_ns = self._count = 0
+        self._moves = Moves(bench.buffers.places, is_timed=is_timed)
+        self.first: int | None = None
+        """Arrangement of the first call; before it, None."""
+        self._chance = random.SystemRandom()
+        self._until_elsewhere = self._chance.randint(1, _ELSEWHERE_AFTER)
+        self.growth = Growth(side.pid, None if bench.problem.device == "cpu" else others_bytes)
+        self.is_reusing = False
+        """Whether a module returned memory that an earlier result lay in."""
         self.copy_ns = 0
         """What handing over what a call returned costs, to be taken off; see `returned.py`."""
         self.last = Answer(status=0, elapsed_ns=0)
         """Of the last call; before the first, nothing."""
 
-    def on(self, data: DataSet) -> None:
+    def on(self, data: DataSet, *, at: int | None = None) -> None:
         """Call it on a data set.
+
+        Args:
+            data: what it is called on.
+            at: the number of an arrangement; None: one is drawn.
 
         Raises:
             CandidateFailedError: it does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
         self.turn()
-        self._bench.buffers.lay(data.inputs, data.state)
+        self._bench.buffers.lay(data.inputs, data.state, at=self._moves.next() if at is None else at)
+        self.first = self._bench.buffers.arrangement if self.first is None else self.first
         self._side.hold(data.state)
         self.again(data.family)
+
+    def elsewhere(self, data: DataSet) -> bool:
+        """Now and then, call it once more on the same data, with places crossed. Returns whether it did.
+
+        In timed calls the place of one tensor tells those of all others. Here it does not: what is kept by the address
+        of a single tensor is found out.
+
+        Raises:
+            CandidateFailedError: it does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        self._until_elsewhere -= 1
+        if self._until_elsewhere > 0:
+            return False
+        self._until_elsewhere = self._chance.randint(1, _ELSEWHERE_AFTER)
+        self.on(data, at=self._moves.crossed())
+        return True
+
+    def look_after(self) -> None:
+        """Look at what the process holds after a timed call, and where results lie.
+
+        Raises:
+            CandidateFailedError: it does not answer.
+        """
+        self.growth.look(self._count)
+        self.look_for_reuse()
+
+    def look_for_reuse(self) -> None:
+        """See whether a module returned memory that an earlier result lies in.
+
+        Raises:
+            CandidateFailedError: it does not answer.
+        """
+        if self._bench.returns_outputs:
+            self.is_reusing = self._side.reuses_outputs() or self.is_reusing
+
+    def notes(self) -> Iterator[str]:
+        """Say what `look_after` saw."""
+        if self.is_reusing:
+            yield OUTPUTS_REUSED
+        yield from self.growth.notes()
 
     def turn(self) -> None:
         """Have the runner called on this workload from now on; what lies in the memory is another's until then."""
@@ -219,13 +286,14 @@ class Calls:
         outputs = self._bench.buffers.outputs
         outputs.poison()
         if (glimpse := self._bench.buffers.glimpse) is not None:
-            glimpse.draw()
+            glimpse.draw(outputs.tensors)
         if just_before is not None:
             just_before()
         self._bench.buffers.settle()
         if cover is not None:
             cover()
         call_limit_s = self._side.call_limit_s(self._bench.call_limit_s)
+        self._count += 1
         answer = self.last = self._side.call(limit_s=call_limit_s)
         # One that took longer than its limit was starved for the rest: that is the host's fault.
         self._spent_ns += min(answer.elapsed_ns, int(call_limit_s * 1e9))

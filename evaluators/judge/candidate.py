@@ -24,7 +24,19 @@ from evaluators.judge.side import Answer, NoAnswerError, Stage
 from evaluators.judge.terms import Terms, broken_rule
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_library
-from evaluators.runners.base import CALL, EMPTY, GIVE, HOLD, ISOLATION, LOAD, LOADED, PROFILE, RECORD_BYTES, SEAL
+from evaluators.runners.base import (
+    CALL,
+    EMPTY,
+    GIVE,
+    HOLD,
+    ISOLATION,
+    LOAD,
+    LOADED,
+    PROFILE,
+    RECORD_BYTES,
+    REUSED,
+    SEAL,
+)
 from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Wrong
 
@@ -267,6 +279,7 @@ class CandidateSide:
             take = self._buffers.take if operation in {CALL, EMPTY, GIVE} else None
             glimpse = self._buffers.glimpse
             look = glimpse.take if operation == CALL and glimpse is not None else None
+            self._runner.line.arrangement = self._buffers.arrangement
             answer = self._runner.line.exchange(operation, limit_s=limit_s, take=take, look=look)
         except NoAnswerError as silence:
             raise CandidateFailedError(self._explain(silence)) from None
@@ -344,6 +357,14 @@ class CandidateSide:
             CandidateFailedError: see `ask`.
         """
         self.ask(GIVE, limit_s=self._limits.load_s)
+
+    def reuses_outputs(self) -> bool:
+        """Ask a module's runner whether the last call returned memory that an earlier result lies in.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        return bool(self.ask(REUSED, limit_s=self._limits.load_s).status)
 
     def record(self, *, limit_s: float) -> bytes:
         """Have a call made and recorded. Returns what was printed until then, the record last.

@@ -7,7 +7,7 @@ from itertools import chain
 
 import msgspec
 
-from evaluators.judge.bench import Bench, Calls
+from evaluators.judge.bench import OUTPUTS_REUSED, Bench, Calls
 from evaluators.judge.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.check_data import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData
 from evaluators.judge.compare import same_bytes
@@ -20,6 +20,11 @@ from evaluators.judge.wrong import WrongOutputError, check_output
 from messages.tasks import TaskSpec
 from messages.verdicts import CallCheck, Wrong
 
+_STALE = (
+    "right on the same data where its tensors lie as in its first call: it keeps addresses, tensors or a graph of "
+    "that call, and inputs and outputs lie elsewhere in each call"
+)
+
 
 class _First:
     """The first call of a candidate."""
@@ -31,7 +36,7 @@ class _First:
         self.is_repeated: bool | None = None
         """Whether a second call on the same data gave the same bits; null: not made yet."""
         self.is_overwritten = False
-        """Whether what it returned was another thing after the second call: it hands out the same memory again."""
+        """Whether what it returned was another thing after later calls: it hands out the same memory again."""
 
 
 class Case:
@@ -85,7 +90,10 @@ class Case:
             if self.is_brief:
                 self._first.data = data
             else:
-                self._look_after(side, self._first, data, calls=len(self.checks))
+                self._keep_first(side, self._first, data)
+        if not self.is_brief and self.bench.returns_outputs and len(self.checks) > 1:
+            side.give_kept()
+            self._first.is_overwritten = not self._holds(self._first.outputs)
 
     def run_rest(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
         """Call it on data of families that are drawn for it, then on the first once more.
@@ -145,7 +153,24 @@ class Case:
         self._seeds.append(f"{data.family} {data.seed}")
         self._last = data
         calls.on(data)
-        self.checks.append(self._checked(data))
+        try:
+            self.checks.append(self._checked(data))
+        except WrongOutputError as wrong:
+            raise self._explained(calls, data, wrong) from None
+        if not self.is_brief:
+            calls.look_for_reuse()
+
+    def _explained(self, calls: Calls, data: DataSet, wrong: WrongOutputError) -> WrongOutputError:
+        """Say of a wrong output whether it is right where the tensors lay in the first call."""
+        if calls.first in {None, self.bench.buffers.arrangement}:
+            return wrong
+        try:
+            calls.on(data, at=calls.first)
+            self._checked(data)
+        except (CandidateFailedError, WrongOutputError):
+            return wrong
+        reason = f"{wrong.verdict.reason}; {_STALE}"
+        return WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason))
 
     def _draw_again(self, data: DataSet) -> int:
         """Call it once more on data that it was called on before. Returns how long that took, in ns."""
@@ -227,8 +252,8 @@ class Case:
             yield f"{where}not checked on {family} inputs: {why}"
         for name in self._data.never_varied:
             yield f"{where}`{name}` had the same value in every call: a kernel that never reads it passes, too"
-        if self._first.is_overwritten:
-            yield "outputs_reused: what it returned is overwritten by its next call; a caller must copy what it keeps"
+        if self._calls is not None and (self._first.is_overwritten or self._calls.is_reusing):
+            yield OUTPUTS_REUSED
         if self._first.is_repeated is False:
             yield f"{where}not deterministic: two calls on the same inputs differ, within the tolerance"
 
@@ -236,20 +261,17 @@ class Case:
     def _called(self) -> str:
         return HELD_OUT if self.bench.is_hidden else self.bench.workload
 
-    def _look_after(self, side: CandidateSide, first: _First, data: DataSet, *, calls: int) -> None:
-        """Keep what the first call gave; after the second, see that it is still that.
+    def _keep_first(self, side: CandidateSide, first: _First, data: DataSet) -> None:
+        """Keep what the first call gave.
 
         Raises:
             CandidateFailedError: the candidate does not answer.
         """
-        if calls == 1:
+        if first.data is None:
             first.data = data
             first.outputs = tuple(output.clone() for output in self._outputs)
             if self.bench.returns_outputs:
                 side.keep_returned()
-        elif calls == 2 and first.data is not None and self.bench.returns_outputs:
-            side.give_kept()
-            first.is_overwritten = not self._holds(first.outputs)
 
     @property
     def _outputs(self) -> Tensors:

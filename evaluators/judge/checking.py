@@ -170,6 +170,8 @@ class Checker:
             yield f"checked in {calls} calls, one per family of data: each takes long here"
         if changed := cases[0].bench.problem.changed_state:
             yield say_changed(changed)
+        if cases[0].bench.buffers.has_few_places:
+            yield "the tensors are so large that each input and output lies at one of two addresses, not of three"
         if not cases[0].bench.problem.trains:
             yield "the reference runs in eval mode: in training mode it is random"
 

@@ -27,18 +27,19 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Glimpse:
     """Some elements of outputs as they were at a moment."""
 
-    def __init__(self, outputs: Tensors) -> None:
-        """Look at no place yet.
+    def __init__(self) -> None:
+        """Look at no place yet."""
+        self._bits: list[torch.Tensor] = []
+        self._places: list[torch.Tensor] = []
+        self._kept: list[torch.Tensor] = []
+
+    def draw(self, outputs: Tensors) -> None:
+        """Choose the places of the next look; takes time.
 
         Args:
             outputs: dense; somebody else writes to them.
         """
         self._bits = [output.view(-1).view(_INTEGERS[output.element_size()]) for output in outputs]
-        self._places: list[torch.Tensor] = []
-        self._kept: list[torch.Tensor] = []
-
-    def draw(self) -> None:
-        """Choose the places of the next look; takes time."""
         most = max(_LEAST_PLACES, _PLACES // max(1, len(self._bits)))
         self._places = [_drawn(bits.numel(), most) for bits in self._bits]
         self._kept = [torch.empty(len(places), dtype=bits.dtype) for bits, places in self._each()]

@@ -6,23 +6,30 @@ inputs are what it laid there. Runners map nothing else of the judge's: expected
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 
 import torch
 
-from evaluators.judge.arena import GUARD_BYTE, GUARD_BYTES, guards_of, lay_out, poison
+from evaluators.judge.arena import GUARD_BYTE, GUARD_BYTES, Arranged, guards_of, lay_out
 from evaluators.judge.problem import DTYPES, Tensors
 from evaluators.vendors.nvidia.driver import Context, SharedMemory
 from evaluators.vendors.nvidia.tensors import view_memory
 from messages.tasks import TensorSpec
 
 
-class GpuArea:
+class GpuArea(Arranged):
     """Shared memory of the first visible GPU with tensors in it."""
 
     def __init__(
-        self, name: str, specs: Sequence[TensorSpec], *, guarded: bool, memory: SharedMemory | None = None
+        self,
+        name: str,
+        specs: Sequence[TensorSpec],
+        *,
+        guarded: bool,
+        places: int = 1,
+        memory: SharedMemory | None = None,
     ) -> None:
         """Lay the tensors out.
 
@@ -30,30 +37,19 @@ class GpuArea:
             name: `inputs` or `outputs`.
             specs: the tensors.
             guarded: whether guard bytes lie around each.
+            places: how many each has, parameters aside.
             memory: where they lie, from its beginning; null: in memory of their own.
         """
         self._guard = GUARD_BYTES if guarded else 0
-        self.placed, needed_bytes = lay_out(name, specs, self._guard)
+        placed, needed_bytes = lay_out(name, specs, self._guard, places)
         memory = memory or SharedMemory(Context(), needed_bytes)
         self.fd, self.size_bytes = memory.fd, memory.size_bytes
         self._bytes = view_memory(memory.address, memory.size_bytes)
-        self.tensors = tensors_in(self._bytes, specs, self._guard)
-        self._laid: list[torch.Tensor | None] = [None] * len(specs)
+        super().__init__(placed, lambda index, at: _tensor_at(self._bytes, specs[index], at))
 
     def open_read_only(self) -> int:
         """Return a new descriptor. It can be mapped for writing, too."""
         return os.dup(self.fd)
-
-    def fill(self, values: Sequence[torch.Tensor]) -> None:
-        """Write contents into the same places. What lies there already (parameters, mostly) is not copied again."""
-        for index, (place, value) in enumerate(zip(self.tensors, values, strict=True)):
-            if self._laid[index] is not value:
-                place.copy_(value)
-                self._laid[index] = value
-
-    def forget(self) -> None:
-        """Forget what lies there: `fill` writes all of it."""
-        self._laid = [None] * len(self._laid)
 
     def altered(self) -> bool:
         """Say whether somebody else wrote to the tensors since `fill`."""
@@ -64,7 +60,7 @@ class GpuArea:
         ]
         found = bool(torch.stack(differences).any()) if differences else False
         if found:  # the next call gets all of it anew
-            self._laid = [None] * len(self._laid)
+            self.forget()
         return found
 
     def settle(self) -> None:
@@ -76,31 +72,21 @@ class GpuArea:
         self._bytes.fill_(GUARD_BYTE)
         self.forget()
 
-    def poison(self) -> None:
-        """Fill all tensors with their pattern and the bytes around them with the guard's."""
-        for tensor in self.tensors:
-            poison(tensor)
-        for around in self._guards():
-            around.fill_(GUARD_BYTE)
-
     def broken_guards(self) -> bool:
         """Say whether anything was written around the tensors since `poison`."""
         spans = self._guards()
         return bool((torch.cat(spans) != GUARD_BYTE).any()) if spans else False
 
     def _guards(self) -> list[torch.Tensor]:
-        return guards_of(self._bytes, self.placed, self.tensors) if self._guard else []
+        return guards_of(self._bytes, self.offsets, self.tensors) if self._guard else []
 
 
-def tensors_in(area: torch.Tensor, specs: Sequence[TensorSpec], guard_bytes: int) -> Tensors:
-    """Return the tensors that lie in an area's bytes."""
-    placed, _ = lay_out("", specs, guard_bytes)
-    found: list[torch.Tensor] = []
-    for place, spec in zip(placed, specs, strict=True):
-        dtype = DTYPES[spec.dtype]
-        count = 1
-        for size in spec.shape:
-            count *= size
-        data = area[place.offset : place.offset + count * dtype.itemsize]
-        found.append(data.view(dtype).view(spec.shape))
-    return tuple(found)
+def tensors_in(area: torch.Tensor, specs: Sequence[TensorSpec]) -> Tensors:
+    """Return the tensors that lie in an area's bytes: without guards, each at its only place."""
+    placed, _ = lay_out("", specs, 0)
+    return tuple(_tensor_at(area, spec, place.offsets[0]) for place, spec in zip(placed, specs, strict=True))
+
+
+def _tensor_at(area: torch.Tensor, spec: TensorSpec, offset: int) -> torch.Tensor:
+    dtype = DTYPES[spec.dtype]
+    return area[offset : offset + math.prod(spec.shape) * dtype.itemsize].view(dtype).view(spec.shape)

@@ -135,8 +135,8 @@ class _Worker:
         bases = self.harness.map_areas(sizes, *fds)
         inputs = [spec for spec in layout.specs if spec.role != "output"]
         outputs = [spec for spec in layout.specs if spec.role == "output"]
-        given = tensors_in(view_memory(bases["inputs"], layout.inputs_bytes), inputs, 0)
-        self._results = tensors_in(view_memory(bases["outputs"], layout.results_bytes), outputs, 0)
+        given = tensors_in(view_memory(bases["inputs"], layout.inputs_bytes), inputs)
+        self._results = tensors_in(view_memory(bases["outputs"], layout.results_bytes), outputs)
         count = sum(spec.role == "input" for spec in layout.specs)
         self._inputs, state = given[:count], given[count:]
         self._outputs: Tensors = ()

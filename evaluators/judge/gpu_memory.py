@@ -27,6 +27,12 @@ def free_bytes() -> int:
     return int(torch.cuda.mem_get_info(DEVICE)[0])
 
 
+def others_bytes() -> int:
+    """Return how much memory of a GPU is in use, but for what this process has."""
+    free, total = torch.cuda.mem_get_info(DEVICE)
+    return int(total - free - torch.cuda.memory_reserved(DEVICE))
+
+
 def has_as_much_free(before: int) -> bool:
     """Say whether about as much is free as there was before any candidate came: then nobody else has taken it."""
     return free_bytes() > _NEARLY * before

@@ -108,6 +108,8 @@ class GpuWorkloadTimer:
         self._copy_ns = self._references.copy_ns() if bench.returns_outputs else 0.0
         self._take_ns = self._time_taking()
         self._draws = Draws()
+        self._calls: Calls | None = None
+        """Of the candidate that is timed."""
         self._seen, self._looks = self._seen_of(Unloaded(self._take_ns)), Looks(cover.longest_gap_ns)
         self._data.prepare(_PREPARED_PAIRS)
 
@@ -166,7 +168,7 @@ class GpuWorkloadTimer:
             CandidateFailedError: it does not answer, or takes too long.
             WrongOutputError: it writes beside its outputs.
         """
-        calls, data = Calls(self.bench, side), self._data.apart()
+        calls, data = Calls(self.bench, side, is_timed=True), self._data.apart()
         calls.on(data)
         levels = (IDLE, max(self._cover.levels)) * _GLANCES
         candidate_ns = min(self._candidate_ns(calls, data.family, level) for level in levels)
@@ -195,8 +197,8 @@ class GpuWorkloadTimer:
             search: finds what its calls are to begin behind, on all workloads.
             looks: between its calls, on all workloads.
         """
-        calls, seen = Calls(self.bench, side), self._seen_of(unloaded)
-        self._seen, self._looks, self._draws = seen, looks, Draws()
+        calls, seen = Calls(self.bench, side, is_timed=True), self._seen_of(unloaded)
+        self._calls, self._seen, self._looks, self._draws = calls, seen, looks, Draws()
 
         def run_pair(candidate_first: bool) -> Pair:
             data = self._data.next()
@@ -208,6 +210,9 @@ class GpuWorkloadTimer:
             if not candidate_first:
                 self._time_candidate(calls, data, seen)
             self._compare(data, calls)
+            if calls.elsewhere(data):
+                self._refuse_if_different(data, calls)
+            calls.look_after()
             self._touch(seen.cover_us)
             seen.add("empty call", side.empty())
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
@@ -232,6 +237,9 @@ class GpuWorkloadTimer:
         for _ in range(most if is_first and not self._is_long else 1):
             data = self._data.next()
             calls.on(data)
+        if is_first:  # what it keeps for a set of addresses, it may make in the second call with them
+            for _ in range(self.bench.buffers.places if not self._is_long else 1):
+                calls.on(data)
         self._references.lay(data)
         self._references.eager.call()
         if is_first:
@@ -244,7 +252,7 @@ class GpuWorkloadTimer:
             CandidateFailedError: the candidate does not answer.
             WrongOutputError: it writes beside its outputs.
         """
-        calls, data = Calls(self.bench, side), self._data.next()
+        calls, data = Calls(self.bench, side, is_timed=True), self._data.next()
         for _ in range(self._warm_ups):
             calls.on(data)
         best = self._cover.search().best_for(lambda level: self._candidate_ns(calls, data.family, level))
@@ -280,8 +288,7 @@ class GpuWorkloadTimer:
 
     def _stir(self) -> None:
         """Have other data of the same kind where the candidate has its inputs; all of it is laid anew then."""
-        laid = self.bench.buffers.inputs.tensors
-        stir(laid[: len(laid) - len(self.bench.problem.state)])
+        stir(self.bench.buffers.inputs.moving)
         self.bench.buffers.renew()
 
     def _touch(self, cover_us: int) -> None:
@@ -296,12 +303,15 @@ class GpuWorkloadTimer:
         Raises:
             WrongOutputError: they differ.
         """
-        names, outputs = self.bench.output_names, self.bench.buffers.results
-        refuse_if_wrong(
-            lambda: timed_difference(names, outputs, self._references.outputs(), data), lambda: calls.on(data)
-        )
+        self._refuse_if_different(data, calls)
         if data.positions is not None:
-            self._draws.add(data.positions([outputs]))
+            self._draws.add(data.positions([self.bench.buffers.results]))
+
+    def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
+        names, outputs, at = self.bench.output_names, self.bench.buffers.results, self.bench.buffers.arrangement
+        refuse_if_wrong(
+            lambda: timed_difference(names, outputs, self._references.outputs(), data), lambda: calls.on(data, at=at)
+        )
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
         """Return what pairs come to."""
@@ -377,6 +387,7 @@ class GpuWorkloadTimer:
             + (f"; {added_us:.1f} us are added to its time for what goes beyond noise" if added_us else "")
             + (f"; all pairs were run {1 + seen.repeats} times" if seen.repeats else ""),
             self._looks.note(),
+            *(self._calls.notes() if self._calls is not None else ()),
         )
 
 

@@ -76,7 +76,7 @@ def room_for(problems: Sequence[Problem]) -> Room:
         problems: of all its workloads, loaded.
     """
     if problems[0].device == "cpu":
-        return Room(_host_bytes())
+        return Room(host_bytes())
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(problems[0].device)
     return Room(gpu_bytes(free, total, max(map(needed_bytes, problems))))
@@ -95,9 +95,10 @@ def gpu_bytes(free: int, total: int, needed: int) -> int:
 
 def timed_bytes(problem: Problem) -> int:
     """Return how much data for timed calls is made before they begin."""
-    return _host_bytes() if problem.device == "cpu" else _TIMED_ON_GPU
+    return host_bytes() if problem.device == "cpu" else _TIMED_ON_GPU
 
 
-def _host_bytes() -> int:
+def host_bytes() -> int:
+    """Return how much of a host's memory one kind of data may take."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(_LEAST_ON_HOST, memory_bytes // _HOST_ONE_IN)

@@ -46,7 +46,7 @@ class Staged(Generic[_T]):
     That would be its time, and a candidate's credit.
     """
 
-    def __init__(self, run: Callable[[], _T], stage: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, run: Callable[..., _T], stage: Callable[[], AbstractContextManager[None]]) -> None:
         """Call nothing yet.
 
         Args:
@@ -57,7 +57,7 @@ class Staged(Generic[_T]):
         self.is_needed = False
         """Whether it failed without."""
 
-    def __call__(self) -> _T:
+    def __call__(self, *arguments: object) -> _T:
         """Call it.
 
         Raises:
@@ -65,13 +65,13 @@ class Staged(Generic[_T]):
         """
         if not self.is_needed:
             try:
-                return self._run()
+                return self._run(*arguments)
             except ProblemError:
                 if self._stage is nullcontext:
                     raise
                 self.is_needed = True
         with self._stage():
-            return self._run()
+            return self._run(*arguments)
 
 
 def load_module(task: TaskSpec, device: str) -> ModuleType:

@@ -122,6 +122,8 @@ class Line:
         self._nonce = nonce
         self.workload = 0
         """Number of the one whose tensors are meant."""
+        self.arrangement = 0
+        """Number of the arrangement in which they lie."""
         self._sequence = 0
         self._went_on = 0
         """How often it has computed while it was stopped."""
@@ -154,7 +156,7 @@ class Line:
         self._refuse_early_answer(limit_s)
         self._refuse_to_have_gone_on(limit_s)
         self._sequence += 1
-        request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, self.workload, 0)
+        request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, self.workload, self.arrangement)
         # The clock first: what a candidate does on being continued, in a signal handler say, is in its time.
         begun = time.perf_counter_ns()
         if self._stops:

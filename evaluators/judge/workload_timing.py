@@ -85,6 +85,8 @@ class WorkloadTimer:
         """Less than this is not credited to the candidate."""
         self._share: CoreShare | None = None
         self._draws = Draws()
+        self._calls: Calls | None = None
+        """Of the candidate that is timed."""
         self._waiting, self._stopping = Usual(WAITING_NS), Usual(STOPPING_NS)
         self._control = Control(self._time_reference_between)
         self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
@@ -121,7 +123,7 @@ class WorkloadTimer:
         Args:
             side: the candidate, loaded; a module's instance is made when its first call comes.
         """
-        calls = Calls(self.bench, side)
+        calls = self._calls = Calls(self.bench, side, is_timed=True)
 
         def run_pair(candidate_first: bool) -> Pair:
             return self._pair(side, calls, candidate_first=candidate_first)
@@ -142,7 +144,9 @@ class WorkloadTimer:
             WrongOutputError: it writes beside its outputs.
         """
         is_first = self._share is None
-        calls.on(self._data.next())
+        data = self._data.next()
+        for _ in range(self.bench.buffers.places - 1 if is_first else 1):
+            calls.on(data)
         self.baseline.call(limit_s=self.bench.evaluation_limit_s)
         if not is_first:
             return
@@ -163,6 +167,9 @@ class WorkloadTimer:
         candidate = self._time_candidate(side, calls, data)
         reference = before or self._time_reference()
         self._compare(data, calls)
+        if calls.elsewhere(data):
+            self._refuse_if_different(data, calls)
+        calls.look_after()
         disturbance = candidate.disturbance or reference.disturbance
         return Pair(candidate_ns=candidate.net_ns, reference_ns=reference.net_ns, disturbance=disturbance)
 
@@ -222,12 +229,15 @@ class WorkloadTimer:
         Raises:
             WrongOutputError: they differ.
         """
+        self._refuse_if_different(data, calls)
+        if data.positions is not None:
+            self._draws.add(data.positions([self.bench.buffers.results]))
+
+    def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
         names, outputs = self.bench.output_names, self.bench.buffers.results
         refuse_if_wrong(
             lambda: timed_difference(names, outputs, self.baseline.keep(), data), lambda: calls.again(data.family)
         )
-        if data.positions is not None:
-            self._draws.add(data.positions([outputs]))
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
         """Return what pairs come to."""
@@ -265,7 +275,7 @@ class WorkloadTimer:
 
     def notes(self, timing: Timing) -> list[str]:
         """Return what a verdict says of how it was timed here."""
-        notes = [*self._control.notes]
+        notes = [*self._control.notes, *(self._calls.notes() if self._calls is not None else ())]
         if not self.baseline.has_huge_pages():
             notes.append(
                 "the kernel gives no huge pages on request: which pages a process was given may make it up to a "

@@ -12,20 +12,22 @@ import os
 import resource
 import signal
 import struct
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from evaluators.runners.pages import map_shared
 
 FRAME = struct.Struct("<4sIQQqQ")
 """Magic, operation, sequence number, nonce, status, and on a GPU the ns between the events around the call, else 0. In
-a request the status is the number of the workload whose tensors are meant."""
+a request the status is the number of the workload whose tensors are meant, and the last field that of the arrangement
+in which they lie."""
 MAGIC = b"ksr1"
-EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL, PROFILE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL, PROFILE, REUSED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 """Operations. `HOLD`: keep what the last call returned, as its caller would; `GIVE`: hand over what is kept, again.
 `BURST`: make calls one after the other, as other harnesses do; for comparisons with theirs, and never for a verdict.
 `SEAL`: take away the means to start processes, where compilers needed them until now.
-`PROFILE`: make a call, and write to the log what the GPU did in it."""
+`PROFILE`: make a call, and write to the log what the GPU did in it.
+`REUSED`: answer 1 if the last call returned memory that an earlier result lies in."""
 PROFILED = b"ksearch profile: "
 """Before a line of the log: a JSON list of `Activity`, by `PROFILE`."""
 RECORD_BYTES = 4 << 20
@@ -45,8 +47,9 @@ _PR_SET_PDEATHSIG = 1
 _IOLBF = 1
 """Of stdio.h, in glibc and musl: flushed at line ends."""
 
-Called: TypeAlias = Mapping[int, Callable[[], int]]
-"""What a call is on each workload that was loaded, by its number: it returns 0 if it went well."""
+Called: TypeAlias = Mapping[int, Sequence[Callable[[], int]]]
+"""Calls on each workload that was loaded, by its number and arrangement: each returns 0 if it went well."""
+_Made = TypeVar("_Made")
 
 
 def serve(
@@ -75,19 +78,34 @@ def serve(
         frame = os.read(control, FRAME.size)
         if len(frame) != FRAME.size:
             return
-        _, operation, sequence, _, workload, _ = FRAME.unpack(frame)
+        _, operation, sequence, _, workload, arrangement = FRAME.unpack(frame)
         status = span_ns = 0
         if operation in {CALL, EMPTY}:
-            status, span_ns = span(calls[workload] if operation == CALL else nothing)
+            status, span_ns = span(calls[workload][arrangement] if operation == CALL else nothing)
         elif operation == LOAD:
             status, calls = load(workload)
         elif operation == ISOLATION:
             status = isolation
         elif operation in ways:
-            status = ways[operation](calls[workload])
+            status = ways[operation](calls[workload][arrangement])
         elif operation in others:
             status = others[operation]()
         os.write(control, FRAME.pack(MAGIC, operation, sequence, nonce, status, span_ns))
+
+
+def arranged(placed: Sequence[Mapping[str, Any]], view: Callable[[int, int], _Made]) -> list[list[_Made]]:
+    """Return the tensors of a workload in each arrangement, all made now and not in a call.
+
+    Args:
+        placed: `Placed` of each tensor.
+        view: makes a tensor, given its index and an offset; asked once for each place.
+    """
+    rows: list[list[_Made]] = []
+    for index, tensor in enumerate(placed):
+        made = {at: view(index, at) for at in tensor["offsets"]}
+        rows.append([made[at] for at in tensor["offsets"]])
+    count = max(map(len, rows), default=1)
+    return [[row[number % len(row)] for row in rows] for number in range(count)]
 
 
 def nothing() -> int:

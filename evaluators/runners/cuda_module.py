@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import torch
 
-from evaluators.runners.base import GIVE, HOLD, SEAL, serve
+from evaluators.runners.base import GIVE, HOLD, REUSED, SEAL, serve
 from evaluators.runners.cuda_warm import Began, fork_gpu_runners
 from evaluators.runners.kernels import KERNELS, seed_cache
 from evaluators.runners.module_call import Loader, is_destination, nested
@@ -45,7 +45,12 @@ def _serve_candidate(order: Order) -> None:
             began.harness.span,
             isolation=order.isolation,
             ways=began.harness.ways,
-            others={HOLD: loader.hold, GIVE: lambda: _finished(loader.give), SEAL: sealing.complete},
+            others={
+                HOLD: loader.hold,
+                GIVE: lambda: _finished(loader.give),
+                REUSED: lambda: _finished(loader.reused),
+                SEAL: sealing.complete,
+            },
         )
     os._exit(0)
 

@@ -13,7 +13,7 @@ import sys
 
 from evaluators.runners.base import SEAL, bind_to_judge, serve
 from evaluators.runners.cuda import Harness, Sealing
-from evaluators.runners.native import CUDA, Arguments, load
+from evaluators.runners.native import CUDA, arguments_of, load
 from evaluators.sandbox.confine import confine
 from evaluators.sandbox.profiles import run_cuda
 
@@ -27,7 +27,7 @@ def main() -> int:
     harness = Harness(spec["cupti"])
     bases = harness.map_areas(spec, spec["inputs_fd"], spec["outputs_fd"])
     arguments = [
-        Arguments(tensors, bases, call, device=CUDA, stream=harness.stream)
+        arguments_of(tensors, bases, call, device=CUDA, stream=harness.stream)
         for tensors, call in zip(spec["workloads"], spec["calls"], strict=True)
     ]
     gc.disable()

@@ -12,6 +12,7 @@ from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime import driver
 
 from evaluators.runners.autotune import remember_configurations
+from evaluators.runners.base import arranged
 from evaluators.runners.cuda import Harness, Sealing
 from evaluators.runners.first_launch import be_ready_to_launch
 from evaluators.runners.launches import Launches  # noqa: F401 - behind the sandbox our own packages cannot be read
@@ -50,7 +51,7 @@ class Began:
         self.harness.ran = remember_configurations()
         bases = self.harness.map_areas(spec, order.inputs_fd, order.outputs_fd)
         self.workloads = _tensors(spec, bases)
-        """Of each workload, dense, on the GPU: inputs, then outputs."""
+        """Of each workload in each arrangement, dense, on the GPU: inputs, then outputs."""
 
     def sealing(self) -> Sealing:
         """Begin to take system calls away; torch has what it needs to begin by now."""
@@ -63,18 +64,18 @@ class Began:
         return torch.cuda.stream(torch.cuda.ExternalStream(self.harness.stream))  # type: ignore[no-untyped-call]
 
 
-def _tensors(spec: Mapping[str, object], bases: dict[str, int]) -> list[list[torch.Tensor]]:
-    """Return the tensors of each workload, in the memory that was mapped."""
+def _tensors(spec: Mapping[str, object], bases: dict[str, int]) -> list[list[list[torch.Tensor]]]:
+    """Return the tensors of each workload in each arrangement, in the memory that was mapped."""
     areas = {name: view_memory(base, int(str(spec[f"{name}_bytes"]))) for name, base in bases.items()}
     workloads = spec["workloads"]
     return [_placed(placed, areas) for placed in workloads] if isinstance(workloads, list) else []
 
 
-def _placed(placed: Sequence[Mapping[str, Any]], areas: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for tensor in placed:
+def _placed(placed: Sequence[Mapping[str, Any]], areas: Mapping[str, torch.Tensor]) -> list[list[torch.Tensor]]:
+    def view(index: int, offset: int) -> torch.Tensor:
+        tensor = placed[index]
         dtype = DTYPES[tensor["code"], tensor["bits"]]
-        size_bytes = math.prod(tensor["shape"]) * dtype.itemsize
-        data = areas[tensor["area"]][tensor["offset"] : tensor["offset"] + size_bytes]
-        found.append(data.view(dtype).view(tensor["shape"]))
-    return found
+        data = areas[tensor["area"]][offset : offset + math.prod(tensor["shape"]) * dtype.itemsize]
+        return data.view(dtype).view(tensor["shape"])
+
+    return arranged(placed, view)

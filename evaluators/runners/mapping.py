@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from evaluators.runners.base import map_areas
+from evaluators.runners.base import arranged, map_areas
 from evaluators.runners.warm import DTYPES, Order
 from evaluators.sandbox.confine import confine
 from evaluators.sandbox.profiles import run_interpreted
@@ -19,8 +19,8 @@ from evaluators.sandbox.profiles import run_interpreted
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def begin_on_cpu(order: Order) -> list[list[torch.Tensor]]:
-    """Enter the sandbox. Returns the tensors of each workload, dense: inputs, then outputs."""
+def begin_on_cpu(order: Order) -> list[list[list[torch.Tensor]]]:
+    """Enter the sandbox. Returns the tensors of each workload in each arrangement, dense: inputs, then outputs."""
     order.begin()
     spec = order.spec
     size_bytes = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * _PAGE_BYTES
@@ -36,11 +36,12 @@ def begin_on_cpu(order: Order) -> list[list[torch.Tensor]]:
     return [_placed(placed, bases) for placed in workloads] if isinstance(workloads, list) else []
 
 
-def _placed(placed: Sequence[Mapping[str, Any]], bases: Mapping[str, int]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for tensor in placed:
+def _placed(placed: Sequence[Mapping[str, Any]], bases: Mapping[str, int]) -> list[list[torch.Tensor]]:
+    def view(index: int, offset: int) -> torch.Tensor:
+        tensor = placed[index]
         dtype = DTYPES[tensor["code"], tensor["bits"]]
-        address = bases[tensor["area"]] + tensor["offset"]
-        memory = (ctypes.c_char * (math.prod(tensor["shape"]) * dtype.itemsize)).from_address(address)
-        found.append(torch.frombuffer(memory, dtype=dtype).view(tensor["shape"]))
-    return found
+        size_bytes = math.prod(tensor["shape"]) * dtype.itemsize
+        memory = (ctypes.c_char * size_bytes).from_address(bases[tensor["area"]] + offset)
+        return torch.frombuffer(memory, dtype=dtype).view(tensor["shape"])
+
+    return arranged(placed, view)

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from evaluators.runners.base import BAD_OUTPUT, GIVE, HOLD, LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, serve
+from evaluators.runners.base import BAD_OUTPUT, GIVE, HOLD, LOADED, NO_ENTRY_POINT, NOT_LOADED, REUSED, Called, serve
 from evaluators.runners.heap import keep_freed_memory
 from evaluators.runners.inline import offer_built
 from evaluators.runners.mapping import begin_on_cpu
 from evaluators.runners.program import NoEntryPointError, import_from, tell_raised
+from evaluators.runners.results import Results
 from evaluators.runners.rules import Rules
 from evaluators.runners.warm import DTYPES, Order, load_function, tell
 from evaluators.structure import StructureError, describe, flatten, paths, rebuild, same_form
@@ -47,7 +48,7 @@ def serve_candidate(order: Order) -> None:
         serve(order.control, spec["nonce"], load, isolation=order.isolation)
         os._exit(0)
     loader = Loader(spec, workloads, rules)
-    others = {HOLD: loader.hold, GIVE: loader.give}
+    others = {HOLD: loader.hold, GIVE: loader.give, REUSED: loader.reused}
     serve(order.control, spec["nonce"], loader.load, isolation=order.isolation, others=others)
     os._exit(0)
 
@@ -58,7 +59,7 @@ class _Part:
     def __init__(
         self,
         placed: Sequence[Mapping[str, Any]],
-        tensors: Sequence[torch.Tensor],
+        arrangements: Sequence[Sequence[torch.Tensor]],
         instance: Mapping[str, Any],
         call: Mapping[str, Any] | None,
     ) -> None:
@@ -66,7 +67,7 @@ class _Part:
 
         Args:
             placed: where they lie.
-            tensors: inputs, then outputs.
+            arrangements: in each, inputs, then outputs.
             instance: `Instance` of `evaluators/judge/terms.py`.
             call: `CallForm`; null: inputs are given and outputs returned one after the other.
         """
@@ -76,20 +77,21 @@ class _Part:
         self.arguments: str = made["arguments"]
         self.parameters: int = made["parameters"]
         self.trains: bool = made["trains"]
-        areas = [tensor["area"] for tensor in placed]
-        given = [tensor for tensor, area in zip(tensors, areas, strict=True) if area == "inputs"]
-        self.outputs = [tensor for tensor, area in zip(tensors, areas, strict=True) if area == "outputs"]
-        self.inputs = given[: len(given) - len(self.names)]
-        self._state = given[len(self.inputs) :]
+        given = sum(tensor["area"] == "inputs" for tensor in placed)
+        count = given - len(self.names)
+        self.inputs = [list(tensors[:count]) for tensors in arrangements]
+        self.outputs = [list(tensors[given:]) for tensors in arrangements]
+        self._state = arrangements[0][count:given]
 
     @property
     def is_function(self) -> bool:
         """Whether the candidate is a function: it is not made, it is called."""
         return self._call is not None and self._call["calling"] == "function"
 
-    def given(self) -> Sequence[object]:
+    def given(self, arrangement: int) -> Sequence[object]:
         """Return the arguments of a call, nests made anew: a candidate may have changed the former ones."""
-        return self.inputs if self._call is None else _nest(self._call["arguments"], self.inputs)
+        inputs = self.inputs[arrangement]
+        return inputs if self._call is None else _nest(self._call["arguments"], inputs)
 
     def dense(self, result: object) -> Sequence[object]:
         """Return what a call returned as tensors, dense as the reference's are; see `_made_dense`.
@@ -119,7 +121,7 @@ class Loader:
     def __init__(
         self,
         spec: Mapping[str, Any],
-        workloads: Sequence[Sequence[torch.Tensor]],
+        workloads: Sequence[Sequence[Sequence[torch.Tensor]]],
         rules: Rules,
         *,
         device: str = "cpu",
@@ -129,7 +131,7 @@ class Loader:
 
         Args:
             spec: `RunnerSpec`.
-            workloads: the tensors of each: inputs, then outputs.
+            workloads: the tensors of each in each arrangement: inputs, then outputs.
             rules: what the candidate may do.
             device: where they lie.
             delivers: whether a call hands over what it returned; else `hand_over` does.
@@ -140,13 +142,14 @@ class Loader:
         parts = zip(spec["workloads"], workloads, spec["instances"], spec["calls"], strict=True)
         self._parts = [_Part(*each) for each in parts]
         self._class: Callable[..., object] | None = None
-        self._calls: dict[int, Callable[[], int]] = {}
+        self._calls: dict[int, Sequence[Callable[[], int]]] = {}
         self._result: Sequence[object] | None = None
         """What the last call returned; nobody has looked at it."""
         self._places: list[torch.Tensor] = []
         """Where that is to be handed over."""
         self._returned: list[torch.Tensor] = []
-        self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._kept: list[torch.Tensor] = []
+        self._results = Results(tensor for arrangements in workloads for row in arrangements for tensor in row)
 
     def load(self, number: int) -> tuple[int, Called]:
         """Make the instance of a workload, with the state that lies in the memory. Returns a status, and what is there.
@@ -162,14 +165,15 @@ class Loader:
         except BaseException as error:  # noqa: BLE001 - the candidate may raise whatever it likes
             tell(tell_raised(error, self._folder))
             return self._rules.of_load(NOT_LOADED), self._calls
-        self._calls[number] = self._rules.of_call(partial(self._call, model, part))
+        arrangements = range(len(part.inputs))
+        self._calls[number] = [self._rules.of_call(partial(self._call, model, part, each)) for each in arrangements]
         return self._rules.of_load(LOADED), self._calls
 
-    def _call(self, model: Callable[..., object], part: _Part) -> int:
+    def _call(self, model: Callable[..., object], part: _Part, arrangement: int) -> int:
         try:
             with torch.no_grad():
-                result = part.dense(model(*part.given()))
-            self._result, self._places = result, part.outputs
+                result = part.dense(model(*part.given(arrangement)))
+            self._result, self._places = result, part.outputs[arrangement]
             return self.hand_over() if self._delivers else 0
         except BadOutputError as error:
             tell(str(error))
@@ -216,14 +220,18 @@ class Loader:
             _copy(place, value)
         return 0
 
+    def reused(self) -> int:
+        """Answer 1 if the last call returned memory that an earlier result lies in."""
+        return int(self._results.see(self._returned))
+
     def hold(self) -> int:
         """Keep what the last call returned, as its caller would."""
-        self._kept = list(zip(self._returned, self._places, strict=True))
+        self._kept = self._returned
         return 0
 
     def give(self) -> int:
-        """Hand over what is kept once more: is it still the same? Keeps it no longer."""
-        for value, place in self._kept:
+        """Hand over what is kept, where the last call's outputs were: is it still the same? Keeps it no longer."""
+        for value, place in zip(self._kept, self._places, strict=False):
             _copy(place, value)
         self._kept = []
         return 0

@@ -24,6 +24,7 @@ from evaluators.runners.base import (
     NO_ENTRY_POINT,
     NOT_LOADED,
     Called,
+    arranged,
     bind_to_judge,
     map_areas,
     print_by_lines,
@@ -68,38 +69,57 @@ class _Bytes(ctypes.Structure):
     _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
+class _Placed:
+    """A tensor at one of its places. Keeps what it points to alive."""
+
+    def __init__(self, known: Mapping[str, Any], address: int, device: int) -> None:
+        shape: list[int] = known["shape"]
+        strides = [1] * len(shape)
+        for index in range(len(shape) - 2, -1, -1):
+            strides[index] = strides[index + 1] * shape[index + 1]
+        # One element more than there are dimensions: a scalar's arrays may not be empty.
+        kind, pointer = ctypes.c_int64 * (len(shape) + 1), ctypes.POINTER(ctypes.c_int64)
+        self.area, self.address = str(known["area"]), address
+        self.shape, self._strides = kind(*shape), kind(*strides)
+        dimensions, steps = ctypes.cast(self.shape, pointer), ctypes.cast(self._strides, pointer)
+        self.tensor = _Tensor(address, device, 0, len(shape), known["code"], known["bits"], 1, dimensions, steps, 0)
+
+
+def arguments_of(
+    placed: Sequence[Mapping[str, Any]],
+    bases: Mapping[str, int],
+    call: Mapping[str, Any] | None = None,
+    *,
+    device: int = CPU,
+    stream: int | None = None,
+) -> list[Arguments]:
+    """Return the arguments of a workload's calls in each arrangement.
+
+    Args:
+        placed: `Placed` of each tensor.
+        bases: where the areas are mapped.
+        call: `CallForm`, where numbers stand among the tensors; null: there are none.
+        device: DLDeviceType of the memory.
+        stream: on a GPU, what the raw contract is given besides.
+    """
+
+    def view(index: int, offset: int) -> _Placed:
+        return _Placed(placed[index], bases[placed[index]["area"]] + offset, device)
+
+    return [Arguments(tensors, call, stream) for tensors in arranged(placed, view)]
+
+
 class Arguments:
-    """The tensors of a workload, in mapped memory, in both contracts' form. Keeps what they point to alive."""
+    """The tensors of a workload in one arrangement, in both contracts' form. Keeps what they point to alive."""
 
-    def __init__(
-        self,
-        tensors: list[dict[str, object]],
-        bases: dict[str, int],
-        call: Mapping[str, Any] | None = None,
-        *,
-        device: int = CPU,
-        stream: int | None = None,
-    ) -> None:
-        """Lay them out.
-
-        Args:
-            tensors: `Placed` of each.
-            bases: where the areas are mapped.
-            call: `CallForm`, where numbers stand among the tensors; null: there are none.
-            device: DLDeviceType of the memory.
-            stream: on a GPU, what the raw contract is given besides.
-        """
-        self._device = device
-        self.stream = stream
-        self.shapes: list[ctypes.Array[ctypes.c_int64]] = []
-        self.tensors: list[_Tensor] = []
+    def __init__(self, tensors: list[_Placed], call: Mapping[str, Any] | None, stream: int | None) -> None:
+        """Pack them; arguments as those of `arguments_of`."""
+        self.tensors, self.stream = tensors, stream
+        self.shapes: list[ctypes.Array[ctypes.c_int64]] = [placed.shape for placed in tensors]
         addresses: dict[str, list[int]] = {"inputs": [], "outputs": []}
-        for tensor in tensors:
-            area, shape = str(tensor["area"]), _integers(tensor["shape"])
-            address = bases[area] + int(str(tensor["offset"]))
-            addresses[area].append(address)
-            self._add(address, shape, int(str(tensor["code"])), int(str(tensor["bits"])))
-        packed = [_Argument(_TENSOR_ARGUMENT, 0, ctypes.addressof(tensor)) for tensor in self.tensors]
+        for placed in tensors:
+            addresses[placed.area].append(placed.address)
+        packed = [_Argument(_TENSOR_ARGUMENT, 0, ctypes.addressof(placed.tensor)) for placed in tensors]
         self.numbers: list[ctypes.c_int64 | ctypes.c_double | ctypes.c_bool] = []
         for place, value in numbers_in(call["arguments"]) if call else []:
             kind, number = _number(value)
@@ -114,30 +134,6 @@ class Arguments:
         pointers = [ctypes.cast(shape, pointer) for shape in self.shapes]
         self.shape_pointers = (pointer * len(pointers))(*pointers)
         self.packed = (_Argument * len(packed))(*packed)
-
-    def _add(self, address: int, shape: list[int], code: int, bits: int) -> None:
-        strides = [1] * len(shape)
-        for index in range(len(shape) - 2, -1, -1):
-            strides[index] = strides[index + 1] * shape[index + 1]
-        # One element more than there are dimensions: a scalar's arrays may not be empty.
-        kind = ctypes.c_int64 * (len(shape) + 1)
-        dimensions, steps = kind(*shape), kind(*strides)
-        self.shapes.extend((dimensions,))
-        pointer = ctypes.POINTER(ctypes.c_int64)
-        self.tensors.append(
-            _Tensor(
-                address,
-                self._device,
-                0,
-                len(shape),
-                code,
-                bits,
-                1,
-                ctypes.cast(dimensions, pointer),
-                ctypes.cast(steps, pointer),
-                0,
-            )
-        )
 
 
 def _number(value: float) -> tuple[int, ctypes.c_int64 | ctypes.c_double | ctypes.c_bool]:
@@ -159,7 +155,7 @@ def main() -> int:
     spec = json.loads(sys.argv[-1])
     bind_to_judge(spec["judge_pid"])
     bases = map_areas(spec)
-    arguments = [Arguments(*each) for each in zip(spec["workloads"], repeat(bases), spec["calls"])]
+    arguments = [arguments_of(*each) for each in zip(spec["workloads"], repeat(bases), spec["calls"])]
     reads = (spec["product"], spec["tvm_ffi"])
     confined = confine(
         run(spec["folder"], reads=reads, memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
@@ -169,8 +165,8 @@ def main() -> int:
     return 0
 
 
-def load(spec: dict[str, str], arguments: Sequence[Arguments]) -> tuple[int, Called]:
-    """Load the artifact. Returns a status, and what a call is with the arguments of each workload."""
+def load(spec: dict[str, str], arguments: Sequence[Sequence[Arguments]]) -> tuple[int, Called]:
+    """Load the artifact. Returns a status, and the calls on each workload in each arrangement."""
     print_by_lines()
     try:
         with open(spec["product"], "rb") as file:
@@ -183,9 +179,9 @@ def load(spec: dict[str, str], arguments: Sequence[Arguments]) -> tuple[int, Cal
     name = spec["entry_point"]
     if runtime is not None and hasattr(library, f"__tvm_ffi_{name}"):
         tvm_ffi = library[f"__tvm_ffi_{name}"]
-        return LOADED, dict(enumerate(_tvm_ffi_call(tvm_ffi, runtime, given) for given in arguments))
+        return LOADED, dict(enumerate([_tvm_ffi_call(tvm_ffi, runtime, each) for each in given] for given in arguments))
     if hasattr(library, name):
-        return LOADED, dict(enumerate(_raw_call(library[name], given) for given in arguments))
+        return LOADED, dict(enumerate([_raw_call(library[name], each) for each in given] for given in arguments))
     os.write(2, f"{name} is not exported\n".encode())
     return NO_ENTRY_POINT, {}
 
@@ -221,7 +217,3 @@ def _print_raised(runtime: ctypes.CDLL) -> None:
     kind, message = (_Bytes * 2).from_address(error.value + _OBJECT_HEADER_BYTES)
     parts = [ctypes.string_at(part.data, part.size) for part in (kind, message) if part.data]
     os.write(2, b": ".join(parts) + b"\n")
-
-
-def _integers(value: object) -> list[int]:
-    return [int(item) for item in value] if isinstance(value, list) else []

@@ -82,11 +82,11 @@ def _loaded(spec: dict[str, Any], kind: str, tensors: Sequence[torch.Tensor]) ->
         from evaluators.runners import native  # noqa: PLC0415 - each kind imports its own
 
         placed = [
-            {**each, "offset": tensor.data_ptr()} for each, tensor in zip(spec["workloads"][0], tensors, strict=True)
+            {**each, "offsets": [tensor.data_ptr()]} for each, tensor in zip(spec["workloads"][0], tensors, strict=True)
         ]
         bases = {"inputs": 0, "outputs": 0}
-        arguments = native.Arguments(placed, bases, spec["calls"][0], device=native.CUDA, stream=0)
-        return native.load(spec, [arguments])[1][0]
+        arguments = native.arguments_of(placed, bases, spec["calls"][0], device=native.CUDA, stream=0)
+        return native.load(spec, [arguments])[1][0][0]
     from evaluators.runners.denial import Denial  # noqa: PLC0415
     from evaluators.runners.module_call import Loader, is_destination, nested  # noqa: PLC0415
     from evaluators.runners.rules import Rules  # noqa: PLC0415
@@ -94,10 +94,10 @@ def _loaded(spec: dict[str, Any], kind: str, tensors: Sequence[torch.Tensor]) ->
 
     rules = Rules(spec["terms"], Denial(tuple(spec["terms"]["denied"])))
     if kind == "cuda_triton":
-        return load_function(spec, [tensors], rules)[1][0]
+        return load_function(spec, [[tensors]], rules)[1][0][0]
     if is_destination(spec):
-        return load_function(spec, [tensors], rules, nested)[1][0]
-    return Loader(spec, [list(tensors)], rules, device="cuda:0", delivers=False).load(0)[1][0]
+        return load_function(spec, [[tensors]], rules, nested)[1][0][0]
+    return Loader(spec, [[list(tensors)]], rules, device="cuda:0", delivers=False).load(0)[1][0][0]
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ def numbers_among(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor
 
 def load_function(
     spec: Mapping[str, Any],
-    workloads: Sequence[Sequence[torch.Tensor]],
+    workloads: Sequence[Sequence[Sequence[torch.Tensor]]],
     rules: Rules,
     given: Callable[[Mapping[str, Any] | None, Sequence[torch.Tensor]], Sequence[object]] = numbers_among,
 ) -> tuple[int, Called]:
@@ -166,19 +166,19 @@ def load_function(
 
     Args:
         spec: `RunnerSpec`.
-        workloads: the tensors of each: inputs, then outputs.
+        workloads: the tensors of each in each arrangement: inputs, then outputs.
         rules: what the candidate may do.
         given: what it is given, of a `CallForm` and the tensors.
 
     Returns:
-        A status, and what a call is on each workload.
+        A status, and the calls on each workload in each arrangement.
     """
     forms = spec["calls"]
     program = str(spec["product"])
     folder = os.path.dirname(program)  # noqa: PTH120 - it is compared with file names of frames
     offer_built(folder)
     try:
-        function = load_entry_point(program, str(spec["entry_point"]), len(given(forms[0], workloads[0])))
+        function = load_entry_point(program, str(spec["entry_point"]), len(given(forms[0], workloads[0][0])))
     except NoEntryPointError as error:
         tell(str(error))
         return rules.of_load(NO_ENTRY_POINT), {}
@@ -194,8 +194,11 @@ def load_function(
             return 1
         return 0
 
-    calls = [rules.of_call(partial(call, *each)) for each in zip(forms, workloads, strict=True)]
-    return rules.of_load(LOADED), dict(enumerate(calls))
+    calls = {
+        number: [rules.of_call(partial(call, form, tensors)) for tensors in arrangements]
+        for number, (form, arrangements) in enumerate(zip(forms, workloads, strict=True))
+    }
+    return rules.of_load(LOADED), calls
 
 
 class _Log(io.RawIOBase):

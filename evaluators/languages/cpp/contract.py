@@ -49,8 +49,10 @@ _SHOWN_FLAGS = " ".join(flag for flag in COMPILER_FLAGS if not flag.startswith((
 _RULES = f"""Rules:
 - Tensors are dense and row-major. Inputs come in this order: the arguments of `forward`, then the module's parameters,
   buffers and other tensor attributes. Shapes and dtypes are those of the table; they may be constants in the code.
-- Every call brings new contents in the same buffers: nothing computed from the contents may be kept for a later call.
-  A workspace that is allocated once and reused is fine. Parameters are inputs too, and may change.
+- Every call brings new contents: nothing computed from the contents may be kept for a later call. A workspace that is
+  allocated once and reused is fine. Parameters are inputs too, and may change.
+- Inputs and outputs lie at other addresses from call to call: read the pointers in every call, keep none. What contains
+  addresses may be kept if it is keyed by all of them; they repeat. Parameters stay at their addresses.
 - Inputs are mapped read-only. Outputs are preallocated and hold garbage: write every element, read none before.
 - The last byte must be written before the function returns. Return 0; anything else counts as a failure.
 - Only the C and C++ standard libraries and OpenMP: no other library, no file, no process, no network.

@@ -59,9 +59,12 @@ _RULES = f"""Rules:
 - Tensors are dense and row-major, in device memory, aligned to 256 bytes. Inputs come in this order: the arguments of
   `forward`, then the module's parameters, buffers and other tensor attributes. Shapes and dtypes are those of the
   table; they may be constants in the code.
-- Every call brings new contents in the same buffers: nothing computed from the contents may be kept for a later call.
-  A workspace that is allocated once (`cudaMalloc` in the first call) and reused is fine; its contents are not.
-  Parameters are inputs too, and may change.
+- Every call brings new contents: nothing computed from the contents may be kept for a later call. A workspace that is
+  allocated once (`cudaMalloc` in the first call) and reused is fine; its contents are not. Parameters are inputs too,
+  and may change.
+- Inputs and outputs lie at other addresses from call to call: read the pointers in every call, keep none. A CUDA graph
+  or a TMA descriptor may be kept if it is keyed by all addresses in it, which repeat; or a graph copies its inputs to
+  memory of its own. Parameters stay at their addresses.
 - Never write to an input. Outputs are preallocated and hold garbage: write every element, read none before.
 - Launch everything on `stream`. Work on a stream of your own must begin after what `stream` holds and be joined to it
   by events before the function returns. Do not synchronise: calls are queued one behind the other, and may be captured

@@ -18,8 +18,9 @@ _RULES = f"""Rules:
   is overwritten. They are constants from then on: what is derived from them may be kept (packed, folded, converted).
   Do that in a hook (`register_load_state_dict_post_hook`) or in the first call, which is not timed; in `__init__` it
   is too early.
-- Every call brings new contents of the inputs: nothing computed from them may be kept for a later call. Inputs are
-  mapped read-only: never write to one, also not in place.
+- Every call brings new contents of the inputs: nothing computed from them may be kept for a later call. They lie at
+  other addresses from call to call: keep no input, and capture a CUDA graph only over copies of them. Parameters stay.
+  Inputs are mapped read-only: never write to one, also not in place.
 - Output tensors are copied to where they are compared, and the copy's cost is taken off.
 - Import nothing but torch, numpy, einops (where it is installed) and the standard library. Where library calls are
   denied, numpy's linear algebra raises, and a tensor cannot become an array. No file, no process, no network.

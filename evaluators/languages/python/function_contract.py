@@ -16,6 +16,7 @@ _RETURNED = """- It returns what the reference returns: plain, dense `torch.Tens
 _WRITTEN = """- The outputs are passed behind the inputs: preallocated, dense, and full of garbage. Write every element,
   read none before. It returns None."""
 _RULES = """- Every call brings new contents of the tensors: nothing computed from them may be kept for a later call.
+  They lie at other addresses from call to call: keep no tensor that was passed in.
   Numbers, texts and whatever else is no tensor are the same in every call of a workload.
 - Never write to an input tensor, also not in place.
 - It is called under `torch.no_grad()`. Import nothing but torch, triton, numpy, einops (where it is installed)

@@ -38,7 +38,7 @@ _RULES = f"""Rules:
   device=x.device)`), not to compute. Import nothing but torch, triton, triton.language and math.
 - Outputs are preallocated and hold garbage: write every element, read none before. Never write to an input.
 - Every call brings new contents: nothing computed from the contents may be kept for a later call. Parameters are inputs
-  too, and may change.
+  too, and may change. Inputs and outputs lie at other addresses from call to call: keep no tensor that was passed in.
 - Load and store nothing outside the tensors: mask the tail of every block. Block sizes are powers of two.
 - Programs of a grid run in any order and at once: none may need what another writes in the same launch.
 - Accumulate in float32 whatever the inputs are: errors must stay near the reference's own rounding errors, on inputs of

@@ -71,7 +71,7 @@ async def judge(case: Case, places: Places, builder: LocalBuilder, evaluator: Lo
 
 
 def honest_case(language: Language) -> Case:
-    name = {"cuda": "cuda-workspace_kept", "triton": "triton-plain"}[language]
+    name = {"cuda": "cuda-workspace_kept", "triton": "triton-plain", "python": "python-plain"}[language]
     return next(case for case in CASES if case.name == name)
 
 

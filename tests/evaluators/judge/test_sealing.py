@@ -54,7 +54,8 @@ def call():
 
 
 tampered
-serve(spec["control_fd"], spec["nonce"], lambda _: (LOADED, {{0: call, 1: call}}), isolation=confined.claim,
+calls = [call] * 99
+serve(spec["control_fd"], spec["nonce"], lambda _: (LOADED, {{0: calls, 1: calls}}), isolation=confined.claim,
       others={{SEAL: seal}})
 """
 """A runner as on a GPU, but for the GPU: its candidate starts a process in every call, as a compiler would be."""
