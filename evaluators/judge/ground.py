@@ -12,9 +12,9 @@ from pathlib import Path
 from evaluators.judge.baseline import BaselineSide
 from evaluators.judge.candidate import CandidateSide
 from evaluators.judge.cores import pin, quietest_cores
-from evaluators.judge.side import JUDGE_PRIORITY, schedule, schedule_thread
 from evaluators.judge.starving import stat_fields
 from evaluators.judge.stopwatch import CacheSweeper
+from evaluators.judge.urgency import is_permitted
 
 _LONGEST_SPIN_S = 0.03
 _LOOK_EVERY_S = 0.0005
@@ -33,7 +33,7 @@ class Ground:
         self.cores = frozenset(os.sched_getaffinity(0))
         """Where both sides run."""
         self._goes_before = False
-        """Whether sides take a core at once from whoever has it."""
+        """Whether sides, in timed calls, take a core at once from whoever has it."""
         self._sweeper = CacheSweeper()
 
     @property
@@ -59,16 +59,16 @@ class Ground:
 
     @contextmanager
     def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
-        """Let the references and the judge go before other processes of this host. Yields whether that is permitted.
+        """Let sides and judge go before other processes in timed calls. Yields whether that is permitted.
 
         Of the judge its own thread alone: those of OpenMP, with which it sweeps and compares, must not go before sides.
         """
-        is_privileged = all(baseline.hurry(first=True) for baseline in baselines)
-        self._goes_before = is_privileged and schedule_thread(threading.get_native_id(), JUDGE_PRIORITY)
+        self._goes_before = is_permitted()
+        for baseline in baselines:
+            baseline.hurry(first=self._goes_before)
         try:
             yield self._goes_before
         finally:
-            schedule(os.getpid(), 0)
             self._goes_before = False
             for baseline in baselines:
                 baseline.hurry(first=False)
@@ -77,7 +77,7 @@ class Ground:
         """Have a candidate run where the reference does, and as early."""
         if self.threads:
             pin(side.pid, self.cores)
-        side.hurry(first=True)
+        side.hurry(first=self._goes_before)
 
     def sweep(self) -> None:
         """Sweep the last-level cache, and the own caches of the core on which the sides run."""
