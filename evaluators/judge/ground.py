@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evaluators.judge.baseline import BaselineSide
-from evaluators.judge.candidate import CandidateSide
-from evaluators.judge.cores import pin, quietest_cores
+from evaluators.judge.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.cores import pin, quietest_cores, thread_elsewhere
 from evaluators.judge.starving import stat_fields
 from evaluators.judge.stopwatch import CacheSweeper
 from evaluators.judge.urgency import is_permitted
+from messages.verdicts import Rejected
 
 _LONGEST_SPIN_S = 0.03
 _LOOK_EVERY_S = 0.0005
@@ -78,6 +79,15 @@ class Ground:
         if self.threads:
             pin(side.pid, self.cores)
         side.hurry(first=self._goes_before)
+
+    def refuse_elsewhere(self, side: CandidateSide) -> None:
+        """See that all threads of a candidate are bound to its cores, if the task says how many.
+
+        Raises:
+            CandidateFailedError: one is not.
+        """
+        if self.threads and (refusal := thread_elsewhere(side.pid, self.cores)):
+            raise CandidateFailedError(Rejected(reason=refusal, rule="threads"))
 
     def sweep(self) -> None:
         """Sweep the last-level cache, and the own caches of the core on which the sides run."""

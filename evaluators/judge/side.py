@@ -19,9 +19,9 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from evaluators.judge import progress
-from evaluators.judge.cores import cpu_ns
+from evaluators.judge.cores import cpu_ns, threads_of
 from evaluators.judge.starving import Starving
-from evaluators.judge.urgency import Urgency, threads_of
+from evaluators.judge.urgency import Urgency
 from evaluators.runners.base import FRAME, MAGIC
 from evaluators.watchdog import URGENT_S
 

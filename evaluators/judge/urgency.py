@@ -12,7 +12,6 @@ import gc
 import os
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 
 from evaluators.judge import progress
@@ -20,14 +19,6 @@ from evaluators.watchdog import demote
 
 _JUDGE_PRIORITY = 2
 _SIDE_PRIORITY = 1
-
-
-def threads_of(pid: int) -> tuple[int, ...]:
-    """Return the threads of a process; none if it is gone."""
-    try:
-        return tuple(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return ()
 
 
 def is_permitted() -> bool:

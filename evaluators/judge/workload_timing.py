@@ -34,6 +34,7 @@ from evaluators.judge.stopwatch import (
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from evaluators.runners.base import EMPTY
+from evaluators.sandbox import seccomp
 from messages.tasks import TaskSpec
 from messages.verdicts import Measured, Unstable, Verdict, Wrong
 
@@ -154,7 +155,8 @@ class WorkloadTimer:
             calls.copy_ns = copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
         # Once more: what was loaded may have threads, and may have moved them.
         self._ground.join(side)
-        self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads else 0)
+        is_kept = seccomp.NAME in side.isolation
+        self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads and not is_kept else 0)
 
     def _pair(self, side: CandidateSide, calls: Calls, *, candidate_first: bool) -> Pair:
         data = self._data.next()
@@ -172,11 +174,13 @@ class WorkloadTimer:
 
         def just_before() -> None:
             self._ground.sweep()
+            self._ground.refuse_elsewhere(side)
             watch.begin()
             if share is not None:
                 share.begin()
 
         net_ns = calls.again(data.family, just_before=just_before)
+        self._ground.refuse_elsewhere(side)
         last = calls.last
         looking_ns = LOOKING_NS if self.bench.buffers.glimpse is not None else 0
         late_ns = max(0, last.after_ns - looking_ns - self._stopping.most_ns)

@@ -30,6 +30,7 @@ def begin_on_cpu(order: Order) -> list[list[torch.Tensor]]:
         reads=(os.path.dirname(str(spec["product"])),),  # noqa: PTH120 - a path as the judge gave it
         memory_bytes=size_bytes + spec["memory_bytes"],
         file_bytes=spec["file_bytes"],
+        keeps_cores=bool(spec["terms"]["keeps_cores"]),
     )
     order.isolation = confine(profile).claim
     workloads: object = spec["workloads"]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.builder import LocalBuilder
+from evaluators.judge.cores import threads_of
 from evaluators.judge.protocol import (
     HEADER_BYTES,
     Artifact,
@@ -29,7 +30,7 @@ from evaluators.judge.protocol import (
     encode_frame,
 )
 from evaluators.judge.side import Line, NoAnswerError
-from evaluators.judge.urgency import is_permitted, threads_of
+from evaluators.judge.urgency import is_permitted
 from evaluators.target import probe_target
 from messages.events import Built
 from tests.evaluators.words import SMALL_TASK, before, build_job, cpp
