@@ -39,8 +39,12 @@ class Ground:
 
     @property
     def swept(self) -> str:
-        """Say what is read before every timed call."""
-        return f"{self._sweeper.size_bytes >> 20} MiB are read {self._sweeper.passes} times"
+        """Say what is read before every timed call, and what that leaves in the caches."""
+        sweeper = self._sweeper
+        read = f"{sweeper.size_bytes >> 20} MiB are read {sweeper.passes} times before every timed call"
+        if sweeper.size_bytes > sweeper.cache_bytes:
+            return f"{read}: caches begin cold"
+        return f"{read}, of {sweeper.cache_bytes >> 20} MiB of last-level caches: what lies in the rest may be warm"
 
     @contextmanager
     def placed(self, baselines: Sequence[BaselineSide]) -> Iterator[None]:

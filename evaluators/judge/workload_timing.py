@@ -166,8 +166,12 @@ class WorkloadTimer:
         candidate = self._time_candidate(side, calls, data)
         reference = before or self._time_reference()
         self._compare(data, calls)
-        disturbance = candidate.disturbance or reference.disturbance
-        return Pair(candidate_ns=candidate.net_ns, reference_ns=reference.net_ns, disturbance=disturbance)
+        return Pair(
+            candidate_ns=candidate.net_ns,
+            reference_ns=reference.net_ns,
+            disturbance=candidate.disturbance or reference.disturbance,
+            is_own=bool(candidate.disturbance) and not reference.disturbance,
+        )
 
     def _time_candidate(self, side: CandidateSide, calls: Calls, data: DataSet) -> Sample:
         watch, share = Watch(side.pid, self._ground.cores, self._waiting), self._share
@@ -244,6 +248,12 @@ class WorkloadTimer:
         tensor_bytes = total_bytes(self.bench.problem.tensors)
         if doubt := too_fast(timing, tensor_bytes=tensor_bytes, bytes_per_s=_FASTEST_MEMORY):
             return doubt
+        if timing.is_chosen:
+            reason = (
+                f"{timing.own_discards} of {len(timing.discarded)} disturbed pairs were so for what kept the candidate "
+                f"alone from running, or had it go on: it may choose what is measured; the last: {timing.discarded[-1]}"
+            )
+            return Unstable(reason=reason, speedup_interval=interval)
         if timing.is_disturbed:
             reason = (
                 f"{len(timing.discarded)} of {timing.pairs} pairs were disturbed, as far as that can be seen from "

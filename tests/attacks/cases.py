@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from messages.base import Language
-from messages.tasks import Candidate, SourceFile, TaskSpec
+from messages.tasks import Candidate, SourceFile, TaskRules, TaskSpec
 from messages.verdicts import Measured, Verdict, credit_of, fate_of, reason_of
 from tests.evaluators.words import SMALL_TASK
 
@@ -96,8 +96,12 @@ NORMED_TASK = replace(
 )
 """Random in training mode, so judged in eval mode, with a new model's statistics: its normalisation does nothing."""
 
+SINGLE_TASK = replace(SMALL_TASK, name="single", rules=TaskRules(threads=1))
+"""On one core."""
+
 TASKS = {
     "small": SMALL_TASK,
+    "single": SINGLE_TASK,
     "tiny": TINY_TASK,
     "infinite": INFINITE_TASK,
     "roll": ROLL_TASK,

@@ -37,3 +37,9 @@ def test_where_sides_have_no_priority_the_threads_that_swept_are_at_rest_when_on
     """On a busy host a thread may want a core for long, so that one sweep of several has to do."""
     said = told("rests = 0\nfor _ in range(8):\n    ground.sweep()\n    rests += not at_work()\nprint(rests)")
     assert int(said) > 0, "OpenMP's threads still spin"
+
+
+def test_caches_that_are_larger_than_what_is_read_are_not_called_cold() -> None:
+    said = told("ground._sweeper.cache_bytes = 480 << 20\nprint(ground.swept)")
+    assert "of 480 MiB of last-level caches: what lies in the rest may be warm" in said
+    assert "cold" not in said
