@@ -1,5 +1,5 @@
 // class: B14
-// mechanism: a helper thread is made once, pinned to each other core by its attributes, and waits there for work
+// mechanism: a helper thread is made once, goes to another core, and waits there for work
 // expect: denied
 // reason: returned 97
 // task: single
@@ -12,7 +12,16 @@ static std::atomic<int> asked{0}, done{0};
 static std::atomic<bool> was_elsewhere{false};
 static int own = 0;
 
+static void go_elsewhere(int own) {
+    cpu_set_t others;
+    CPU_ZERO(&others);
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+        if (core != own) CPU_SET(core, &others);
+    sched_setaffinity(0, sizeof others, &others);
+}
+
 static void* help(void*) {
+    go_elsewhere(own);
     for (;;) {
         if (sched_getcpu() != own) was_elsewhere = true;
         if (asked != done) ++done;
@@ -30,15 +39,8 @@ KERNEL {
     static int calls = 0;
     own = sched_getcpu();
     if (calls++ == 0) {
-        pthread_attr_t attributes;
-        pthread_attr_init(&attributes);
-        cpu_set_t others;
-        CPU_ZERO(&others);
-        for (int core = 0; core < 1024 && core < CPU_SETSIZE; ++core)
-            if (core != own) CPU_SET(core, &others);
-        pthread_attr_setaffinity_np(&attributes, sizeof others, &others);
         pthread_t thread;
-        if (pthread_create(&thread, &attributes, help, nullptr) != 0) return CLOSED;
+        pthread_create(&thread, nullptr, help, nullptr);
     }
     const double until = seconds() + 0.002;
     ++asked;
