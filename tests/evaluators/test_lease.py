@@ -13,9 +13,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from actors.member import Member
 from evaluators import lease as leases
 from evaluators.lease import HostLease, waits
+from ksearch_async import judging
+from ksearch_async.judging import saying_waits
 from messages.errors import EvaluatorError
+from tests.actors.words import memory_bus, presence
 
 pytestmark = pytest.mark.anyio
 
@@ -40,9 +44,11 @@ def other_process(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.readline() == b"held\n"
-        yield process
-        process.kill()
-        process.wait()
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 async def test_a_lease_of_the_host_has_one_holder_also_between_evaluators(tmp_path: Path) -> None:
@@ -103,20 +109,29 @@ async def test_the_wait_for_one_holder_is_bounded_and_says_whose_the_lease_is(tm
 
 async def test_who_waits_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "_SOON_S", 0.0)
+    monkeypatch.setattr(judging, "_LOOK_S", 0.01)
     assert waits() == ()
+    told: list[str] = []
     with other_process(tmp_path) as process, anyio.fail_after(10):
+        named = f"the timing lease of cpu, held by process {process.pid} of user "
         async with anyio.create_task_group() as group:
             group.start_soon(HostLease("cpu", folder=tmp_path).__aenter__)
             while not waits():
                 await anyio.lowlevel.checkpoint()
-            assert waits()[0].startswith(f"the timing lease of cpu, held by process {process.pid} of user ")
+            assert waits()[0].startswith(named)
+            member = Member(memory_bus(), presence())
+            assert member.presence.detail.startswith(f"waits for {named}")
+            async with saying_waits(told.append):
+                while not told:
+                    await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
     assert waits() == ()
+    assert [one.startswith(f"waiting for {named}") for one in told] == [True]
 
 
 async def test_a_file_that_is_no_plain_file_is_refused_and_said(tmp_path: Path) -> None:
     (tmp_path / "ksearch-lease-cpu").symlink_to("/etc/passwd")
-    with pytest.raises(EvaluatorError, match="remove .*ksearch-lease-cpu"):
+    with pytest.raises(EvaluatorError, match=r"remove .*ksearch-lease-cpu"):
         await HostLease("cpu", folder=tmp_path).__aenter__()
 
 
