@@ -81,15 +81,15 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
         return f"{named}: wait for it, or end it (kill {self.pid})"
 
 
-_waiting: dict[HostLease, float] = {}
-"""Leases that this process waits for, and since when, by the event loop's clock."""
+_waiting: dict[HostLease, tuple[float, Holder | None]] = {}
+"""Leases that this process waits for, since when, by the event loop's clock, and for whom."""
 
 
 def waits() -> tuple[str, ...]:
     """Return for whom the leases of this process have been waiting for some seconds, in words for people."""
     now = anyio.current_time()
-    late = [lease for lease, since in _waiting.items() if now - since > _SOON_S]
-    return tuple(f"the timing lease of {lease.device}, held by {lease.holder() or 'nobody just now'}" for lease in late)
+    late = [(lease, holder) for lease, (since, holder) in _waiting.items() if now - since > _SOON_S]
+    return tuple(f"the timing lease of {lease.device}, held by {holder or 'nobody just now'}" for lease, holder in late)
 
 
 class HostLease:
@@ -168,16 +168,18 @@ class HostLease:
         Raises:
             EvaluatorError: one process has held it for too long.
         """
-        _waiting[self] = since = looked_at = anyio.current_time()
-        before = self.holder()
+        began = since = looked_at = anyio.current_time()
+        holder = self.holder()
+        _waiting[self] = began, holder
         try:
             while (held := self._try(run_id)) is None:
                 await anyio.sleep(_RETRY_S)
                 if anyio.current_time() - looked_at < min(_LOOK_S, self._patience_s):
                     continue
                 looked_at, now = anyio.current_time(), self.holder()
-                if now is None or now != before:
-                    before, since = now, looked_at
+                if now is None or now != holder:
+                    since, holder = looked_at, now
+                    _waiting[self] = began, holder
                 elif looked_at - since > self._patience_s:
                     waited = f"for more than {self._patience_s:g} s"
                     raise EvaluatorError(f"the timing lease of {self.device} is held {waited} by {now}")
