@@ -1,4 +1,4 @@
-"""An entry of judges with a planted bug: in its first timed pair a judge spins at real-time priority for ever."""
+"""An entry of judges with a planted bug: when it is to time, a judge spins at real-time priority for ever."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def stall(*_arguments: object, **_options: object) -> NoReturn:
 
 def main(descriptor: str) -> int:
     """Serve the evaluator at the other end of a socket, until something is to be timed."""
-    WorkloadTimer._pair = stall  # type: ignore[method-assign]
+    WorkloadTimer.check = stall  # type: ignore[method-assign]
     return entry.main(descriptor)
