@@ -13,6 +13,7 @@ from actors.bus.base import Bus, ConflictError
 from actors.changes import Changes
 from actors.clock import utc_now
 from actors.histogram import Histogram
+from evaluators.lease import waits
 from messages.errors import BusError
 from messages.events import CandidateWritten, Event
 from messages.presence import Busy, Presence, Served, Tally, WorkerState, encode_entry, node_key
@@ -105,7 +106,7 @@ class Member:
         return msgspec.structs.replace(
             self._presence,
             state="unfit" if hindered and self._is_hindered else self._state,
-            detail=self._hindrance if hindered else self._detail,
+            detail=self._hindrance if hindered else self._detail or self._waiting(),
             busy=tuple(Busy(job_id=held.job_id, run_id=held.run_id, since=held.since) for held in self._held),
             tally=msgspec.structs.replace(
                 self._tally,
@@ -114,6 +115,10 @@ class Member:
             ),
             seen_at=self._now(),
         )
+
+    def _waiting(self) -> str:
+        """Say for whose timing lease the jobs in hand wait."""
+        return "; ".join(f"waits for {wait}" for wait in waits()) if self._state == "ready" else ""
 
     async def changed(self) -> None:
         """Wait until the process may take jobs, or may no longer, or leaves."""

@@ -6,6 +6,7 @@ The guard's standard input is a pipe that its parent holds open and never writes
 it, or died of whatever), the guard kills every process that descends from the command, reaps them, removes `scratch`,
 and ends. It is a subreaper: a grandchild in a session of its own is still a descendant. When the command ends by
 itself, the rest of its descendants is killed too, and one JSON line on standard output says how it went (`report`).
+What is killed is demoted first, every thread of it: at real-time priority a thread may spin in the kernel for ever.
 
 Covered: parents that are killed, commands that hang, spawn, print or eat memory without end; a confined command also
 cannot reach its guard. Not covered: a command that is not confined and kills its guard; then only the direct child is
@@ -25,7 +26,11 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evaluators.watchdog import Pulse
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -44,6 +49,7 @@ DEFAULTS: dict[str, object] = {
     "isolation": "",  # `auto`: confined to this folder (`evaluators/sandbox`), `strict`: or not run; empty: neither
     "reads": [],  # what it may read besides the system's files, if it is confined
     "scratch": "",  # folder that is removed if the parent dies
+    "watched": False,  # the command shows its progress (`watchdog.py`), and is killed when it makes none
 }
 
 
@@ -88,29 +94,49 @@ def descendants_of(pid: int, *, but: frozenset[int] = frozenset()) -> set[int]:
     return found
 
 
-def kill_descendants(keep: frozenset[int] = frozenset(), *, patience_s: float = 2.0) -> bool:
-    """Kill and reap everything below this process, which must be a subreaper. False if something would not die.
+def kill_descendants(keep: frozenset[int] = frozenset(), *, patience_s: float = 2.0) -> list[str]:
+    """Demote, kill and reap everything below this process, which must be a subreaper.
 
     Args:
         keep: children to leave alone, with all that is below them.
         patience_s: how long to try.
+
+    Returns:
+        What would not die, as people name processes; nothing if all is gone.
     """
     deadline = time.monotonic() + patience_s
     while True:
         # All processes of the host are looked at for this, so once, however many are kept.
         remaining = descendants_of(os.getpid(), but=keep)
         for pid in remaining:
-            _let_it_end(pid)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         for pid in remaining:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         if not remaining:
-            return True
+            return []
         if time.monotonic() > deadline:
-            return False
+            named = [_named(pid) for pid in sorted(remaining)]
+            os.write(2, f"killed, but would not die: {', '.join(named)}\n".encode())
+            return named
         time.sleep(0.002)
+
+
+def kill(pid: int) -> None:
+    """Demote all threads of a process, then kill it; nothing if it is gone."""
+    _let_it_end(pid)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _named(pid: int) -> str:
+    """Return a process's id with its name and its state."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            before, _, after = file.read().decode(errors="replace").rpartition(")")
+    except OSError:
+        return str(pid)
+    return f"{pid} ({before.partition('(')[2]}, state {after.split()[0]})"
 
 
 def _wants_a_core(pids: set[int]) -> bool:
@@ -125,11 +151,21 @@ def _wants_a_core(pids: set[int]) -> bool:
 
 
 def _let_it_end(pid: int) -> None:
-    """Give a process that gives way to others the means to end soon: dying takes time on a core, too."""
+    """Give a process the means to end soon, and take from it what may keep it from that: its priority.
+
+    One that gives way to others is given normal priority: dying takes time on a core, too.
+    """
+    # The main thread first, without a look at /proc, for which a thread in the kernel may be waiting.
+    for thread in (pid, *_threads_of(pid)):
+        with contextlib.suppress(OSError):  # without privileges nobody gets out of SCHED_IDLE
+            os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
     with contextlib.suppress(OSError):
         os.sched_setaffinity(pid, os.sched_getaffinity(0))
-    with contextlib.suppress(OSError):  # without privileges nobody gets out of SCHED_IDLE
-        os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+
+
+def _threads_of(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        yield from (int(name) for name in os.listdir(f"/proc/{pid}/task"))
 
 
 def _limit(which: int, value: int) -> None:
@@ -200,7 +236,7 @@ def _confine(job: dict[str, object]) -> None:
     """
     if not job["isolation"]:
         return
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    _find_ours()
     from evaluators.sandbox import profiles  # noqa: PLC0415 - needed for builds only, not for judges
     from evaluators.sandbox.claims import missing_for_strict  # noqa: PLC0415
     from evaluators.sandbox.confine import confine  # noqa: PLC0415
@@ -256,12 +292,12 @@ class _Log:
             self._left -= len(chunk)
 
 
-def _wait(pid: int, job: dict[str, object], log: _Log) -> str:
-    """Wait for the command, reading its output. Returns `ended`, `timed_out` or `orphaned`."""
+def _wait(pid: int, job: dict[str, object], log: _Log, pulse: Pulse | None, dog: int) -> str:
+    """Wait for the command, reading its output. Returns `ended`, `timed_out`, `stalled` or `orphaned`."""
     wall_s = float(str(job["wall_s"]))
     deadline = time.monotonic() + wall_s if wall_s > 0 else None
     child = os.pidfd_open(pid)
-    watched = [0, child] + ([log.read_fd] if log.read_fd >= 0 else [])
+    watched = [0, child] + [fd for fd in (log.read_fd, dog) if fd >= 0]
     while True:
         patience = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready, _, _ = select.select(watched, [], [], patience)
@@ -269,10 +305,62 @@ def _wait(pid: int, job: dict[str, object], log: _Log) -> str:
             watched.remove(log.read_fd)
         if 0 in ready and not os.read(0, 4096):
             return "orphaned"
+        if pulse is not None and pulse.has_stalled:
+            return "stalled"
+        if dog in ready:
+            watched.remove(dog)
         if child in ready:
             return "ended"
         if deadline is not None and time.monotonic() >= deadline:
             return "timed_out"
+
+
+def _start_watchdog(judge: int, pulse: Pulse) -> int:
+    """Fork the watchdog of the command. Returns a descriptor of its process."""
+    from evaluators.watchdog import watch  # noqa: PLC0415 - needed for judges that time only
+
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return os.pidfd_open(pid)
+    try:
+        die_with_parent(parent)
+        os.closerange(0, _MAX_FDS)
+        watch(judge, pulse)
+    finally:
+        os._exit(0)
+
+
+def _hang_up(job: dict[str, object]) -> None:
+    """End the connections that the command was given: who waits for its answer is told, even if it does not die."""
+    import socket  # noqa: PLC0415 - needed when a judge hangs only
+
+    passed = job["pass_fds"]
+    for fd in passed if isinstance(passed, list) else ():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def _open_pulse(job: dict[str, object]) -> Pulse | None:
+    """Make the page on which the command shows its progress, if it does."""
+    if not job["watched"]:
+        return None
+    _find_ours()
+    from evaluators.watchdog import Pulse  # noqa: PLC0415 - needed for judges that time only
+
+    return Pulse(".")
+
+
+def _find_ours() -> None:
+    """Have our own packages be found; a guard that is a script finds the standard library alone."""
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+
+
+def _reap(pid: int, patience_s: float = 2.0) -> tuple[int, resource.struct_rusage] | None:
+    """Wait for the end of a process that was killed or has ended, and reap it. None: it would not die."""
+    select.select([os.pidfd_open(pid)], [], [], patience_s)
+    reaped, status, usage = os.wait4(pid, os.WNOHANG)
+    return (status, usage) if reaped else None
 
 
 def main() -> int:
@@ -294,15 +382,18 @@ def run(told: Mapping[str, object], execute: Callable[[dict[str, object]], None]
     become_subreaper()
     log = _Log(str(job["log_path"]), int(str(job["log_bytes"])))
     begun = time.monotonic()
+    pulse = _open_pulse(job)
     pid = _start(job, log.write_fd, execute)
     if log.write_fd >= 0:
         os.close(log.write_fd)
-    how = _wait(pid, job, log)
+    how = _wait(pid, job, log, pulse, _start_watchdog(pid, pulse) if pulse else -1)
     wanted_core = how == "timed_out" and _wants_a_core(descendants_of(os.getpid()))
     if how != "ended":
-        os.kill(pid, signal.SIGKILL)
-    _, status, usage = os.wait4(pid, 0)
-    everything_died = kill_descendants()
+        kill(pid)
+    if how == "stalled":
+        _hang_up(job)
+    reaped = _reap(pid)
+    undying = kill_descendants()
     if job["isolation"]:
         _take_back(".")
     if log.read_fd >= 0:
@@ -310,21 +401,21 @@ def run(told: Mapping[str, object], execute: Callable[[dict[str, object]], None]
     if how == "orphaned":
         _remove(str(job["scratch"]))
         return 1
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    code = os.waitstatus_to_exitcode(status)
-    report = {
-        "how": how,
-        "exit_code": code if code >= 0 else None,
-        "signal": -code if code < 0 else None,
-        "wall_s": time.monotonic() - begun,
-        "cpu_s": spent.ru_utime + spent.ru_stime,
-        "wanted_core": wanted_core,
-        "max_rss_bytes": usage.ru_maxrss * 1024,
-        "log_cut": log.cut,
-        "everything_died": everything_died,
-    }
-    os.write(1, json.dumps(report).encode() + b"\n")
+    report = {"how": how, "wall_s": time.monotonic() - begun, "wanted_core": wanted_core, "log_cut": log.cut}
+    os.write(1, json.dumps(report | _used(reaped) | {"undying": undying}).encode() + b"\n")
     return 0
+
+
+def _used(reaped: tuple[int, resource.struct_rusage] | None) -> dict[str, object]:
+    """Return how the command ended and what it used, for the report; None: it would not die."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    code = os.waitstatus_to_exitcode(reaped[0]) if reaped else None
+    return {
+        "exit_code": code if code is not None and code >= 0 else None,
+        "signal": -code if code is not None and code < 0 else None,
+        "cpu_s": spent.ru_utime + spent.ru_stime,
+        "max_rss_bytes": reaped[1].ru_maxrss * 1024 if reaped else 0,
+    }
 
 
 def _remove(folder: str) -> None:

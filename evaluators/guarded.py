@@ -39,13 +39,14 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     isolation: str = ""
     reads: tuple[str, ...] = ()
+    watched: bool = False
 
 
 class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     """How a guarded command ended."""
 
     how: str
-    """`ended` or `timed_out`."""
+    """`ended`, `timed_out` or, of a judge that made no progress, `stalled`."""
     exit_code: int | None
     signal: int | None
     wall_s: float
@@ -55,7 +56,8 @@ class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether something of it was not asleep when it was stopped at its limit."""
     max_rss_bytes: int
     log_cut: bool
-    everything_died: bool
+    undying: tuple[str, ...] = ()
+    """What was killed and is still there."""
 
 
 _report = msgspec.json.Decoder(GuardReport)

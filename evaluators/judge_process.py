@@ -216,6 +216,9 @@ class JudgeProcess:
     async def _obituary(self) -> str:
         """Say that the judge died, with its last words."""
         report = await self._guard.report()
+        if report is not None and report.how == "stalled":
+            remains = f"; would not die: {', '.join(report.undying)}" if report.undying else ""
+            return f"the judge made no progress; its watchdog demoted and killed it{remains}"
         if report is not None and report.signal is not None:
             return f"the judge died of signal {report.signal}" + (
                 " (out of memory?)" if report.signal == SIGKILL else ""
@@ -283,6 +286,7 @@ async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
             pass_fds=(theirs.fileno(),),
             scratch=str(folder),
             idle=opening.work == "check",
+            watched=opening.work != "check",
         )
         guard: _Guard
         if platform == "cpu" and not own:

@@ -197,7 +197,7 @@ class LocalEvaluator:
         why_not = why_untimed(job.task, language, "cpu") or why_candidate_untimed(job.candidate, "cpu")
         if why_not:
             return _untimed(answer, why_not), 0.0, answer.isolation
-        async with self._pools["time"].lend(job.task, language) as judge, self._lease:
+        async with self._pools["time"].lend(job.task, language) as judge, self._held_for(job):
             begun = anyio.current_time()
             verdict = await judge.time(artifact, job.purpose, job.keep_above)
             lease_s = anyio.current_time() - begun
@@ -205,7 +205,7 @@ class LocalEvaluator:
 
     async def _judge_on_gpu(self, job: EvaluateCandidate, artifact: Artifact) -> tuple[Verdict, float, tuple[str, ...]]:
         """Check and time under the lease: what is checked disturbs what is timed on the same GPU."""
-        async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._lease:
+        async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._held_for(job):
             begun = anyio.current_time()
             answer = await judge.check(artifact, job.purpose, job.keep_above)
             if isinstance(answer, Judged):
@@ -217,6 +217,10 @@ class LocalEvaluator:
                 notes = (f"no profile: {found.error}",) if found.error else ()
                 verdict = msgspec.structs.replace(verdict, profile=found.workloads, notes=(*verdict.notes, *notes))
             return _with_checks(verdict, answer), anyio.current_time() - begun, answer.isolation
+
+    def _held_for(self, job: EvaluateCandidate) -> Lease:
+        """Return the lease, which says for whose run it is held where others may ask that."""
+        return self._lease.hold(job.run_id) if isinstance(self._lease, HostLease) else self._lease
 
     async def _find_artifact(self, job: EvaluateCandidate, own: Target) -> Artifact:
         """Find what was built for the job.

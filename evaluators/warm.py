@@ -74,7 +74,8 @@ def _guard(module: ModuleType, order: Mapping[str, object], connection: int, pas
     os.chdir(str(order["folder"]))
     environment, job = order["environment"], order["job"]
     os.environ.update(environment if isinstance(environment, dict) else {})
-    return guard.run(job if isinstance(job, dict) else {}, lambda told: _go_on(module, told, passed))
+    held = {"pass_fds": [] if passed is None else [passed]}
+    return guard.run((job if isinstance(job, dict) else {}) | held, lambda told: _go_on(module, told, passed))
 
 
 def _go_on(module: ModuleType, job: Mapping[str, object], passed: int | None) -> None:

@@ -18,6 +18,7 @@ import anyio.to_thread
 import msgspec
 
 from evaluators.devices import CPU
+from evaluators.lease import waits
 from ksearch_async.admission import check_fitness, marks_of
 from ksearch_async.causes import single_error
 from ksearch_async.config import WorkerSettings
@@ -32,11 +33,31 @@ from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured
 
 _RUN_ID = "eval"
+_LOOK_S = 1.0
 _AT_ONCE = 2
 """Sources built and checked at once by `evaluate_many`; one is timed at a time."""
 
 OnStage: TypeAlias = Callable[[str], object]
-"""Called with what begins: `building`, `checking and timing`."""
+"""Called with what begins: `building`, `checking and timing`, `waiting for` and whose lease it is."""
+
+
+@asynccontextmanager
+async def saying_waits(tell: OnStage) -> AsyncIterator[None]:
+    """Tell meanwhile whose timing lease is waited for, when that has taken some seconds, and when it is another's."""
+
+    async def say() -> None:
+        said: tuple[str, ...] = ()
+        while True:
+            await anyio.sleep(_LOOK_S)
+            now = waits()
+            for wait in now if now != said else ():
+                tell(f"waiting for {wait}")
+            said = now
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(say)
+        yield
+        group.cancel_scope.cancel()
 
 
 class Judge:
@@ -96,7 +117,7 @@ class Judge:
         is_baseline = self._settings.get("role") == "baseline"
         check_fitness(description, allow_trivial=is_baseline or self._settings.get("allow_trivial", False))
         evaluation = msgspec.structs.replace(evaluation, marks=marks_of(description))
-        return await self._judged(evaluation, candidate, built.outcome.artifact_id)
+        return await self._judged(evaluation, candidate, built.outcome.artifact_id, tell)
 
     async def describe(self) -> TaskDescription:
         """Run the reference once and say what a kernel is given, in the judge's language.
@@ -115,7 +136,9 @@ class Judge:
         """
         return [self._candidate(source, None) for source in sources]
 
-    async def _judged(self, evaluation: Evaluation, candidate: Candidate, artifact_id: str) -> Evaluation:
+    async def _judged(
+        self, evaluation: Evaluation, candidate: Candidate, artifact_id: str, tell: OnStage
+    ) -> Evaluation:
         job = EvaluateCandidate(
             job_id="evaluate",
             run_id=_RUN_ID,
@@ -127,7 +150,9 @@ class Judge:
             profile=self._settings.get("profile", False),
             keep_above=0.0,  # the figure is asked for, however slow the candidate is
         )
-        report = await self._workers.evaluator.evaluate(job)
+        with single_error():
+            async with saying_waits(tell):
+                report = await self._workers.evaluator.evaluate(job)
         return msgspec.structs.replace(
             evaluation,
             verdict=report.verdict,

@@ -70,7 +70,7 @@ class Presence(Message, frozen=True, kw_only=True, tag="presence.v1"):
     """Of ksearch_async."""
     state: WorkerState
     detail: str = ""
-    """Why it is unfit, or what it proves."""
+    """Why it is unfit, what it proves, or for whose timing lease it waits."""
     device: str = ""
     """As the system reports it; empty for planners and coders."""
     slots: int = 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from evaluators.guard import die_with_parent
+from evaluators.guard import die_with_parent, kill
 from evaluators.judge.arena import Area, Placed, lay_out, view_tensor
 from evaluators.judge.memory import SharedArea
 from evaluators.judge.model_state import share_parameters
@@ -144,9 +143,9 @@ class BaselineSide:
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text(encoding="ascii")
         return any(line.startswith("AnonHugePages:") and line.split()[1] != "0" for line in rollup.splitlines())
 
-    def hurry(self, *, first: bool) -> bool:
-        """Put it before other processes of the host, or back; False where that is not permitted."""
-        return self._line.hurry(first=first)
+    def hurry(self, *, first: bool) -> None:
+        """Put its calls before other processes of the host from now on, or no longer."""
+        self._line.is_urgent = first
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
         """Let it run until it answers.
@@ -156,7 +155,7 @@ class BaselineSide:
         """
         self._line.arrangement = 0 if self._inputs is None else self._inputs.arrangement
         try:
-            answer = self._line.exchange(operation, limit_s=limit_s)
+            answer = self._line.exchange(operation, limit_s=limit_s, is_timed=operation != ATTACH)
         except NoAnswerError as silence:
             raise BaselineError(f"the baseline worker {silence.kind}") from silence
         if answer.status != 0:
@@ -165,7 +164,7 @@ class BaselineSide:
 
     def end(self) -> None:
         """Kill it."""
-        os.kill(self.pid, signal.SIGKILL)
+        kill(self.pid)
         os.waitpid(self.pid, 0)
 
 

@@ -127,6 +127,8 @@ class CandidateSide:
         self._called: set[int] = set()
         """Workloads that it was called on, by their numbers."""
         self._is_sealed = False
+        self._has_begun = False
+        """Whether it has answered: until then it starts an interpreter."""
 
     def _started(self) -> Runner:
         return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
@@ -261,9 +263,9 @@ class CandidateSide:
         """Return its process id."""
         return self._runner.pid
 
-    def hurry(self, *, first: bool) -> bool:
-        """Put it before other processes of the host, or back; False where that is not permitted."""
-        return self._runner.line.hurry(first=first)
+    def hurry(self, *, first: bool) -> None:
+        """Put its calls before other processes of the host from now on, or no longer: later calls, not first ones."""
+        self._runner.line.is_urgent = first
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
         """Let the candidate run until it answers.
@@ -280,9 +282,12 @@ class CandidateSide:
             glimpse = self._buffers.glimpse
             look = glimpse.take if operation == CALL and glimpse is not None else None
             self._runner.line.arrangement = self._buffers.arrangement
-            answer = self._runner.line.exchange(operation, limit_s=limit_s, take=take, look=look)
+            is_later = number in self._called if operation == CALL else self._has_begun
+            is_timed = is_later and operation in {CALL, EMPTY, GIVE}
+            answer = self._runner.line.exchange(operation, limit_s=limit_s, is_timed=is_timed, take=take, look=look)
         except NoAnswerError as silence:
             raise CandidateFailedError(self._explain(silence)) from None
+        self._has_begun = True
         if operation == CALL:
             if (broken := broken_rule(answer.status, self._terms)) is not None:
                 raise CandidateFailedError(broken)

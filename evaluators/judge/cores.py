@@ -2,6 +2,7 @@
 
 - `quietest_cores(count, *, among)`: those on which least ran just now
 - `pin(pid, cores)`: binds all threads of a process, from outside
+- `thread_elsewhere(pid, cores)`: says that one of its threads is not bound to them
 - `cpu_ns(pid)`: what all threads of a process have computed so far, also those that ended
 """
 
@@ -18,6 +19,7 @@ _WINDOW_S = 0.1
 _CPUCLOCK_SCHED = 2
 _IDLE, _IOWAIT = 3, 4
 _NEW_THREADS = 10
+_MOST_NAMED = 4
 _MORE_THAN_ITS_CORES = 1.1
 _STOPPING_NS = 100_000
 """What a side computes around a call: taking the request, being stopped."""
@@ -84,6 +86,24 @@ def pin(pid: int, cores: Collection[int]) -> bool:
     return True
 
 
+def thread_elsewhere(pid: int, cores: frozenset[int]) -> str:
+    """Say that a thread of a process may run on other cores than these, if so."""
+    for thread in threads_of(pid):
+        with contextlib.suppress(ProcessLookupError):
+            if others := os.sched_getaffinity(thread) - cores:
+                named = ", ".join(map(str, sorted(others)[:_MOST_NAMED]))
+                return f"a thread of it may run on core {named}, and it is bound to {sorted(cores)}"
+    return ""
+
+
+def threads_of(pid: int) -> tuple[int, ...]:
+    """Return the threads of a process; none if it is gone."""
+    try:
+        return tuple(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return ()
+
+
 def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process with all its threads; 0 if it is gone."""
     try:
@@ -94,7 +114,10 @@ def cpu_ns(pid: int) -> int:
 
 
 class CoreShare:
-    """Sees that a process that is bound to some cores computes on no others during its calls."""
+    """Sees that a process that is bound to some cores computes on no others during its calls.
+
+    Needed where nothing keeps its threads from changing that while they run; the slack is what a helper may do.
+    """
 
     def __init__(self, pid: int, cores: int) -> None:
         """Begin with nothing.

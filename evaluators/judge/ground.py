@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evaluators.judge.baseline import BaselineSide
-from evaluators.judge.candidate import CandidateSide
-from evaluators.judge.cores import pin, quietest_cores
-from evaluators.judge.side import JUDGE_PRIORITY, schedule, schedule_thread
+from evaluators.judge.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.cores import pin, quietest_cores, thread_elsewhere
 from evaluators.judge.starving import stat_fields
 from evaluators.judge.stopwatch import CacheSweeper
+from evaluators.judge.urgency import is_permitted
+from messages.verdicts import Rejected
 
 _LONGEST_SPIN_S = 0.03
 _LOOK_EVERY_S = 0.0005
@@ -33,13 +34,17 @@ class Ground:
         self.cores = frozenset(os.sched_getaffinity(0))
         """Where both sides run."""
         self._goes_before = False
-        """Whether sides take a core at once from whoever has it."""
+        """Whether sides, in timed calls, take a core at once from whoever has it."""
         self._sweeper = CacheSweeper()
 
     @property
     def swept(self) -> str:
-        """Say what is read before every timed call."""
-        return f"{self._sweeper.size_bytes >> 20} MiB are read {self._sweeper.passes} times"
+        """Say what is read before every timed call, and what that leaves in the caches."""
+        sweeper = self._sweeper
+        read = f"{sweeper.size_bytes >> 20} MiB are read {sweeper.passes} times before every timed call"
+        if sweeper.size_bytes > sweeper.cache_bytes:
+            return f"{read}: caches begin cold"
+        return f"{read}, of {sweeper.cache_bytes >> 20} MiB of last-level caches: what lies in the rest may be warm"
 
     @contextmanager
     def placed(self, baselines: Sequence[BaselineSide]) -> Iterator[None]:
@@ -59,16 +64,16 @@ class Ground:
 
     @contextmanager
     def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
-        """Let the references and the judge go before other processes of this host. Yields whether that is permitted.
+        """Let sides and judge go before other processes in timed calls. Yields whether that is permitted.
 
         Of the judge its own thread alone: those of OpenMP, with which it sweeps and compares, must not go before sides.
         """
-        is_privileged = all(baseline.hurry(first=True) for baseline in baselines)
-        self._goes_before = is_privileged and schedule_thread(threading.get_native_id(), JUDGE_PRIORITY)
+        self._goes_before = is_permitted()
+        for baseline in baselines:
+            baseline.hurry(first=self._goes_before)
         try:
             yield self._goes_before
         finally:
-            schedule(os.getpid(), 0)
             self._goes_before = False
             for baseline in baselines:
                 baseline.hurry(first=False)
@@ -77,7 +82,16 @@ class Ground:
         """Have a candidate run where the reference does, and as early."""
         if self.threads:
             pin(side.pid, self.cores)
-        side.hurry(first=True)
+        side.hurry(first=self._goes_before)
+
+    def refuse_elsewhere(self, side: CandidateSide) -> None:
+        """See that all threads of a candidate are bound to its cores, if the task says how many.
+
+        Raises:
+            CandidateFailedError: one is not.
+        """
+        if self.threads and (refusal := thread_elsewhere(side.pid, self.cores)):
+            raise CandidateFailedError(Rejected(reason=refusal, rule="threads"))
 
     def sweep(self) -> None:
         """Sweep the last-level cache, and the own caches of the core on which the sides run."""

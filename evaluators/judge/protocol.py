@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from evaluators.judge import progress
 from messages.base import Isolation, Language
 from messages.commands import Purpose
 from messages.errors import ProtocolError
@@ -217,12 +218,14 @@ class JudgeChannel:
         Raises:
             ProtocolError: what came is no request.
         """
+        progress.rest()
         header = self._exactly(HEADER_BYTES)
         if header is None:
             return None
         body = self._exactly(body_bytes(header))
         if body is None:
             return None
+        progress.beat()
         try:
             return _to_judge.decode(body)
         except msgspec.DecodeError as error:

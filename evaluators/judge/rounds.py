@@ -22,7 +22,16 @@ from statistics import fmean
 import msgspec
 
 from evaluators.judge.intervals import FOUR
-from evaluators.judge.stopwatch import Pair, Timing, TimingPolicy, decide, summarize, time_pairs
+from evaluators.judge.stopwatch import (
+    Pair,
+    Timing,
+    TimingPolicy,
+    decide,
+    is_unfit,
+    summarize,
+    time_pairs,
+    with_discards,
+)
 from messages.verdicts import Interval, Measured, TimedWorkload, Unstable
 
 _FIRST_VISIT, _VISIT = 4, 8
@@ -85,12 +94,11 @@ class Lane:
         is_unfit = self.is_unfit(policy)
         pairs = [*self.pairs, *self.disturbed] if is_unfit else self.pairs
         timing = summarize(pairs, may_do=self.fewest_pairs(policy) == FOUR)
-        discarded = tuple(pair.disturbance for pair in self.disturbed)
-        self.timing = msgspec.structs.replace(timing, discarded=discarded, is_disturbed=is_unfit)
+        self.timing = with_discards(timing, self.disturbed, policy, is_unfit=is_unfit)
 
     def is_unfit(self, policy: TimingPolicy) -> bool:
         """Say whether too many pairs were disturbed."""
-        return len(self.disturbed) >= policy.max_disturbed and len(self.disturbed) > len(self.pairs)
+        return is_unfit(self.pairs, self.disturbed, policy)
 
     def fewest_pairs(self, policy: TimingPolicy) -> int:
         """Return how many pairs it gets in any case."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,10 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evaluators.folders import remove_tree
-from evaluators.judge.launching import Launcher, RunnerSpec
+from evaluators.guard import kill
+from evaluators.judge.launching import Launcher, RunnerError, RunnerSpec
 from evaluators.judge.memory import Buffers
 from evaluators.judge.runner_log import RunnerLog
 from evaluators.judge.side import Line
+
+_END_S = 20.0
+"""Giving memory back takes its time, on a busy host more of it."""
 
 
 class Own(NamedTuple):
@@ -80,10 +85,18 @@ class Runner:
         return self.process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
 
     def kill(self) -> None:
-        """Kill it, if it lives, and wait until it is gone."""
-        if self.lives:
-            self.process.kill()
-            self.process.wait()
+        """Demote all its threads and kill it, if it lives, and wait until it is gone.
+
+        Raises:
+            RunnerError: it would not die.
+        """
+        if not self.lives:
+            return
+        kill(self.pid)
+        try:
+            self.process.wait(timeout=_END_S)
+        except subprocess.TimeoutExpired as error:
+            raise RunnerError(f"a runner would not die: process {self.pid} was killed {_END_S:g} s ago") from error
 
     def close(self) -> None:
         """Kill it, and remove what is left of it; once more is nothing."""

@@ -14,6 +14,7 @@ from evaluators.guard import become_subreaper
 from evaluators.intake.examining import examine
 from evaluators.intake.kept import kept_or_made
 from evaluators.intake.reads import Reads, bytes_read
+from evaluators.judge import progress
 from evaluators.judge.awake import AwakeCores
 from evaluators.judge.baseline import BaselineError, BaselineSide
 from evaluators.judge.bench import Bench
@@ -66,6 +67,7 @@ from messages.tasks import TaskDescription, TaskSpec
 def serve(descriptor: int) -> int:
     """Serve the evaluator at the other end of a socket until it closes it. Returns an exit code."""
     become_subreaper()
+    progress.begin()
     channel = JudgeChannel(socket.socket(fileno=descriptor))
     opened = channel.receive()
     if not isinstance(opened, Open):

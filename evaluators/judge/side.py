@@ -1,7 +1,8 @@
 """The two sides of a measurement, as the judge holds them: the candidate's runner and the baseline worker.
 
 A side is a process that answers frames (`evaluators/runners/base.py` defines them). Between its calls it is stopped by
-SIGSTOP, all of its process group, so that it neither disturbs the other side nor works ahead.
+SIGSTOP, all of its process group, so that it neither disturbs the other side nor works ahead. Where that is wanted and
+permitted, a side has real-time priority during its calls, and only then (`urgency.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from evaluators.judge.cores import cpu_ns
+from evaluators.judge import progress
+from evaluators.judge.cores import cpu_ns, threads_of
 from evaluators.judge.starving import Starving
+from evaluators.judge.urgency import Urgency
 from evaluators.runners.base import FRAME, MAGIC
+from evaluators.watchdog import URGENT_S
 
 Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 
@@ -36,8 +39,8 @@ _SETTLING_NS = 100_000
 """CPU time that threads may use when they have said that they stop, and have not stopped yet."""
 _MOST_WENT_ON = 2
 """Times that may be an accident of the kernel's bookkeeping."""
-JUDGE_PRIORITY = 2
-_SIDE_PRIORITY = 1
+_STOP_URGENTLY_S = 0.05
+"""After so long the threads of a side are demoted that has not stopped: one of them may spin in the kernel."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,32 +79,6 @@ class Side(Protocol):
             NoAnswerError: it does not, in time or at all.
         """
 
-    def hurry(self, *, first: bool) -> bool:
-        """Put the side before other processes, or back; False where that is not permitted."""
-
-
-def schedule(pid: int, priority: int) -> bool:
-    """Give all threads of a process a real-time priority, or with 0 the normal policy. False where not permitted.
-
-    Niceness would not do: a normal process keeps its core until the next tick, some milliseconds, whoever waits.
-    """
-    try:
-        threads = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()]
-    except OSError:
-        return False
-    return all(schedule_thread(thread, priority) for thread in threads)
-
-
-def schedule_thread(thread: int, priority: int) -> bool:
-    """Give one thread a real-time priority, or with 0 the normal policy; one that has ended too. False if forbidden."""
-    try:
-        os.sched_setscheduler(thread, os.SCHED_RR if priority else os.SCHED_OTHER, os.sched_param(priority))
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return True
-
 
 class Line:
     """The judge's end of a side's control socket, with the clock."""
@@ -120,6 +97,8 @@ class Line:
         self._pid = pid
         self._pidfd = os.pidfd_open(pid)
         self._nonce = nonce
+        self.is_urgent = False
+        """Whether it has real-time priority in calls that are timed."""
         self.workload = 0
         """Number of the one whose tensors are meant."""
         self.arrangement = 0
@@ -138,6 +117,7 @@ class Line:
         operation: int,
         *,
         limit_s: float,
+        is_timed: bool = False,
         take: Callable[[], None] | None = None,
         look: Callable[[], None] | None = None,
     ) -> Answer:
@@ -146,6 +126,7 @@ class Line:
         Args:
             operation: what is asked.
             limit_s: how long to wait.
+            is_timed: whether its time counts, so that it has priority if it is to have any.
             take: done at the moment of the answer, inside the measured time: takes the outputs while they are what
                 the side says that they are.
             look: done just behind the clock, before the side is stopped; see `glimpse.py`.
@@ -157,54 +138,57 @@ class Line:
         self._refuse_to_have_gone_on(limit_s)
         self._sequence += 1
         request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, self.workload, self.arrangement)
-        # The clock first: what a candidate does on being continued, in a signal handler say, is in its time.
-        begun = time.perf_counter_ns()
-        if self._stops:
-            self._signal(signal.SIGCONT)
-        try:
-            self._control.send(request)
-        except OSError:
-            raise NoAnswerError("ended", limit_s) from None
-        ready = self._poll_patiently(limit_s)
-        if ready and take is not None:
-            take()
-        answered = time.perf_counter_ns()
-        elapsed, after = answered - begun, 0
-        if ready and look is not None:
-            look()
+        progress.beat(limit_s)
+        elapsed = after = 0
+        with Urgency(threads_of(self._pid) if is_timed and self.is_urgent else ()) as urgency:
+            # The clock first: what a candidate does on being continued, in a signal handler say, is in its time.
+            begun = time.perf_counter_ns()
+            if self._stops:
+                self._signal(signal.SIGCONT)
+            try:
+                self._control.send(request)
+            except OSError:
+                raise NoAnswerError("ended", limit_s) from None
+            ready = self._poll_patiently(limit_s, urgency)
+            if ready and take is not None:
+                take()
+            answered = time.perf_counter_ns()
+            elapsed = answered - begun
+            if ready and look is not None:
+                look()
+            if self._stops or not ready:
+                self._stop(limit_s, urgency)
+                after = time.perf_counter_ns() - answered
         if self._stops or not ready:
-            self._stop(limit_s)
-            after = time.perf_counter_ns() - answered
             # Not at once: what a thread has used is booked when it leaves its core, just after it says that it stops.
             time.sleep(_STOP_POLL_S)
             self._rested_ns = cpu_ns(self._pid)
+        progress.beat()
         if not ready:
             raise NoAnswerError("timed out", limit_s)
         status, span_ns = self._answer(operation, limit_s)
         return Answer(status=status, elapsed_ns=elapsed, span_ns=span_ns, after_ns=after)
 
-    def _poll_patiently(self, limit_s: float) -> list[tuple[int, int]]:
+    def _poll_patiently(self, limit_s: float, urgency: Urgency) -> list[tuple[int, int]]:
         """Wait for an answer; longer than the limit only while the side has not had its share of a core.
 
         Whether it has is looked at only if the answer is not there soon: reading what each thread did would be in its
-        time.
+        time. Nothing is read at real-time priority, which ends then.
         """
-        soon_s = min(_SOON_S, limit_s / 2)
+        soon_s = min(URGENT_S if urgency.is_on else _SOON_S, limit_s / 2)
         if ready := self._poll.poll(soon_s * 1000):
             return ready
+        urgency.end()
         starving, left_s = Starving(self._pid), limit_s - soon_s
         for _ in range(_PATIENCE):
             for pause_s in starving.pauses_s(left_s):
+                progress.beat(pause_s)
                 if ready := self._poll.poll(pause_s * 1000):
                     return ready
                 starving.look()
             if not starving.is_starved(left_s):
                 break
         return []
-
-    def hurry(self, *, first: bool) -> bool:
-        """Put the side before other processes, or back; False where that is not permitted."""
-        return schedule(self._pid, _SIDE_PRIORITY if first else 0)
 
     def close(self) -> None:
         """Forget the side; it must have ended."""
@@ -246,20 +230,23 @@ class Line:
             raise NoAnswerError("bad frame", limit_s)
         return int(status), int(span_ns)
 
-    def _stop(self, limit_s: float) -> None:
+    def _stop(self, limit_s: float, urgency: Urgency) -> None:
         """Stop the side and wait until all its threads have stopped.
 
         Without waiting, a thread that spins at a barrier goes on for milliseconds, on the core that the other side
         needs: the signal is taken by the main thread first, and that one may be waiting for a core itself.
         """
         self._signal(signal.SIGSTOP)
-        deadline = time.perf_counter() + _STOP_S
+        begun = time.perf_counter()
         while True:
-            # WNOWAIT: an exit is left for whoever reaps the process.
+            # WNOWAIT: an exit is left for whoever reaps the process; so nothing is waited for here.
             state = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if state is not None:
                 return
-            if time.perf_counter() > deadline:
+            spent_s = time.perf_counter() - begun
+            if spent_s > _STOP_URGENTLY_S:
+                urgency.end()
+            if spent_s > _STOP_S:
                 raise NoAnswerError("cannot be stopped", limit_s)
             time.sleep(_STOP_POLL_S)
 

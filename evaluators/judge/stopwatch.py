@@ -69,6 +69,9 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     up as soon as it clearly does not, however quick its calls are. 0: no race; see `patience_s`."""
     patience_s: float = 60.0
     """Where there is no race, the time that `min_pairs` may take before a slow candidate is given up."""
+    max_own_discards: int = 6
+    """Pairs that may be dropped for what kept the candidate alone from running, beyond twice those in which something
+    kept the reference: with more a candidate could choose which of its calls count."""
     max_disturbed: int = 12
     """Once so many pairs were disturbed, and more than were not, the host is not fit to time on."""
 
@@ -86,6 +89,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     reference_ns: int
     disturbance: str = ""
     """What is known to have kept a side from running; empty: nothing. Never a matter of the times themselves."""
+    is_own: bool = False
+    """Whether it was the candidate that was kept, or went on: it may have brought that about."""
 
     @property
     def log_ratio(self) -> float:
@@ -108,6 +113,10 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """What disturbed the pairs that do not count."""
     is_disturbed: bool = False
     """Given up because too many were; then all pairs are in the figures."""
+    own_discards: int = 0
+    """Of the discarded, those that the candidate may have brought about."""
+    is_chosen: bool = False
+    """Given up because of these."""
 
 
 def net_ns(elapsed_ns: int, empty_ns: int) -> int:
@@ -159,16 +168,38 @@ def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing
         # A B, B A, A B, B A: together with the next pair this is ABBA.
         pair = run_pair(len(pairs) % 2 == 0)
         (disturbed if pair.disturbance else pairs).append(pair)
-        discarded = tuple(pair.disturbance for pair in disturbed)
-        if len(disturbed) >= policy.max_disturbed and len(disturbed) > len(pairs):
+        if is_unfit(pairs, disturbed, policy):
             everything = summarize([*pairs, *disturbed])
-            return msgspec.structs.replace(everything, discarded=discarded, is_disturbed=True)
+            return with_discards(everything, disturbed, policy, is_unfit=True)
         spent_s = time.perf_counter() - begun
         is_block = len(pairs) % BLOCK == 0 and (spent_s > policy.lease_s or len(pairs) == BLOCK)
         if len(pairs) % _CHECK_EVERY == 0 or is_block:
             timing = decide(summarize(pairs), spent_s, policy) if pairs else None
             if timing is not None:
-                return msgspec.structs.replace(timing, discarded=discarded)
+                return with_discards(timing, disturbed, policy)
+
+
+def is_unfit(pairs: Sequence[Pair], disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
+    """Say whether too many pairs were disturbed to go on."""
+    is_host = len(disturbed) >= policy.max_disturbed and len(disturbed) > len(pairs)
+    return is_host or _is_chosen(disturbed, policy)
+
+
+def _is_chosen(disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
+    """Say whether the candidate was kept from running so much more often than the reference that it may choose."""
+    own = sum(pair.is_own for pair in disturbed)
+    return own > policy.max_own_discards + 2 * (len(disturbed) - own)
+
+
+def with_discards(timing: Timing, disturbed: Sequence[Pair], policy: TimingPolicy, *, is_unfit: bool = False) -> Timing:
+    """Return a timing that says which pairs do not count, or that they are why it was given up."""
+    return msgspec.structs.replace(
+        timing,
+        discarded=tuple(pair.disturbance for pair in disturbed),
+        own_discards=sum(pair.is_own for pair in disturbed),
+        is_disturbed=is_unfit,
+        is_chosen=_is_chosen(disturbed, policy),
+    )
 
 
 def decide(timing: Timing, spent_s: float, policy: TimingPolicy) -> Timing | None:
@@ -301,8 +332,8 @@ class CacheSweeper:
         Args:
             passes: how often all of it is read each time.
         """
-        cache_bytes = last_level_cache_bytes()
-        self.size_bytes = min(_SWEEP_FACTOR * cache_bytes, _MAX_SWEEP_BYTES)
+        self.cache_bytes = last_level_cache_bytes()
+        self.size_bytes = min(_SWEEP_FACTOR * self.cache_bytes, _MAX_SWEEP_BYTES)
         self.passes = passes
         self._memory = torch.ones(self.size_bytes // 8, dtype=torch.int64)
 

@@ -34,6 +34,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     module: Instance | None = None
     """Of a module, whose state is its own once it is loaded, so that another state takes another process; else null.
     A function that returns its outputs is one without state."""
+    keeps_cores: bool = False
+    """Whether its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
     call: CallForm | None = None
     """What a call takes and returns; null: one tensor after the other."""
 
@@ -49,12 +51,13 @@ def terms_for(problem: Problem, rules: TaskRules, support: LanguageSupport) -> T
     """
     denied = denied_to_candidates(problem, rules) if support.runner in TORCH_RUNNERS else ()
     call = problem.call
+    terms = Terms(denied=denied, keeps_cores=rules.threads > 0, call=call)
     if support.runner not in MODULE_RUNNERS:
-        return Terms(denied=denied, launches=support.runner in TRITON_RUNNERS, call=call)
+        return msgspec.structs.replace(terms, launches=support.runner in TRITON_RUNNERS)
     if call is not None and call.calling == "destination":
-        return Terms(denied=denied, call=call)
+        return terms
     instance = Instance(made=module_terms(problem), state=problem.state_names)
-    return Terms(denied=denied, module=instance, call=call)
+    return msgspec.structs.replace(terms, module=instance)
 
 
 def module_terms(problem: Problem) -> ModuleTerms:

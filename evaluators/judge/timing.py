@@ -118,7 +118,7 @@ class Timer:
         threads, cores = self._ground.threads, self._ground.cores
         bound = f", bound to {_cores_text(cores)}" if threads else ""
         notes = [
-            f"{self._ground.swept} before every timed call: caches begin cold",
+            self._ground.swept,
             f"reference: eager torch {torch.__version__} on {_threads_text(self._benches[0].threads)}{bound}; "
             "OpenMP has as many",
         ]

@@ -33,6 +33,7 @@ from evaluators.judge.stopwatch import (
 from evaluators.judge.timed_data import TimedData
 from evaluators.judge.wrong import refuse_if_wrong, timed_difference
 from evaluators.runners.base import EMPTY
+from evaluators.sandbox import seccomp
 from messages.tasks import TaskSpec
 from messages.verdicts import Measured, Unstable, Verdict, Wrong
 
@@ -157,7 +158,8 @@ class WorkloadTimer:
             calls.copy_ns = copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
         # Once more: what was loaded may have threads, and may have moved them.
         self._ground.join(side)
-        self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads else 0)
+        is_kept = seccomp.NAME in side.isolation
+        self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads and not is_kept else 0)
 
     def _pair(self, side: CandidateSide, calls: Calls, *, candidate_first: bool) -> Pair:
         data = self._data.next()
@@ -170,19 +172,25 @@ class WorkloadTimer:
         if calls.elsewhere(data):
             self._refuse_if_different(data, calls)
         calls.look_after()
-        disturbance = candidate.disturbance or reference.disturbance
-        return Pair(candidate_ns=candidate.net_ns, reference_ns=reference.net_ns, disturbance=disturbance)
+        return Pair(
+            candidate_ns=candidate.net_ns,
+            reference_ns=reference.net_ns,
+            disturbance=candidate.disturbance or reference.disturbance,
+            is_own=bool(candidate.disturbance) and not reference.disturbance,
+        )
 
     def _time_candidate(self, side: CandidateSide, calls: Calls, data: DataSet) -> Sample:
         watch, share = Watch(side.pid, self._ground.cores, self._waiting), self._share
 
         def just_before() -> None:
             self._ground.sweep()
+            self._ground.refuse_elsewhere(side)
             watch.begin()
             if share is not None:
                 share.begin()
 
         net_ns = calls.again(data.family, just_before=just_before)
+        self._ground.refuse_elsewhere(side)
         last = calls.last
         looking_ns = LOOKING_NS if self.bench.buffers.glimpse is not None else 0
         late_ns = max(0, last.after_ns - looking_ns - self._stopping.most_ns)
@@ -253,6 +261,12 @@ class WorkloadTimer:
             bytes_per_s=_FASTEST_MEMORY,
         ):
             return doubt
+        if timing.is_chosen:
+            reason = (
+                f"{timing.own_discards} of {len(timing.discarded)} disturbed pairs were so for what kept the candidate "
+                f"alone from running, or had it go on: it may choose what is measured; the last: {timing.discarded[-1]}"
+            )
+            return Unstable(reason=reason, speedup_interval=interval)
         if timing.is_disturbed:
             reason = (
                 f"{len(timing.discarded)} of {timing.pairs} pairs were disturbed, as far as that can be seen from "

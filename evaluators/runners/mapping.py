@@ -25,11 +25,13 @@ def begin_on_cpu(order: Order) -> list[list[list[torch.Tensor]]]:
     spec = order.spec
     size_bytes = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * _PAGE_BYTES
     bases = map_areas({**spec, "inputs_fd": order.inputs_fd, "outputs_fd": order.outputs_fd})
+    terms: object = spec["terms"]
     profile = run_interpreted(
         str(spec["folder"]),
         reads=(os.path.dirname(str(spec["product"])),),  # noqa: PTH120 - a path as the judge gave it
         memory_bytes=size_bytes + spec["memory_bytes"],
         file_bytes=spec["file_bytes"],
+        keeps_cores=isinstance(terms, dict) and bool(terms["keeps_cores"]),
     )
     order.isolation = confine(profile).claim
     workloads: object = spec["workloads"]

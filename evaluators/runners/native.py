@@ -157,9 +157,8 @@ def main() -> int:
     bases = map_areas(spec)
     arguments = [arguments_of(*each) for each in zip(spec["workloads"], repeat(bases), spec["calls"])]
     reads = (spec["product"], spec["tvm_ffi"])
-    confined = confine(
-        run(spec["folder"], reads=reads, memory_bytes=spec["memory_bytes"], file_bytes=spec["file_bytes"])
-    )
+    limits = {"memory_bytes": spec["memory_bytes"], "file_bytes": spec["file_bytes"]}
+    confined = confine(run(spec["folder"], reads=reads, **limits, keeps_cores=spec["terms"]["keeps_cores"]))
     gc.disable()
     serve(spec["control_fd"], spec["nonce"], lambda _: load(spec, arguments), isolation=confined.claim)
     return 0

@@ -79,6 +79,7 @@ class Profile:
         scratch_bytes: int = 0,
         may_start_processes: bool = False,
         sealed_later: bool = False,
+        keeps_cores: bool = False,
     ) -> None:
         """Make a profile.
 
@@ -98,6 +99,7 @@ class Profile:
             scratch_bytes: if given and the host allows, the folder is fresh memory of this size, and nothing else.
             may_start_processes: whether it may fork and execute.
             sealed_later: whether system calls are taken away by `seal` only.
+            keeps_cores: whether its threads stay on the cores that somebody outside binds them to.
         """
         self.name = name
         self.folder = os.path.realpath(folder)
@@ -115,9 +117,12 @@ class Profile:
         self.scratch_files = _SCRATCH_FILES
         self.may_start_processes = may_start_processes
         self.sealed_later = sealed_later
+        self.keeps_cores = keeps_cores
 
 
-def run(folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int) -> Profile:
+def run(
+    folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int, keeps_cores: bool = False
+) -> Profile:
     """Return the profile of a process that calls a shared library.
 
     Args:
@@ -125,6 +130,7 @@ def run(folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: i
         reads: what was built, and the libraries that it needs besides the system's.
         memory_bytes: address space.
         file_bytes: largest file, its log included.
+        keeps_cores: whether its threads stay on the cores that the judge binds them to.
     """
     return Profile(
         "run",
@@ -135,10 +141,13 @@ def run(folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: i
         processes=1024,
         open_files=256,
         scratch_bytes=_SCRATCH_BYTES,
+        keeps_cores=keeps_cores,
     )
 
 
-def run_interpreted(folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int) -> Profile:
+def run_interpreted(
+    folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int, keeps_cores: bool = False
+) -> Profile:
     """Return the profile of a process that runs a Python program with the packages of this interpreter.
 
     Args:
@@ -146,6 +155,7 @@ def run_interpreted(folder: str, *, reads: tuple[str, ...], memory_bytes: int, f
         reads: the folder of the program.
         memory_bytes: address space.
         file_bytes: largest file, its log included.
+        keeps_cores: whether its threads stay on the cores that the judge binds them to.
     """
     return Profile(
         "run_interpreted",
@@ -157,6 +167,7 @@ def run_interpreted(folder: str, *, reads: tuple[str, ...], memory_bytes: int, f
         processes=1024,
         open_files=1024,
         scratch_bytes=_SCRATCH_BYTES,
+        keeps_cores=keeps_cores,
     )
 
 

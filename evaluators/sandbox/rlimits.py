@@ -16,6 +16,7 @@ def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 -
     # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _bound(resource.RLIMIT_CORE, 0)
+    _bound(resource.RLIMIT_RTPRIO, 0)  # else some users' processes may go before the judge
     for which, value in (
         (resource.RLIMIT_FSIZE, profile.file_bytes),
         (resource.RLIMIT_AS, profile.memory_bytes),

@@ -57,6 +57,8 @@ _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16
 _LOAD, _EQUALS, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _REFUSE, _ABSENT = _FAIL | errno.EPERM, _FAIL | errno.ENOSYS
+_WITHOUT_EFFECT = _FAIL
+"""Succeeds and does nothing. A pool of threads that pins them goes on: glibc ends a thread that it cannot pin."""
 _CLONE_THREAD, _CLONE_ANY_NAMESPACE = 0x00010000, 0x7E020000
 _PR_SET_PDEATHSIG = 1
 _F_SETSIG = 10
@@ -74,15 +76,16 @@ class _Program(ctypes.Structure):
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
     """Install the filter of a profile; see `install`."""
-    install(starts_processes=profile.may_start_processes)
+    install(starts_processes=profile.may_start_processes, keeps_cores=profile.keeps_cores)
     return NAME
 
 
-def install(*, starts_processes: bool) -> None:
+def install(*, starts_processes: bool, keeps_cores: bool = False) -> None:
     """Install a filter in all threads of this process.
 
     Args:
         starts_processes: leave fork and exec, and what those who start processes need.
+        keeps_cores: have changes of affinity do nothing.
 
     Raises:
         OSError: the host does not permit it, or is of another architecture than those whose numbers are known.
@@ -90,7 +93,7 @@ def install(*, starts_processes: bool) -> None:
     if not (kernel.IS_X86 or kernel.IS_ARM):
         raise OSError(errno.ENOSYS, "no system call numbers are known for this architecture")
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    code = _compile(starts_processes=starts_processes)
+    code = _compile(starts_processes=starts_processes, keeps_cores=keeps_cores)
     program = _Program(len(code) // 8, code)
     try:
         thread = _set_filter(program, _ALL_THREADS | _SPECULATES)
@@ -106,7 +109,7 @@ def _set_filter(program: _Program, flags: int) -> int:
     return kernel.system_call(kernel.SECCOMP, _SET_MODE_FILTER, flags, program)
 
 
-def _compile(*, starts_processes: bool) -> bytes:
+def _compile(*, starts_processes: bool, keeps_cores: bool) -> bytes:
     """Return the filter: in order, the first rule that matches decides."""
     own = os.getpid()
     code = [
@@ -118,6 +121,8 @@ def _compile(*, starts_processes: bool) -> bytes:
     code += _on("clone3", [_return(_ABSENT)])
     for name in (*_ALWAYS, *(() if starts_processes else _OF_RUNNERS)):
         code += _on(name, [_return(_REFUSE)])
+    if keeps_cores:
+        code += _on("sched_setaffinity", [_return(_WITHOUT_EFFECT)])
     for name in _SCHEDULING:
         code += _on(name, _own_process_only(own), last=_ALLOW)
     flags = _if(_HAS_BITS, _CLONE_ANY_NAMESPACE, [_return(_REFUSE)])

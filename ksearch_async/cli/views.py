@@ -14,6 +14,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
+from evaluators.lease import waits
 from evaluators.tasks import is_bundled
 from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.output import as_argument, note, put, put_json, shown_path, terminal_width
@@ -93,6 +94,8 @@ class PlainView:
             silent_s = silent_s + wait_s if said == self._said else 0.0
             if silent_s and (words := waiting_words(self.chronicle.state)):
                 note(f"no news for {duration(silent_s)}; waited for: {words}")
+                for wait in waits():
+                    note(f"an evaluation waits for {wait}")
 
     def opening_lines(self, record: Record) -> list[str]:
         """Return what is said of a session when it begins: nothing for any other record."""

@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from messages.base import Language
-from messages.tasks import Candidate, SourceFile, TaskSpec
+from messages.tasks import Candidate, SourceFile, TaskRules, TaskSpec
 from messages.verdicts import Measured, Verdict, credit_of, fate_of, reason_of
 from tests.evaluators.words import SMALL_TASK
 
@@ -141,9 +141,12 @@ TEMPERED_TASK = _shaped(
     "torch.randn(64, 256), torch.arange(256).lt(200).expand(64, 256).contiguous(), torch.tensor(2.0)",
 )
 """Its mask and its temperature are the same in every draw."""
+SINGLE_TASK = replace(SMALL_TASK, name="single", rules=TaskRules(threads=1))
+"""On one core."""
 
 TASKS = {
     "small": SMALL_TASK,
+    "single": SINGLE_TASK,
     "tiny": TINY_TASK,
     "infinite": INFINITE_TASK,
     "roll": ROLL_TASK,

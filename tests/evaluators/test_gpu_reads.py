@@ -159,4 +159,5 @@ async def test_a_kernel_that_reads_what_it_needs_is_measured_below_the_time_for_
     finally:
         await evaluator.aclose()
     assert isinstance(verdict, Measured), verdict
+    assert verdict.latency_us is not None
     assert verdict.latency_us < size_bytes / NO_MEMORY_BYTES_PER_S * 1e6

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 TELLING = """
 import os, threading
 from pathlib import Path
@@ -41,14 +39,7 @@ def test_where_sides_have_no_priority_the_threads_that_swept_are_at_rest_when_on
     assert int(said) > 0, "OpenMP's threads still spin"
 
 
-def test_of_the_judge_its_own_thread_alone_goes_before_other_processes() -> None:
-    said = told(
-        "ground.sweep()\n"
-        "with ground.hurried([]) as is_permitted:\n"
-        "    print(is_permitted, os.sched_getscheduler(0) == os.SCHED_RR, len(others()) > 0,\n"
-        "          {os.sched_getscheduler(other) for other in others()} == {os.SCHED_OTHER})\n"
-        "print(os.sched_getscheduler(0) == os.SCHED_OTHER)"
-    ).splitlines()
-    if said[0].startswith("False"):
-        pytest.skip("real-time priority is not permitted here")
-    assert said == ["True True True True", "True"]
+def test_caches_that_are_larger_than_what_is_read_are_not_called_cold() -> None:
+    said = told("ground._sweeper.cache_bytes = 480 << 20\nprint(ground.swept)")
+    assert "of 480 MiB of last-level caches: what lies in the rest may be warm" in said
+    assert "cold" not in said

@@ -118,7 +118,7 @@ def spec_in(folder: Path) -> RunnerSpec:
     for name in ("built", "cache"):
         (folder / name).mkdir()
     (folder / "built" / "kernel.py").write_text("def run(x, y):\n    y.copy_(x)\n")
-    placed = [Placed(area=area, offset=0, shape=(4,), code=2, bits=32) for area in ("inputs", "outputs")]
+    placed = [Placed(area=area, offsets=(0,), shape=(4,), code=2, bits=32) for area in ("inputs", "outputs")]
     return RunnerSpec(
         judge_pid=os.getpid(),
         nonce=0,

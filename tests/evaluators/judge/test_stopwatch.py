@@ -215,3 +215,28 @@ def test_where_the_figure_is_asked_for_a_slow_candidate_is_timed_to_the_end() ->
     assert late is not None
     assert late.hopeless  # they would take 90 s
     assert "slower than the reference" in outpaced(late, costly).reason
+
+
+def test_a_candidate_that_spoils_its_own_slow_calls_is_given_up_before_it_has_chosen_what_is_measured() -> None:
+    draw = random.Random(3)
+
+    def spoiling(_: bool) -> Pair:
+        slow = draw.random() < 0.4
+        return replace(pair(0.8 if slow else 1.2), disturbance="it went on" if slow else "", is_own=slow)
+
+    timing = time_pairs(spoiling, TimingPolicy(half_width=0.0, max_pairs=100))
+    assert (timing.is_disturbed, timing.is_chosen, timing.own_discards) == (True, True, 7)
+
+
+def test_on_a_host_that_disturbs_both_sides_alike_no_candidate_is_given_up_for_choosing() -> None:
+    chosen = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+
+        def disturbed(_: bool, draw: random.Random = draw) -> Pair:
+            side = draw.random()
+            hindrance = "it waited for a core" if side < 0.2 else ""
+            return replace(pair(1.0), disturbance=hindrance, is_own=side < 0.1)
+
+        chosen += time_pairs(disturbed, TimingPolicy(half_width=0.0, max_pairs=100)).is_chosen
+    assert chosen <= 6
