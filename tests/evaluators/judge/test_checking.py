@@ -79,7 +79,7 @@ def saying(verdict: Verdict | None, asked: list[int]) -> Glance:
 
 @pytest.mark.parametrize("program", [SPOILT_BY_OTHERS, WRONG_ON_TIES])
 @pytest.mark.parametrize(
-    ("said", "expected"), [(None, lambda verdict: isinstance(verdict, Wrong)), (SLOW, lambda verdict: verdict is SLOW)]
+    ("said", "expected"), [(None, lambda verdict: isinstance(verdict, Wrong)), (SLOW, lambda verdict: verdict == SLOW)]
 )
 async def test_a_glance_comes_before_second_visits_and_drawn_data_and_ends_the_checks_if_it_says_so(
     checker: Checker, tmp_path: Path, program: str, said: Verdict | None, expected: Callable[[Verdict], bool]
