@@ -18,14 +18,14 @@ from evaluators.judge.place import Place
 from evaluators.judge.problem import Problem
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.side import Answer
-from evaluators.judge.stopwatch import net_ns
+from evaluators.judge.stopwatch import BLOCK, net_ns
 from evaluators.judge.terms import terms_for
 from evaluators.judge.wrong import WrongOutputError, refuse_if_unfinished
 from evaluators.languages.base import LanguageSupport
 from messages.verdicts import TimedOut, Wrong
 
-_ELSEWHERE_AFTER = 7
-"""Timed calls, at most, before one with crossed places that is not timed."""
+_ELSEWHERE_AFTER = 10
+"""Timed calls, at most, before two with crossed places that are not timed."""
 OUTPUTS_REUSED = "outputs_reused: what it returned is overwritten by a later call; a caller must copy what it keeps"
 COPY_SHARE = 0.2
 """Of a call's time: more is never taken off for handing outputs over, which a candidate might have spared itself."""
@@ -206,11 +206,12 @@ class Calls:
         self._side.hold(data.state)
         self.again(data.family)
 
-    def elsewhere(self, data: DataSet) -> bool:
-        """Now and then, call it once more on the same data, with places crossed. Returns whether it did.
+    def elsewhere(self, data: DataSet) -> Iterator[None]:
+        """Now and then, call it twice more on the same data, with places crossed; yield after each call.
 
         In timed calls the place of one tensor tells those of all others. Here it does not: what is kept by the address
-        of a single tensor is found out.
+        of a single tensor is found out. There are two calls, so that what a candidate does in every other call stays in
+        one of the two timed calls of a block, where the clocks find it (`gpu_clocks.py`).
 
         Raises:
             CandidateFailedError: it does not answer, or takes too long.
@@ -218,10 +219,11 @@ class Calls:
         """
         self._until_elsewhere -= 1
         if self._until_elsewhere > 0:
-            return False
+            return
         self._until_elsewhere = self._chance.randint(1, _ELSEWHERE_AFTER)
-        self.on(data, at=self._moves.crossed())
-        return True
+        for _ in range(BLOCK):
+            self.on(data, at=self._moves.crossed())
+            yield
 
     def look_after(self) -> None:
         """Look at what the process holds after a timed call, and where results lie.

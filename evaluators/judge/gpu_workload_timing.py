@@ -210,7 +210,7 @@ class GpuWorkloadTimer:
             if not candidate_first:
                 self._time_candidate(calls, data, seen)
             self._compare(data, calls)
-            if calls.elsewhere(data):
+            for _ in calls.elsewhere(data):
                 self._refuse_if_different(data, calls)
             calls.look_after()
             self._touch(seen.cover_us)
