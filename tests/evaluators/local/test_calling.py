@@ -149,7 +149,7 @@ async def test_what_a_function_does_to_a_dict_is_gone_in_the_next_call(python: J
 
 async def test_a_candidate_cannot_import_the_tasks_files(python: Judging) -> None:
     verdict = await python(f"import sums\n{FUNCTION}", task())
-    assert "No module named 'sums'" in repr(verdict)
+    assert "there is no module 'sums' here" in repr(verdict)
 
 
 async def test_a_destination_writes_to_the_outputs_behind_the_inputs(python: Judging) -> None:

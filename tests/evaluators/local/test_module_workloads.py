@@ -86,6 +86,8 @@ class ModelNew(nn.Module):
         # before
         mean = x.abs() / x.shape[1]
         while mean.shape[1] > 1:
+            if mean.shape[1] % 2:
+                mean = torch.cat((mean, torch.zeros_like(mean[:, :1])), dim=1)
             mean = mean[:, ::2] + mean[:, 1::2]
         return x * weight / (1 + mean)
 """
