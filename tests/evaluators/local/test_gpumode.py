@@ -79,7 +79,9 @@ async def test_as_upstream_reads_the_cases_nobody_needs_the_mask(judged: Judged,
     task = read_task(f"{problems.masked(tmp_path)}:upstream-benchmark/1")
     verdict = await judged(problems.MASKED_WRONG, task)
     # Right on all that is drawn: only data of ours, with other values in the mask, tells it from the reference.
-    assert isinstance(verdict, CORRECT) or (isinstance(verdict, Wrong) and verdict.family in {"sparse", "other constants"}), verdict
+    assert isinstance(verdict, CORRECT) or (
+        isinstance(verdict, Wrong) and verdict.family in {"sparse", "other constants"}
+    ), verdict
 
 
 async def test_room_for_an_output_is_written_to_and_a_kernel_that_leaves_it_is_wrong(
