@@ -131,8 +131,9 @@ def _checks(task: TaskSpec) -> str:
         "Every call, the timed ones too, has inputs that were never seen, and its outputs are compared with "
         f"the reference in float64 (tolerance profile `{task.tolerance.profile}`). Shapes and dtypes are "
         "always those above. Values are not always distributed as `get_inputs` draws them: some data is "
-        "shifted or scaled, holds a few huge values, equal, sorted or tiny ones, or mostly zeros; integers "
-        "are always as it draws them. Parameters have other values in some calls. Infinities and NaNs must be "
+        "shifted (far from zero, too) or scaled, holds a few huge values, equal, sorted or tiny ones, or mostly zeros; "
+        "integers are always as it draws them. Masks and whole numbers that it draws the same every time have other "
+        "values in some calls. Parameters have other values in some calls. Infinities and NaNs must be "
         "where the reference has them."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from evaluators.printed import printable
+from evaluators.printed import folded, printable
 
 _TAIL = 1500
 
@@ -35,7 +35,7 @@ class RunnerLog:
         """Return the end of what was printed, without this host's paths."""
         size = os.fstat(self.fileno()).st_size
         tail = os.pread(self.fileno(), _TAIL, max(0, size - _TAIL))
-        text = printable(tail.decode(errors="replace")).strip()
+        text = folded(printable(tail.decode(errors="replace")).strip())
         return text.replace(self._product, Path(self._product).name).replace(str(self._folder), ".")
 
     def take(self, most_bytes: int) -> bytes:
