@@ -141,6 +141,9 @@ TEMPERED_TASK = _shaped(
     "torch.randn(64, 256), torch.arange(256).lt(200).expand(64, 256).contiguous(), torch.tensor(2.0)",
 )
 """Its mask and its temperature are the same in every draw."""
+INDEXED_TASK = _shaped("indexed", "x.abs()[:, more]", "torch.randn(64, 256), torch.arange(256).flip(0)")
+"""Its indices are the same in every draw, and others are not known to be valid."""
+
 SINGLE_TASK = replace(SMALL_TASK, name="single", rules=TaskRules(threads=1))
 """On one core."""
 
@@ -156,6 +159,7 @@ TASKS = {
     "centred": CENTRED_TASK,
     "soft": SOFT_TASK,
     "tempered": TEMPERED_TASK,
+    "indexed": INDEXED_TASK,
 }
 
 FATES = {"wrong", "crashed", "rejected", "quarantined", "timed_out", "did_not_build"}
