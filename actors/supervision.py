@@ -1,4 +1,4 @@
-"""Supervision: an actor that crashed starts again, and one that keeps crashing takes the run down with it.
+"""Supervision: restarts an actor that crashed, and ends a run whose actor keeps crashing.
 
 The only place where `except Exception` is allowed: here an unknown error has an answer, which is another start.
 """
@@ -7,10 +7,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
 
 import anyio
 import structlog
 from anyio.abc import TaskStatus
+
+from messages.base import BusError
+
+T = TypeVar("T")
+
+
+async def see_through(publish: Callable[[], Awaitable[T]], *, within_s: float) -> T:
+    """Publish; if that is cancelled, once more within some seconds, and then be cancelled.
+
+    Args:
+        publish: may be called twice: what is published has an id, and is kept once.
+        within_s: how long the second time may take. A bus that fails then has the last word.
+    """
+    try:
+        return await publish()
+    except anyio.get_cancelled_exc_class():
+        with anyio.move_on_after(within_s, shield=True), suppress(BusError):
+            await publish()
+        raise
+
 
 FIRST_PAUSE_S = 0.5
 """Before the first new start; each further one within the window waits twice as long."""

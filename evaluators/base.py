@@ -40,7 +40,7 @@ class Builder(Protocol):
         """Build for the job's target, or find the artifact built before. Safe to call many times at once.
 
         Raises:
-            messages.errors.EvaluatorError: the toolchain, the disk or the target is at fault.
+            messages.base.EvaluatorError: the toolchain, the disk or the target is at fault.
         """
 
 
@@ -51,7 +51,7 @@ class Evaluator(Protocol):
         """Judge one candidate.
 
         Raises:
-            messages.errors.EvaluatorError: judge, artifact or device is at fault.
+            messages.base.EvaluatorError: judge, artifact or device is at fault.
         """
 
     async def aclose(self) -> None:

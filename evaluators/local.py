@@ -1,4 +1,6 @@
-"""Judges candidates on this host, in processes of their own.
+"""Evaluates candidates on this host, each in processes of its own, on one device or several like ones.
+
+`SeveralEvaluators(evaluators)`: an `Evaluator`; at most one candidate at a time on each.
 
 - `LocalEvaluator(artifacts: Path, *, device: str = "cpu", slots: int = 2, lease: Lease | None = None, ...)`
 - `await evaluator.evaluate(job: EvaluateCandidate) -> EvaluationReport`, raises EvaluatorError
@@ -13,7 +15,7 @@ next. Nothing of torch is imported here. All of it must run on one event loop an
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
@@ -22,9 +24,8 @@ import anyio.to_thread
 import msgspec
 
 from evaluators.base import EvaluationReport
-from evaluators.builder import artifact_folder, load_meta
-from evaluators.devices import CPU, physical_gpu, platform_of
-from evaluators.health import Ails, Health
+from evaluators.build.builder import artifact_folder, load_meta
+from evaluators.hardware.target import CPU, check_target, physical_gpu, platform_of, probe_target
 from evaluators.judge.protocol import (
     GPU_LIMITS,
     INTERPRETED_LIMITS,
@@ -36,19 +37,79 @@ from evaluators.judge.protocol import (
     Passed,
     Work,
 )
-from evaluators.judge_process import JudgeProcess, begin_judge, start_judge, warm_judges
 from evaluators.languages.interpreting import is_interpreted, why_candidate_untimed, why_untimed
-from evaluators.lease import HostLease, Lease
 from evaluators.policy.gate import Examined, examine
+from evaluators.process.judge import JudgeProcess, begin_judge, start_judge, warm_judges
+from evaluators.process.lease import HostLease, Lease
+from evaluators.process.warmed import WarmProcess
+from evaluators.proof import Ails, Health, SickDeviceError
 from evaluators.sandbox.probe import require_layers
-from evaluators.target import check_target, probe_target
 from evaluators.vendors.nvidia.probe import ails as gpu_ails
-from evaluators.warmed import WarmProcess
-from messages.base import Isolation, Language
+from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import EvaluateCandidate
-from messages.errors import EvaluatorError
 from messages.tasks import Target, TaskDescription, TaskSpec
 from messages.verdicts import Measured, Verdict
+
+
+class SeveralEvaluators:
+    """An `Evaluator` that is several. A sick device is left out while another one works."""
+
+    def __init__(self, evaluators: Sequence[LocalEvaluator]) -> None:
+        """Take them over.
+
+        Args:
+            evaluators: at least one, each for a device of its own.
+        """
+        self._all = tuple(evaluators)
+        self._idle = list(evaluators)
+        self._changed = anyio.Condition()
+
+    async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
+        """Judge one candidate on a device that is free.
+
+        Raises:
+            SickDeviceError: no device works.
+            EvaluatorError: judge or artifact is at fault.
+            ConfigError: the problem cannot be used.
+        """
+        while True:
+            evaluator = await self._take()
+            try:
+                return await evaluator.evaluate(job)
+            except SickDeviceError:
+                if all(other.is_resting for other in self._all):
+                    raise
+            finally:
+                await self._give_back(evaluator)
+
+    async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
+        """See `LocalEvaluator.describe_task`."""
+        fit = next((evaluator for evaluator in self._all if not evaluator.is_resting), self._all[0])
+        return await fit.describe_task(task, language)
+
+    async def aclose(self) -> None:
+        """End all processes."""
+        async with anyio.create_task_group() as group:
+            for evaluator in self._all:
+                group.start_soon(evaluator.aclose)
+
+    async def _take(self) -> LocalEvaluator:
+        """Return one that is free and works; where none works, one that says so."""
+        async with self._changed:
+            while True:
+                fit = [evaluator for evaluator in self._idle if not evaluator.is_resting]
+                if not fit and all(evaluator.is_resting for evaluator in self._all):
+                    fit = self._idle
+                if fit:
+                    self._idle.remove(chosen := fit[0])
+                    return chosen
+                await self._changed.wait()
+
+    async def _give_back(self, evaluator: LocalEvaluator) -> None:
+        with anyio.CancelScope(shield=True):
+            async with self._changed:
+                self._idle.append(evaluator)
+                self._changed.notify_all()
 
 
 class LocalEvaluator:

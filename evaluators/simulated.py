@@ -17,8 +17,8 @@ import anyio
 import anyio.to_thread
 
 from evaluators.base import BuildReport, EvaluationReport
+from messages.base import EvaluatorError
 from messages.commands import BuildCandidate, EvaluateCandidate
-from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, Target, content_hash
 from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong

@@ -23,7 +23,7 @@ import math
 
 import msgspec
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Tolerance
 
 STRICT = "strict"

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
         run,
         search,
     )
-    from ksearch_async.config import ModelSettings, RunConfig, WorkerSettings
-    from ksearch_async.evaluation import Evaluation, EvaluationSettings
-    from ksearch_async.judging import (
+    from ksearch_async.evaluate.judging import (
         Judge,
         evaluate,
         evaluate_many,
@@ -32,11 +30,12 @@ if TYPE_CHECKING:
         evaluate_sync,
         open_judge,
     )
-    from ksearch_async.own_tasks import ModuleTask, OwnTask, task, task_from_module
-    from ksearch_async.resolve import resolve_config
-    from ksearch_async.session import StopSwitch
-    from messages.base import Usage
-    from messages.errors import (
+    from ksearch_async.evaluate.settings import Evaluation, EvaluationSettings
+    from ksearch_async.evaluate.tasks import ModuleTask, OwnTask, task, task_from_module
+    from ksearch_async.run.session import StopSwitch
+    from ksearch_async.settings.resolve import resolve_config
+    from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings
+    from messages.base import (
         BoundaryError,
         BusError,
         ConfigError,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
         KsearchError,
         ModelError,
         ProtocolError,
+        Usage,
     )
     from messages.settings import Budget, SearchSettings, Selection
     from messages.tasks import SourceFile
@@ -62,35 +62,35 @@ _HOMES = {
     "resume": "ksearch_async.api",
     "run": "ksearch_async.api",
     "search": "ksearch_async.api",
-    "Evaluation": "ksearch_async.evaluation",
-    "EvaluationSettings": "ksearch_async.evaluation",
-    "Judge": "ksearch_async.judging",
-    "evaluate": "ksearch_async.judging",
-    "evaluate_many": "ksearch_async.judging",
-    "evaluate_many_sync": "ksearch_async.judging",
-    "evaluate_sync": "ksearch_async.judging",
-    "open_judge": "ksearch_async.judging",
+    "Evaluation": "ksearch_async.evaluate.settings",
+    "EvaluationSettings": "ksearch_async.evaluate.settings",
+    "Judge": "ksearch_async.evaluate.judging",
+    "evaluate": "ksearch_async.evaluate.judging",
+    "evaluate_many": "ksearch_async.evaluate.judging",
+    "evaluate_many_sync": "ksearch_async.evaluate.judging",
+    "evaluate_sync": "ksearch_async.evaluate.judging",
+    "open_judge": "ksearch_async.evaluate.judging",
     "Input": "evaluators.tasks.own.document",
-    "ModuleTask": "ksearch_async.own_tasks",
-    "OwnTask": "ksearch_async.own_tasks",
-    "task": "ksearch_async.own_tasks",
-    "task_from_module": "ksearch_async.own_tasks",
+    "ModuleTask": "ksearch_async.evaluate.tasks",
+    "OwnTask": "ksearch_async.evaluate.tasks",
+    "task": "ksearch_async.evaluate.tasks",
+    "task_from_module": "ksearch_async.evaluate.tasks",
     "Measured": "messages.verdicts",
     "Verdict": "messages.verdicts",
-    "StopSwitch": "ksearch_async.session",
+    "StopSwitch": "ksearch_async.run.session",
     "Usage": "messages.base",
     "SourceFile": "messages.tasks",
-    "ModelSettings": "ksearch_async.config",
-    "RunConfig": "ksearch_async.config",
-    "WorkerSettings": "ksearch_async.config",
-    "resolve_config": "ksearch_async.resolve",
-    "BoundaryError": "messages.errors",
-    "BusError": "messages.errors",
-    "ConfigError": "messages.errors",
-    "EvaluatorError": "messages.errors",
-    "KsearchError": "messages.errors",
-    "ModelError": "messages.errors",
-    "ProtocolError": "messages.errors",
+    "ModelSettings": "ksearch_async.settings.table",
+    "RunConfig": "ksearch_async.settings.table",
+    "WorkerSettings": "ksearch_async.settings.table",
+    "resolve_config": "ksearch_async.settings.resolve",
+    "BoundaryError": "messages.base",
+    "BusError": "messages.base",
+    "ConfigError": "messages.base",
+    "EvaluatorError": "messages.base",
+    "KsearchError": "messages.base",
+    "ModelError": "messages.base",
+    "ProtocolError": "messages.base",
     "Budget": "messages.settings",
     "SearchSettings": "messages.settings",
     "Selection": "messages.settings",

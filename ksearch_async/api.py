@@ -19,21 +19,19 @@ import msgspec
 import structlog
 
 from actors.llm.base import ReasoningEffort
-from ksearch_async.accompanying import accompanied
-from ksearch_async.causes import single_error
-from ksearch_async.chronicle import DUPLICATE, Best, BestScore, Chronicle
-from ksearch_async.config import SETTINGS, ModelKind, RunConfig, load_config
-from ksearch_async.events import events_of
-from ksearch_async.logs import pass_to_logging
-from ksearch_async.opening import open_session, reopen_session
-from ksearch_async.refusals import refusal, refuse_event_loop, suggestion
-from ksearch_async.resolve import resolve_config
-from ksearch_async.runs import RunFolder, find_run, open_chronicle
-from ksearch_async.session import Lead, Opening, Session, StopSwitch
-from ksearch_async.sources import written_candidate
-from messages.base import EditFormat, Isolation, Language, Usage
+from ksearch_async.errors import refusal, refuse_event_loop, single_error, suggestion
+from ksearch_async.evaluate.sources import written_candidate
+from ksearch_async.follow.beside import accompanied
+from ksearch_async.follow.logs import pass_to_logging
+from ksearch_async.run.folder import RunFolder, find_run, open_chronicle
+from ksearch_async.run.local import open_session, reopen_session
+from ksearch_async.run.session import Lead, Opening, Session, StopSwitch
+from ksearch_async.run.state import DUPLICATE, Best, BestScore, Chronicle
+from ksearch_async.settings.resolve import resolve_config
+from ksearch_async.settings.table import SETTINGS, ModelKind, RunConfig, load_config
+from ksearch_async.views.events import events_of
+from messages.base import BoundaryError, EditFormat, Isolation, Language, Usage
 from messages.codec import Record
-from messages.errors import BoundaryError
 from messages.facts import StoppedBy
 from messages.models import Choice
 from messages.tasks import SourceFile

@@ -1,7 +1,8 @@
-"""The struct that every message derives from, and the words that several messages share."""
+"""The base of all messages, identifiers and roles, and the errors that actors raise."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -58,3 +59,66 @@ class Usage(Message, frozen=True, kw_only=True):
     def tokens(self) -> int:
         """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+class EndpointFault(Message, frozen=True, kw_only=True):
+    """A try of a model call that failed. The call went on with another try, or was given up."""
+
+    kind: str
+    """`rate_limited`, `server_error`, `refused`, `timed_out`, `unreachable`, `broken_off`, `too_long`, `malformed`."""
+    status: int | None = None
+    """HTTP status, where there was an answer."""
+    detail: str = ""
+    """What the endpoint or the connection said, shortened."""
+    elapsed_s: float = 0.0
+    """How long the try took."""
+    retry_after_s: float | None = None
+    """How long the endpoint asked to wait before the next one."""
+
+    @property
+    def words(self) -> str:
+        """The kind, and the status where it says more: `server_error (HTTP 503)`."""
+        return f"{self.kind} (HTTP {self.status})" if self.status is not None else self.kind
+
+
+def fault_words(faults: tuple[EndpointFault, ...]) -> str:
+    """Count faults by kind, most frequent first: `2 rate_limited (HTTP 429), 1 broken_off`."""
+    counted = Counter(fault.words for fault in faults)
+    return ", ".join(f"{count} {words}" for words, count in counted.most_common())
+
+
+class KsearchError(Exception):
+    """Base of all errors that ksearch raises on purpose."""
+
+
+class ConfigError(KsearchError):
+    """The user's input cannot be used; the text says what to change. Exit code 2."""
+
+
+class ProtocolError(KsearchError):
+    """A peer broke the contract: an answer to a question that was never asked."""
+
+
+class BoundaryError(KsearchError):
+    """Something outside failed."""
+
+
+class ModelError(BoundaryError):
+    """The model's endpoint failed. `permanent` if trying again cannot help; `faults` are the tries that failed."""
+
+    def __init__(self, text: str, *, permanent: bool = False, faults: tuple[EndpointFault, ...] = ()) -> None:
+        super().__init__(text)
+        self.permanent = permanent
+        self.faults = faults
+
+
+class EvaluatorError(BoundaryError):
+    """Builder or evaluator failed; never the candidate's fault. `permanent` if trying again here cannot help."""
+
+    def __init__(self, text: str, *, permanent: bool = False) -> None:
+        super().__init__(text)
+        self.permanent = permanent
+
+
+class BusError(BoundaryError):
+    """The bus or its store failed."""

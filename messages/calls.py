@@ -54,7 +54,8 @@ class DictOf(Message, frozen=True, kw_only=True, tag="dict"):
 
 
 Structure: TypeAlias = TensorPlace | ConstantPlace | RoomPlace | ListOf | TupleOf | DictOf
-"""What a nest of tensors and constants looks like; `evaluators/structure.py` takes nests apart and makes them anew."""
+"""What a nest of tensors and constants looks like; `evaluators/runners/structure.py` takes nests apart and makes
+them anew."""
 
 
 class CallForm(Message, frozen=True, kw_only=True):

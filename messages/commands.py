@@ -8,9 +8,8 @@ import msgspec
 
 from messages.base import EditFormat, Language, Message
 from messages.calls import CallForm
-from messages.profiles import WorkloadProfile
 from messages.tasks import Action, AttemptBrief, Candidate, ModuleTerms, Target, TaskDescription, TaskSpec, TensorSpec
-from messages.verdicts import Verdict
+from messages.verdicts import Verdict, WorkloadProfile
 
 WriteMode: TypeAlias = Literal["apply", "debug", "improve"]
 """`apply` an action to its parent's code, `debug` a failing attempt, `improve` a passing one."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from messages.base import Message, Role, Usage
+from messages.base import EndpointFault, Message, Role, Usage
 from messages.edits import EditScript, Refusal
-from messages.faults import EndpointFault
-from messages.heritage import Heritage
-from messages.models import Lineup
-from messages.quotes import Quote
-from messages.settings import Budget, SearchSettings
+from messages.models import Lineup, Quote
+from messages.settings import Budget, Heritage, SearchSettings
 from messages.steering import SteeringRequested
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Verdict

@@ -1,11 +1,15 @@
-"""Which models a run asks, what they charge, and how one of several is chosen: part of the run's events.
+"""Models of a run, their prices, and quotes of what a call costs.
 
 The search counts money and chooses models by what stands here, so that its journal explains both. Addresses and keys
 have no place in it.
+
+A coder's prompt is the task, the code that it builds on and a little besides; its answer is a program, which the event
+has as a candidate; a planner's prompt goes on where the one before ended. Kept whole, they are most of a journal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -67,3 +71,105 @@ class Lineup(Message, frozen=True, kw_only=True):
         """Return the coder model of this name; the first, or whichever the coders have, if none is called so."""
         first = self.coders[0] if self.coders else Offer()
         return next((offer for offer in self.coders if offer.name == model), first)
+
+
+TASK = "task"
+"""Where the task's text is quoted from, which the run's first event has."""
+_FEWEST_CHARS = 200
+"""Shorter passages are not worth a quote."""
+_MOST_QUOTES = 64
+"""So that a small event cannot stand for a text that fills the memory."""
+
+
+class Quote(Message, frozen=True, kw_only=True):
+    """A passage that was taken out of a text, and where it is to be had."""
+
+    at: int
+    """How many characters of what is left of the text stand before it."""
+    source: str
+    """A candidate's id; the id of the planner's job whose prompt it is; or `TASK`."""
+    path: str = ""
+    """Which of a candidate's files."""
+    chars: int | None = None
+    """How many of the source's first characters; null: all."""
+
+
+class Original(Message, frozen=True, kw_only=True):
+    """A text that may be quoted."""
+
+    source: str
+    path: str = ""
+    text: str
+
+
+def quoting(text: str, originals: Iterable[Original]) -> tuple[str, tuple[Quote, ...]]:
+    """Return what is left of a text without the passages that are in these, and where they belong.
+
+    Originals count without empty lines before and behind them; of several that fit the longest goes first.
+    """
+    pieces: list[str | Original] = [text]
+    for original in sorted(originals, key=lambda each: -len(each.text)):
+        passage = original.text.strip("\n")
+        if len(passage) >= _FEWEST_CHARS:
+            pieces = [part for piece in pieces for part in _split(piece, passage, original)]
+    left, quotes = _joined(pieces)
+    return (left, quotes) if len(quotes) <= _MOST_QUOTES else (text, ())
+
+
+def continuing(text: str, before: Original) -> tuple[str, tuple[Quote, ...]]:
+    """Return what is left of a text without the beginning that it shares with another."""
+    chars = common_length(text, before.text)
+    if chars < _FEWEST_CHARS:
+        return text, ()
+    return text[chars:], (Quote(at=0, source=before.source, path=before.path, chars=chars),)
+
+
+def common_length(first: str, second: str) -> int:
+    """Return how long the common beginning of two texts is."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[:middle] == second[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def whole(text: str, quotes: tuple[Quote, ...], find: Callable[[Quote], str | None]) -> str:
+    """Return a text with its quotes where they belong.
+
+    Args:
+        text: what is left of it.
+        quotes: in order.
+        find: returns the text that a quote is from; None: it is not known, which the result says.
+    """
+    parts, done = [], 0
+    for quote in quotes[:_MOST_QUOTES]:
+        original = find(quote)
+        parts += [text[done : quote.at], _passage(quote, original)]
+        done = max(done, quote.at)
+    return "".join([*parts, text[done:]])
+
+
+def _passage(quote: Quote, original: str | None) -> str:
+    if original is None:
+        return f"[a passage of {quote.source!r}, which this run has not]"
+    return original.strip("\n") if quote.chars is None else original[: quote.chars]
+
+
+def _split(piece: str | Original, passage: str, original: Original) -> list[str | Original]:
+    if isinstance(piece, Original) or passage not in piece:
+        return [piece]
+    first, *others = piece.split(passage)
+    return [first, *(part for other in others for part in (original, other))]
+
+
+def _joined(pieces: list[str | Original]) -> tuple[str, tuple[Quote, ...]]:
+    left, quotes = "", []
+    for piece in pieces:
+        if isinstance(piece, str):
+            left += piece
+        else:
+            quotes.append(Quote(at=len(left), source=piece.source, path=piece.path))
+    return left, tuple(quotes)

@@ -1,4 +1,4 @@
-"""The settings of a search: part of `run.started.v1`, so a run is explained by its journal.
+"""Settings of a search that its journal holds: budget, search, and what it started from.
 
 They come from people, so unknown fields are refused, in a journal as well: after the first release a new field means a
 new version of `run.started` and `search.opened`, which an older release then names as such.
@@ -10,7 +10,37 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from messages.base import EditFormat
+from messages.base import EditFormat, Message
+from messages.tasks import Candidate
+
+
+class InheritedNode(Message, frozen=True, kw_only=True):
+    """An action of an earlier run."""
+
+    parent: int
+    """Place of its parent among the inherited nodes, which comes before it; -1: the root."""
+    title: str
+    description: str
+    difficulty: int
+    priority: float
+    earlier: str = ""
+    """What came of it there, in one line: told, and never taken for a measurement of this run."""
+    pruned: str = ""
+    """Why it was given up there; it stays so."""
+    candidate: Candidate | None = None
+    """Its best candidate there, where task, device and toolchain agree: the first attempt when the action is chosen."""
+
+
+class Heritage(Message, frozen=True, kw_only=True):
+    """The world model of an earlier run."""
+
+    origin: str
+    """The run, or the file, for people."""
+    summary: str = ""
+    open_questions: tuple[str, ...] = ()
+    nodes: tuple[InheritedNode, ...] = ()
+    """Parents before their children."""
+
 
 Positive: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import anyio
 from anyio.abc import TaskStatus
 
-from actors.board import Queues
 from actors.bus.base import Bus
-from actors.member import Member
-from actors.work import serve
+from actors.worker.member import Member
+from actors.worker.taking import Queues
+from actors.worker.work import serve
 from evaluators.base import Builder
 from messages.commands import BuildCandidate
 from messages.events import CandidateBuilt

@@ -22,8 +22,7 @@ from typing import Protocol
 
 import msgspec
 
-from messages.base import Role
-from messages.errors import BusError
+from messages.base import BusError, Role
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 MAX_JOB_BYTES = 1 << 20

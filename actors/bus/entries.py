@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from actors.bus.base import MAX_JOB_BYTES, ConflictError, Entry
-from messages.errors import BusError
+from messages.base import BusError
 
 _KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
 

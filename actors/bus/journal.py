@@ -33,10 +33,10 @@ import msgspec
 import structlog
 
 from actors.bus.base import Posted
-from actors.bus.store import Head
+from actors.bus.stream import Head
 from messages import codec
+from messages.base import BusError
 from messages.codec import CodecError, Record
-from messages.errors import BusError
 from messages.facts import Decided
 
 TAIL_ENTRIES = 256
@@ -60,7 +60,7 @@ def read_journal(path: Path) -> Iterator[Record]:
 
 
 class JournalStore:
-    """Keeps a run's event stream in a file that it locks. An `actors.bus.store.EventStore`.
+    """Keeps a run's event stream in a file that it locks. An `actors.bus.stream.EventStore`.
 
     After a failed write or sync it takes nothing more: what the file holds then is uncertain until it is loaded again.
     """

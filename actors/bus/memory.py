@@ -28,13 +28,11 @@ from actors.bus.base import (
     UnknownQueueError,
 )
 from actors.bus.entries import Entries
-from actors.bus.line import Line, Place, first_of
 from actors.bus.queue import Job, WorkQueue
-from actors.bus.store import EventStore
-from actors.bus.stream import EventStream
+from actors.bus.stream import EventStore, EventStream
+from actors.bus.waiting import Line, Place, first_of
 from actors.clock import utc_now
-from messages.base import Role
-from messages.errors import BusError
+from messages.base import BusError, Role
 
 
 class MemoryBus:

@@ -1,16 +1,146 @@
-"""One run's event stream: order, de-duplication, the planner's fence and the readers; keeping it is the store's."""
+"""A run's event stream: order, de-duplication, the planner's fence, its readers and its store.
+
+The durable sibling is `actors.bus.journal.JournalStore`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import anyio
 import msgspec
+import structlog
 from anyio.lowlevel import checkpoint
 
 from actors.bus.base import MAX_EVENT_BYTES, NO_HEADERS, ConflictError, Posted
-from actors.bus.store import EventStore
-from messages.errors import BusError
+from messages.base import BusError
+from messages.codec import Body, CodecError, decode_body, may_say, survives_json
+
+_NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
+"""Found in every msgpack text that holds a NaN or an infinity, and in few others."""
+
+log = structlog.get_logger(__name__)
+
+
+def body_of(posted: Posted) -> Body | None:
+    """Return an entry's body; None if it is none of ours, or not its publisher's to say, or no journal can keep it.
+
+    A bus that vouches for no role (`MemoryBus`) has checked everything before it was kept: there such an entry is an
+    error.
+
+    Raises:
+        CodecError: the bus vouches for no role, and this cannot be read.
+    """
+    try:
+        body = decode_body(posted.payload)
+    except CodecError as error:
+        if posted.role is None:
+            raise
+        log.warning(
+            "event left out: it cannot be read",
+            seq=posted.seq,
+            message=posted.msg_id,
+            publisher=posted.role,
+            error=str(error),
+        )
+        return None
+    fault = _fault(posted, body)
+    if fault:
+        log.warning(
+            f"event left out: {fault}",
+            seq=posted.seq,
+            message=posted.msg_id,
+            publisher=posted.role,
+            event_type=type(body).__name__,
+        )
+        return None
+    return body
+
+
+def _fault(posted: Posted, body: Body) -> str:
+    if posted.role is None:
+        return ""
+    if not may_say(posted.role, body):
+        return "it is not its publisher's to say"
+    if _NO_NUMBER.search(posted.payload) is not None and not survives_json(body):
+        return "it holds a number that JSON does not have"
+    return ""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """What a stream must know of an entry that was there before."""
+
+    seq: int
+    msg_id: str
+    decision: bool
+
+
+class EventStore(Protocol):
+    """Keeps the entries of one stream, in order. Used by one stream only, from one event loop."""
+
+    def load(self) -> Iterable[Head]:
+        """Open the store and tell what it holds, in order. Called once, before anything else.
+
+        Raises:
+            messages.base.BusError: it is damaged, of a newer version, in use, or cannot be read.
+        """
+
+    def add(self, entry: Posted, *, decision: bool) -> None:
+        """Take an entry, the one after the last; it is durable once `commit` returns for it.
+
+        Raises:
+            messages.base.BusError: it cannot be kept; the store is as it was.
+        """
+
+    async def commit(self, seq: int) -> None:
+        """Return when all entries up to `seq` are durable.
+
+        Raises:
+            messages.base.BusError: the store has failed, and takes nothing more.
+        """
+
+    def read(self, after: int, limit: int) -> Sequence[Posted]:
+        """Return the durable entries behind `after`, at most `limit` and at least one if there is any.
+
+        Raises:
+            messages.base.BusError: they cannot be read.
+        """
+
+    def close(self) -> None:
+        """Let go of what the store holds open."""
+
+
+class MemoryStore:
+    """Keeps entries for as long as it lives; for tests and simulations."""
+
+    def __init__(self) -> None:
+        self._entries: list[Posted] = []
+        self._decisions: set[int] = set()
+
+    def load(self) -> Iterable[Head]:
+        """Tell what an earlier stream left here."""
+        return [
+            Head(seq=entry.seq, msg_id=entry.msg_id, decision=entry.seq in self._decisions) for entry in self._entries
+        ]
+
+    def add(self, entry: Posted, *, decision: bool) -> None:
+        """Take an entry."""
+        self._entries.append(entry)
+        if decision:
+            self._decisions.add(entry.seq)
+
+    async def commit(self, seq: int) -> None:
+        """Return at once: it is as durable as this store is."""
+
+    def read(self, after: int, limit: int) -> Sequence[Posted]:
+        """Return entries behind `after`."""
+        return self._entries[after : after + limit]
+
+    def close(self) -> None:
+        """Keep everything, for a stream that is opened over it later."""
+
 
 READ_AHEAD = 128
 """Entries that a reader takes from the store at once; between them the other tasks get their turn."""

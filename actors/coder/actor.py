@@ -9,20 +9,20 @@ import anyio
 import msgspec
 from anyio.abc import TaskStatus
 
-from actors.board import Queues
 from actors.bus.base import Bus
 from actors.coder.answers import read_candidate
 from actors.coder.edits import holds_edits
 from actors.coder.parse import Parsed, declines
 from actors.coder.prompts import request_for
 from actors.llm.base import Answer, Model, Request
-from actors.llm.endings import FenceEnding, OutsideReasoning
 from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
-from actors.member import Member
-from actors.work import serve
+from actors.llm.streams import FenceEnding, OutsideReasoning
+from actors.worker.member import Member
+from actors.worker.taking import Queues
+from actors.worker.work import serve
 from messages.commands import WriteCandidate
 from messages.events import CandidateWritten
-from messages.quotes import TASK, Original, quoting
+from messages.models import TASK, Original, quoting
 from messages.tasks import Candidate
 
 CUT_OFF = "length"
@@ -69,7 +69,7 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
     """Ask the model once and read its answer.
 
     Raises:
-        messages.errors.ModelError: the endpoint failed.
+        messages.base.ModelError: the endpoint failed.
     """
     ending = partial(OutsideReasoning, partial(FenceEnding, partial(_holds_candidate, job)))
     request = msgspec.structs.replace(request_for(job), model=job.model, ending=ending)

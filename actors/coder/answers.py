@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from actors.coder.edits import BLOCK, Found, apply_edits, find_edits
-from actors.coder.fences import UnusableError, read_blocks
-from actors.coder.parse import Parsed, check_files, check_whole, parse_files
+from actors.coder.parse import Parsed, UnusableError, check_files, check_whole, parse_files, read_blocks
 from messages.commands import WriteCandidate
 from messages.tasks import Candidate, SourceFile
 

@@ -6,16 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from messages.tasks import Candidate
-from messages.verdicts import (
-    Crashed,
-    DidNotBuild,
-    TimedOut,
-    Verdict,
-    Wrong,
-    outcome_line,
-    printed_by,
-    workload_lines,
-)
+from messages.verdicts import Crashed, DidNotBuild, TimedOut, Verdict, Wrong, outcome_line, printed_by, workload_lines
 
 LOG_CHARS = 4_000
 """Of a log at most this much is shown: enough for the first errors with their source lines."""

@@ -15,8 +15,7 @@ from actors.coder.evidence import evidence_of
 from actors.coder.parse import MAIN_PATHS, render_files
 from actors.llm.base import Request
 from evaluators.hardware.profiles import describe_profile
-from evaluators.hardware.roofline import roofline, roofline_lines, share_text
-from evaluators.hardware.table import describe_hardware, hardware_of
+from evaluators.hardware.roofline import describe_hardware, hardware_of, roofline, roofline_lines, share_text
 from messages.base import Language
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief, Candidate

@@ -5,13 +5,13 @@ from __future__ import annotations
 import anyio
 from anyio.abc import TaskStatus
 
-from actors.board import Queues
 from actors.bus.base import Bus
-from actors.member import Member
-from actors.work import DEADLINE_S, serve
+from actors.worker.member import Member
+from actors.worker.taking import Queues
+from actors.worker.work import DEADLINE_S, serve
 from evaluators.base import Evaluator
+from messages.base import ConfigError, EvaluatorError
 from messages.commands import EvaluateCandidate
-from messages.errors import ConfigError, EvaluatorError
 from messages.events import CandidateEvaluated
 
 

@@ -1,4 +1,4 @@
-"""What the actors ask of a model, and what they get."""
+"""The interface of models: requests, answers, usage, and token estimates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,25 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from messages.base import Usage
-from messages.faults import EndpointFault
+from messages.base import EndpointFault, Usage
+
+CHARS_PER_TOKEN = 4
+"""English prose has 4 to 5 characters per token, code 3 to 4."""
+
+
+def estimated_tokens(text: str) -> int:
+    """Return about how many tokens `text` has; at least 1."""
+    return max(1, len(text) // CHARS_PER_TOKEN)
+
+
+def estimated_usage(request: Request, text: str) -> Usage:
+    """Return what a call would cost at an endpoint: one call, tokens estimated, nothing cached."""
+    return Usage(
+        calls=1,
+        prompt_tokens=estimated_tokens(request.system) + estimated_tokens(request.prompt),
+        completion_tokens=estimated_tokens(text),
+    )
+
 
 Role: TypeAlias = Literal["planner", "coder"]
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
@@ -33,7 +50,7 @@ class AnswerSchema(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Letters, digits and underscores."""
     schema: Mapping[str, object]
-    """JSON schema in OpenAI's strict form; see `actors.llm.strict`."""
+    """JSON schema in OpenAI's strict form; see `actors.llm.features`."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +96,7 @@ class Model(Protocol):
         """Answer one question. Safe to call many times at once.
 
         Raises:
-            messages.errors.ModelError: the endpoint failed; `permanent` if trying again cannot help.
+            messages.base.ModelError: the endpoint failed; `permanent` if trying again cannot help.
         """
 
     async def aclose(self) -> None:

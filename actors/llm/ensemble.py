@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actors.llm.base import Answer, Model, Request
-from messages.errors import ModelError
+from messages.base import ModelError
 
 
 class Ensemble:

@@ -25,10 +25,9 @@ import anyio
 import msgspec
 import structlog
 
-from actors.changes import Changes
-from actors.llm.base import Answer, Model, Request, Role
-from actors.llm.tokens import estimated_tokens
-from messages.faults import EndpointFault
+from actors.bus.waiting import Changes
+from actors.llm.base import Answer, Model, Request, Role, estimated_tokens
+from messages.base import EndpointFault
 
 PERIOD_S: Final = 60.0
 LONGEST_PAUSE_S: Final = 600.0

@@ -17,9 +17,8 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from actors.llm.base import Answer, Request
-from actors.llm.tokens import estimated_usage
-from messages.errors import ModelError
+from actors.llm.base import Answer, Request, estimated_usage
+from messages.base import ModelError
 
 POLL_S: Final = 0.5
 """An answer that has not changed for so long is a whole one."""

@@ -16,9 +16,9 @@ import msgspec
 import structlog
 
 from actors.llm.base import Answer, Model, Request, Role, rules_digest
-from messages.errors import ModelError
+from messages.base import ModelError
 from messages.events import CandidateWritten, EditsProposed
-from messages.quotes import common_length
+from messages.models import common_length
 
 Answered: TypeAlias = CandidateWritten | EditsProposed
 """What a journal holds of an answer."""

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import anyio
 
-from actors.llm.base import Answer, Request
-from actors.llm.tokens import estimated_usage
+from actors.llm.base import Answer, Request, estimated_usage
 
 
 class ScriptedModel:

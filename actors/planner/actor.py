@@ -1,42 +1,33 @@
-"""The planner: reads its run's events in order, decides, journals what it decided, and only then acts on it.
-
-It is the only writer of decisions, fenced by the sequence number of the last one. Its own questions to the model run
-as tasks beside the mailbox and come back as events, so the tree never waits for an answer.
-
-Whoever takes a run over does what its predecessor would have done: jobs are made of the state at their own request, not
-of the latest one, so a job or a question that is sent again is the same one. What is sent twice is kept once.
-"""
+"""By what a planner leads a distributed run, beside others that stand by for it."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 
 import anyio
+import msgspec
 import structlog
 from anyio.abc import TaskGroup, TaskStatus
 
 from actors.bus.base import Bus, ConflictError, Posted, QueueFullError, QueueSpec
-from actors.bus.reading import body_of
+from actors.bus.stream import body_of
 from actors.llm.base import Model, Request
-from actors.parting import see_through
 from actors.planner.adviser import Adviser
 from actors.planner.card import CardKeeper
 from actors.planner.core.decide import decide
-from actors.planner.core.entries import state_hash
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import Requested, SearchState
+from actors.planner.core.state import Requested, SearchState, state_hash
 from actors.planner.history import History, read_history
 from actors.planner.jobs import JobRequest, given_answer, job_for, queue_of, queues_of, write_queues
-from actors.planner.mandate import Mandate
 from actors.planner.prompts import plan_request
-from actors.planner.ticks import ticks
 from actors.planner.unserved import report_unserved
+from actors.supervision import see_through
 from actors.tracing import span, trace_headers
-from actors.work import PARTING_S
-from messages.base import Role
+from actors.worker.work import PARTING_S
+from messages.base import ProtocolError, Role
 from messages.codec import encode
-from messages.errors import ProtocolError
-from messages.events import CandidateWritten, Event, JobKind, JobLost, JobsUnserved
+from messages.events import CandidateWritten, ClockTicked, Event, JobKind, JobLost, JobsUnserved
 from messages.facts import (
     BuildRequested,
     ConfirmationRequested,
@@ -49,6 +40,50 @@ from messages.facts import (
     WriteRequested,
 )
 from messages.subjects import role_of
+
+
+class Mandate(msgspec.Struct, frozen=True, kw_only=True):
+    """One leadership of one process, from its lease's beginning to its end."""
+
+    holder: str
+    """Name of the process."""
+    session: str
+    """Part of the ids of what only this leadership may say: no other one has it. Letters and digits."""
+    check: Callable[[], None]
+    """Raises `ConflictError` once the leadership is over."""
+    watches_workers: bool = True
+    """Workers say that they are there, so it can be told when there are none."""
+
+
+_LONGEST_S = 60.0
+"""What a run that is killed may at most forget of its time."""
+_SHORTEST_S = 1.0
+_PART = 20
+"""A tick takes at most this part of what is left of the time, so that a run ends in time without a tick each second."""
+
+
+async def ticks(now: Callable[[], SearchState]) -> AsyncIterator[ClockTicked]:
+    """Yield how long the run has been going, over all its sessions and without its pauses.
+
+    Args:
+        now: returns the state as it is; its budget limits the time.
+    """
+    before_s, began, rested_s = now().elapsed_s, anyio.current_time(), 0.0
+    while True:
+        elapsed_s = before_s + anyio.current_time() - began - rested_s
+        pause_s = pause_between(elapsed_s, now().settings.budget.wall_clock_s)
+        await anyio.sleep(pause_s)
+        if now().paused:
+            rested_s += pause_s
+        else:
+            yield ClockTicked(elapsed_s=round(before_s + anyio.current_time() - began - rested_s, 3))
+
+
+def pause_between(elapsed_s: float, limit_s: float | None) -> float:
+    """Return how long to wait for the next tick."""
+    left_s = (limit_s or 0.0) - elapsed_s
+    return min(_LONGEST_S, max(_SHORTEST_S, left_s / _PART))
+
 
 HASH_EVERY = 10
 """A decision carries the state's hash whenever the count of facts passes a multiple of this."""
@@ -92,8 +127,8 @@ async def plan_run(
         The fact that ended the run.
 
     Raises:
-        messages.errors.BusError: the bus failed, or somebody else leads this run.
-        messages.errors.ProtocolError: the stream is not that of a run.
+        messages.base.BusError: the bus failed, or somebody else leads this run.
+        messages.base.ProtocolError: the stream is not that of a run.
     """
     who = {"worker": mandate.holder} if mandate else {}
     with structlog.contextvars.bound_contextvars(run=run_id, **who):

@@ -17,7 +17,7 @@ from actors.clock import utc_now
 from actors.planner.core.budget import is_priced, spent_usd
 from actors.planner.core.state import SearchState
 from actors.planner.jobs import further_tiers
-from messages.errors import BusError
+from messages.base import BusError
 from messages.events import RunStarted
 from messages.facts import RunFinished
 from messages.presence import RunCard, decode_card, encode_entry, run_key
@@ -75,7 +75,7 @@ class CardKeeper:
         """Write the card unless it says all that already.
 
         Raises:
-            messages.errors.BusError: it could not be written.
+            messages.base.BusError: it could not be written.
         """
         await self._write(self._card(None))
 
@@ -83,7 +83,7 @@ class CardKeeper:
         """Write how the run ended, unless an earlier leader has done so.
 
         Raises:
-            messages.errors.BusError: it could not be written.
+            messages.base.BusError: it could not be written.
         """
         found = await self._find()
         if found is None or found.state != "finished":

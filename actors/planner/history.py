@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from actors.bus.base import Bus
-from actors.bus.reading import body_of
+from actors.bus.stream import body_of
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
-from actors.planner.jobs import JobRequest
-from actors.planner.texts import Texts
+from actors.planner.jobs import JobRequest, Texts
+from messages.base import ProtocolError
 from messages.codec import Body
-from messages.errors import ProtocolError
 from messages.events import (
     ClockTicked,
     ContinueRequested,
@@ -64,9 +63,9 @@ async def read_history(bus: Bus, run_id: str) -> History:
     """Read a run's stream up to its present end.
 
     Raises:
-        messages.errors.BusError: the stream cannot be read.
+        messages.base.BusError: the stream cannot be read.
         messages.codec.CodecError: it holds something that is no record of ours.
-        messages.errors.ProtocolError: it holds a planner's word that this release cannot read, and so cannot go by.
+        messages.base.ProtocolError: it holds a planner's word that this release cannot read, and so cannot go by.
     """
     last = await bus.open_stream(run_id)
     folding = Folding()

@@ -17,10 +17,9 @@ from anyio.abc import TaskStatus
 
 from actors.bus.base import Bus, ConflictError
 from actors.llm.base import Model
-from actors.planner.actor import plan_run
-from actors.planner.mandate import Mandate
+from actors.planner.actor import Mandate, plan_run
 from actors.supervision import Once
-from messages.errors import BusError
+from messages.base import BusError
 from messages.facts import RunFinished
 from messages.presence import lease_key
 
@@ -73,8 +72,8 @@ async def lead(
         The fact that ended the run.
 
     Raises:
-        messages.errors.BusError: the bus fails whenever it is to be led, though the lease can be had.
-        messages.errors.ProtocolError: the stream is not that of a run.
+        messages.base.BusError: the bus fails whenever it is to be led, though the lease can be had.
+        messages.base.ProtocolError: the stream is not that of a run.
     """
     terms = terms or LeaseTerms()
     once, failures = Once(task_status), 0

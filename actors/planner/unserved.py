@@ -15,8 +15,7 @@ import structlog
 from actors.bus.base import Bus
 from actors.planner.core.state import SearchState
 from actors.planner.jobs import further_tiers, queues_of
-from messages.base import Language, Role
-from messages.errors import BusError
+from messages.base import BusError, Language, Role
 from messages.events import JobKind, JobsUnserved, RunStarted
 from messages.facts import (
     BuildRequested,

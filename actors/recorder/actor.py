@@ -15,16 +15,15 @@ import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from actors.bus.base import Bus, Posted
-from actors.bus.reading import body_of
+from actors.bus.stream import body_of
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState, in_order
-from actors.planner.core.tree import path_titles
-from actors.planner.texts import Texts, text_of, whole_written
+from actors.planner.core.state import SearchState, in_order, path_titles
+from actors.planner.jobs import Texts, text_of, whole_written
 from actors.recorder.folder import Evidence, KeptVerdict, RunFiles, Snapshot
 from actors.recorder.projection import Projection
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, RunStarted
 from messages.facts import Decided, EditsApplied, IncumbentChanged, RunFinished
-from messages.quotes import Quote
+from messages.models import Quote
 from messages.steering import SteeringRequested
 from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild
@@ -53,7 +52,7 @@ async def record_run(
         task_status: told when reading is about to begin.
 
     Raises:
-        messages.errors.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
+        messages.base.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
     """
     last = await bus.open_stream(run_id)
     if journal is None:
@@ -77,7 +76,7 @@ async def record_past(bus: Bus, *, run_id: str, folder: Path, journal: Path) -> 
         journal: file that is to be a copy of the stream.
 
     Raises:
-        messages.errors.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
+        messages.base.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
     """
     last = await bus.open_stream(run_id)
     projection = await anyio.to_thread.run_sync(Projection, journal)

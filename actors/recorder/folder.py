@@ -21,9 +21,8 @@ import msgspec
 import structlog
 
 from actors.planner.core.state import Node
-from messages.base import Message, Usage
+from messages.base import BoundaryError, Message, Usage
 from messages.codec import to_json
-from messages.errors import BoundaryError
 from messages.events import CandidateWritten
 from messages.tasks import Candidate
 from messages.verdicts import Verdict

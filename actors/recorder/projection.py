@@ -14,8 +14,8 @@ import structlog
 
 from actors.bus.base import Posted
 from actors.bus.journal import as_bus_errors, open_locked, records, write_all
+from messages.base import BusError
 from messages.codec import Body, Record, encode_line
-from messages.errors import BusError
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +27,7 @@ class Projection:
         """Lock the file, make it if it is not there, and find where it ends.
 
         Raises:
-            messages.errors.BusError: it is in use, damaged, or cannot be written.
+            messages.base.BusError: it is in use, damaged, or cannot be written.
         """
         self._path = path
         self._last = 0
@@ -49,7 +49,7 @@ class Projection:
         """Copy a record, unless it is there already.
 
         Raises:
-            messages.errors.BusError: it cannot be written; what was written of it is cut off.
+            messages.base.BusError: it cannot be written; what was written of it is cut off.
         """
         if posted.seq <= self._last:
             return
@@ -74,7 +74,7 @@ class Projection:
         """Accept that this may be a copy of the run's stream.
 
         Raises:
-            messages.errors.BusError: it holds more than the stream.
+            messages.base.BusError: it holds more than the stream.
         """
         if self._last > last_in_stream:
             raise BusError(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from messages.profiles import ProfiledKernel, WorkloadProfile
+from messages.verdicts import ProfiledKernel, WorkloadProfile
 
 _WORKLOADS_SHOWN, _KERNELS_SHOWN = 3, 6
 _SMALL = 0.02

@@ -1,18 +1,319 @@
-"""Looks at a task before anybody works on it, and says whether it can tell a kernel from a trick."""
+"""Examines a task: which inputs its outputs depend on, and whether a trivial answer would pass.
+
+Integers take values only as the task itself draws them; what it draws the same every time is left alone.
+
+Of a table, a call may need some rows; of a cache with pages, those of sequences that are as long. A floor or a roofline
+that counts whole tensors would refuse the best kernels there. So lines of an input that are not needed are looked for:
+those whose gradient is zero are given other values, all at once, and if the outputs stay the same bit by bit they are
+not needed. If the outputs move, the lines are halved and tried again, a bounded number of times. What is not shown to
+be idle counts as needed. Integers and masks always count, and so do parameters.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+from typing import TypeAlias
 
-from evaluators.intake.answers import STALE, ZEROS, Bank, try_answer
-from evaluators.intake.influence import find_influences
-from evaluators.judge.families import CENTRED, CONSTANTS, GIVEN, PERTURBED, SPIKES, DataMaker, DataSet, most_lost
-from evaluators.judge.model_state import say_changed
-from evaluators.judge.problem import Problem, Tensors
+import msgspec
+import torch
+
+from evaluators.judge.check.compare import same_bytes
+from evaluators.judge.data import distributions
+from evaluators.judge.data.arena import total_bytes
+from evaluators.judge.data.distributions import size_of
+from evaluators.judge.data.draws import Draws
+from evaluators.judge.data.families import (
+    CENTRED,
+    CONSTANTS,
+    GIVEN,
+    PERTURBED,
+    SPIKES,
+    DataMaker,
+    DataSet,
+    generator_for,
+    most_lost,
+    new_seed,
+)
+from evaluators.judge.reference.problem import Problem, ProblemError, Tensors, say_changed
 from evaluators.tolerances import say_tolerance
-from messages.intake import Influence, Intake, TrivialAnswer
-from messages.tasks import Tolerance
+from messages.tasks import Influence, Intake, TensorSpec, Tolerance, TrivialAnswer
+
+Answer: TypeAlias = Callable[[DataSet], Tensors]
+"""Says what it would write for a data set."""
+
+_CALLS = 64
+"""Where outputs are drawn at random: an answer that is the same in so many calls is none."""
+
+ZEROS, STALE, MEAN = "zeros", "the output for other inputs", "the mean everywhere"
+
+
+class Bank:
+    """Trivial answers to a task."""
+
+    def __init__(self, maker: DataMaker) -> None:
+        """Run the reference once, on inputs that no answer is tried on.
+
+        Raises:
+            ProblemError: it fails.
+        """
+        problem = maker.problem
+        other = maker.bare("given", new_seed())
+        stale = problem.reference(other.inputs, other.state)
+        self.other = other
+        self.answers: dict[str, Answer] = {
+            ZEROS: lambda _: tuple(torch.zeros_like(output) for output in stale),
+            STALE: lambda _: stale,
+            MEAN: lambda _: tuple(_mean(output) for output in stale),
+        }
+        for index, spec in enumerate(problem.tensors[: len(other.inputs)]):
+            if all(_fits(other.inputs[index], output) for output in stale):
+                self.answers[f"input {spec.name}"] = _input(index, copies=len(stale))
+
+
+def try_answer(name: str, answer: Answer, sets: Iterator[DataSet]) -> tuple[TrivialAnswer, bool]:
+    """Put an answer through data sets until it fails.
+
+    Returns:
+        What came of it, and whether it passed on the first data set at least.
+    """
+    draws = Draws()
+    for place, data in enumerate(sets):
+        wrong = wrong_share(answer(data), data)
+        if wrong > 0:
+            return TrivialAnswer(name=name, passes=False, wrong_share=wrong), place > 0
+        if data.positions is not None:
+            draws.add(data.positions([answer(data)] * _CALLS))
+    if draws.complaint():
+        return TrivialAnswer(name=name, passes=False, wrong_share=1.0), True
+    return TrivialAnswer(name=name, passes=True, wrong_share=0.0), True
+
+
+def wrong_share(outputs: Tensors, data: DataSet) -> float:
+    """Return the share of all output elements that the check finds wrong: all, where it speaks of no elements."""
+    if data.complaint is not None:
+        return 1.0 if data.complaint(outputs) else 0.0
+    pairs = zip(outputs, data.expected, data.allowed, strict=True)
+    wrong = sum(int(allowed.errors(output, expected).wrong.sum()) for output, expected, allowed in pairs)
+    return wrong / sum(output.numel() for output in outputs)
+
+
+def _input(index: int, *, copies: int) -> Answer:
+    return lambda data: (data.inputs[index],) * copies
+
+
+def _fits(tensor: torch.Tensor, output: torch.Tensor) -> bool:
+    return tensor.shape == output.shape and tensor.dtype == output.dtype
+
+
+def _mean(output: torch.Tensor) -> torch.Tensor:
+    mean = float(output.double().nan_to_num().mean())
+    return torch.full_like(output, mean if output.is_floating_point() else math.floor(mean + 0.5))
+
+
+_TIME_S = 5.0
+"""No further tensor is looked at when those before have taken this long."""
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """One tensor with other values."""
+
+    influence: Influence
+    """As far as it is known before the reference runs."""
+    inputs: Tensors
+    state: Tensors
+
+
+def find_influences(maker: DataMaker, data: DataSet, other: DataSet) -> tuple[Influence, ...]:
+    """Say of every input, parameter and buffer whether the outputs depend on it.
+
+    Args:
+        maker: of the problem's data.
+        data: with expected values.
+        other: another draw.
+    """
+    begun = time.perf_counter()
+    found: list[Influence] = []
+    for change in _changes(maker, data, other):
+        influence = change.influence
+        if not influence.why_not and time.perf_counter() - begun > _TIME_S:
+            influence = msgspec.structs.replace(influence, why_not="there was no time left")
+        found.append(influence if influence.why_not else _tried(maker, data, change))
+    return tuple(found)
+
+
+def _tried(maker: DataMaker, data: DataSet, change: _Change) -> Influence:
+    try:
+        outputs = maker.problem.reference(change.inputs, change.state)
+    except ProblemError as error:
+        return msgspec.structs.replace(change.influence, why_not=f"the reference fails: {error}"[:200])
+    moved = wrong_share(outputs, data)
+    return msgspec.structs.replace(change.influence, matters=moved > 0, moved_share=moved)
+
+
+def _changes(maker: DataMaker, data: DataSet, other: DataSet) -> Iterator[_Change]:
+    problem = maker.problem
+    names = [spec.name for spec in problem.tensors]
+    for index, tensor in enumerate(data.inputs):
+        fresh = _other_input(data, index, other.inputs[index])
+        influence = Influence(
+            tensor=names[index],
+            role="input",
+            matters=None,
+            why_not="" if fresh is not None else "it holds integers, and every draw has the same",
+        )
+        inputs = (*data.inputs[:index], tensor if fresh is None else fresh, *data.inputs[index + 1 :])
+        yield _Change(influence, inputs, data.state)
+    for index, tensor in enumerate(data.state):
+        influence = Influence(
+            tensor=names[len(data.inputs) + index],
+            role="parameter" if index < problem.parameter_count else "buffer",
+            matters=None,
+            why_not="" if tensor.is_floating_point() else "it holds no floating-point numbers",
+        )
+        fresh = tensor if influence.why_not else _redrawn(tensor, data.seed + index)
+        yield _Change(influence, data.inputs, (*data.state[:index], fresh, *data.state[index + 1 :]))
+
+
+def _other_input(data: DataSet, index: int, drawn: torch.Tensor) -> torch.Tensor | None:
+    """Return other values for an input; None if there are none that are known to be valid."""
+    tensor = data.inputs[index]
+    if not same_bytes(drawn, tensor):
+        return drawn
+    if not tensor.is_floating_point():
+        return None
+    if distributions.is_binary(tensor):
+        return distributions.zeros_and_ones(tensor, generator_for(data.seed, index, tensor))
+    return _redrawn(tensor, data.seed + index)
+
+
+def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Move each element by about as much as the tensor is large."""
+    noise = torch.randn(
+        tensor.shape, generator=generator_for(seed, 0, tensor), device=tensor.device, dtype=tensor.dtype
+    )
+    return tensor + noise * distributions.size_of(tensor).to(tensor.dtype)
+
+
+_LINE_BYTES = 128
+"""A line of a GPU's caches; what is read of a line costs the whole line."""
+_LEAST_BYTES = 1 << 20
+"""Inputs below this are counted whole: they make no difference to a floor."""
+_DRAWS = 5
+_TESTS = 24
+"""Calls of the reference for one input of one draw, at most."""
+_LARGE = 8.0
+"""Times its root mean square: what is put into lines that may be idle."""
+
+
+class Reads:
+    """Shares of the bytes of all inputs and parameters that the outputs of some draws depend on."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Look at some draws, as many as fit in the time.
+
+        Raises:
+            ProblemError: the reference fails on its own inputs.
+        """
+        self.shares: list[float] = []
+        """One for each draw; 1 where nothing is known to be idle."""
+        until = time.monotonic() + _TIME_S
+        while len(self.shares) < _DRAWS and (not self.shares or time.monotonic() < until):
+            self.shares.append(_share(problem, until))
+
+    @property
+    def least(self) -> float:
+        """Return the smallest share: what a floor may count on."""
+        return min(self.shares)
+
+    @property
+    def mean(self) -> float:
+        """Return the mean share: what a roofline says."""
+        return fmean(self.shares)
+
+
+def bytes_read(tensors: Sequence[TensorSpec], share: float) -> int:
+    """Return the bytes of a call's tensors, of inputs and parameters only a share."""
+    read = total_bytes([tensor for tensor in tensors if tensor.role != "output"])
+    return total_bytes(tensors) - round((1.0 - share) * read)
+
+
+def _share(problem: Problem, until: float) -> float:
+    """Return the share for one draw."""
+    seed = new_seed()
+    inputs = problem.inputs(seed)
+    read_bytes = sum(tensor.nbytes for tensor in (*inputs, *problem.state))
+    large = [i for i, each in enumerate(inputs) if each.is_floating_point() and each.nbytes >= _LEAST_BYTES]
+    if not large:
+        return 1.0
+    outputs = problem.reference(inputs, problem.state)
+    try:
+        gradients = problem.gradients(inputs)
+    except ProblemError:
+        gradients = (None,) * len(inputs)
+    idle_bytes = 0
+    for index in large:
+        try:
+            idle_bytes += _LINE_BYTES * _idle_lines(problem, inputs, outputs, index, gradients[index], seed, until)
+        except ProblemError:  # the reference does not bear other values there: all of it counts
+            continue
+    return 1.0 - idle_bytes / max(read_bytes, 1)
+
+
+def _idle_lines(
+    problem: Problem,
+    inputs: Tensors,
+    outputs: Tensors,
+    index: int,
+    gradient: torch.Tensor | None,
+    seed: int,
+    until: float,
+) -> int:
+    """Return how many lines of an input the outputs do not depend on."""
+    tensor = inputs[index]
+    count = tensor.nbytes // _LINE_BYTES
+    noise = torch.randn(tensor.shape, generator=generator_for(seed, index, tensor), device=tensor.device)
+    other = _lines(noise.mul_(_LARGE * size_of(tensor.float())).to(tensor.dtype), count)
+
+    def stays(lines: torch.Tensor) -> bool:
+        changed = tensor.clone()
+        _lines(changed, count)[lines] = other[lines]
+        moved = problem.reference((*inputs[:index], changed, *inputs[index + 1 :]), problem.state)
+        return all(map(same_bytes, moved, outputs))
+
+    return _count_idle(_suspects(tensor, gradient, count), stays, until)
+
+
+def _suspects(tensor: torch.Tensor, gradient: torch.Tensor | None, count: int) -> torch.Tensor:
+    """Return the lines that may be idle: those with a gradient of zero; all of them where there is no gradient."""
+    if gradient is None:
+        return torch.arange(count, device=tensor.device)
+    elements = _LINE_BYTES // tensor.element_size()
+    moves = gradient.contiguous().view(-1)[: count * elements].view(count, elements).float() != 0
+    return moves.any(dim=1).logical_not().nonzero().flatten()
+
+
+def _count_idle(lines: torch.Tensor, stays: Callable[[torch.Tensor], bool], until: float) -> int:
+    """Return how many of these lines are shown to be idle: all together, or in halves, quarters and so on."""
+    pending, idle = deque([lines] if len(lines) else []), 0
+    for _ in range(_TESTS):
+        if not pending or time.monotonic() > until:
+            break
+        part = pending.popleft()
+        if stays(part):
+            idle += len(part)
+        elif len(part) > 1:
+            pending.extend(part.tensor_split(2))
+    return idle
+
+
+def _lines(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """Return a view of a dense tensor's bytes, a row for each whole line."""
+    return tensor.view(-1).view(torch.uint8)[: count * _LINE_BYTES].view(count, _LINE_BYTES)
+
 
 _FATAL = frozenset({ZEROS, STALE})
 _FAMILIES = (GIVEN, GIVEN, CENTRED, PERTURBED, SPIKES)

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from messages.intake import Intake
-from messages.tasks import TaskSpec, content_hash
+from messages.tasks import Intake, TaskSpec, content_hash
 
 _VERSION = "2"
 """Changes when the same task may be found otherwise."""

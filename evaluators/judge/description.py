@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from evaluators.devices import platform_of
-from evaluators.judge.arena import total_bytes
-from evaluators.judge.flops import count_flops
-from evaluators.judge.problem import Problem
-from evaluators.judge.terms import module_terms
+from evaluators.hardware.target import platform_of
+from evaluators.judge.check.terms import module_terms
+from evaluators.judge.data.arena import total_bytes
+from evaluators.judge.reference.operators import count_flops
+from evaluators.judge.reference.problem import Problem
 from evaluators.languages import support_of
-from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, LanguageSupport
-from evaluators.languages.passed import dtype_of, passed
+from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, LanguageSupport, dtype_of, passed
 from evaluators.languages.python import function_contract
 from evaluators.policy.operators import say_rules
 from messages.base import Language

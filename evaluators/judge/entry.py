@@ -1,8 +1,4 @@
-"""Entry of a judge: `python -m evaluators.judge.entry FD`, or forked from a warm process (`evaluators/warm.py`).
-
-In a warm process nothing but imports is done: the forks of a judge's own baselines must come before the first use of
-OpenMP, and so must the judge's own.
-"""
+"""Entry of a judge: `python -m evaluators.judge.entry FD`, or forked from a warm process."""
 
 from __future__ import annotations
 

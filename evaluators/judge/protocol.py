@@ -10,13 +10,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.judge import progress
-from messages.base import Isolation, Language
+from evaluators.judge.time import progress
+from messages.base import Isolation, Language, ProtocolError
 from messages.commands import Purpose
-from messages.errors import ProtocolError
-from messages.profiles import WorkloadProfile
 from messages.tasks import TaskDescription, TaskSpec
-from messages.verdicts import CallCheck, Verdict
+from messages.verdicts import CallCheck, Verdict, WorkloadProfile
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 64 << 20

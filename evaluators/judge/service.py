@@ -9,26 +9,17 @@ from functools import partial
 import msgspec
 import torch
 
-from evaluators.devices import CPU
-from evaluators.guard import become_subreaper
-from evaluators.intake.examining import examine
+from evaluators.hardware.target import CPU
+from evaluators.intake.examining import Reads, bytes_read, examine
 from evaluators.intake.kept import kept_or_made
-from evaluators.intake.reads import Reads, bytes_read
-from evaluators.judge import progress
-from evaluators.judge.awake import AwakeCores
-from evaluators.judge.baseline import BaselineError, BaselineSide
-from evaluators.judge.bench import Bench
-from evaluators.judge.checking import Checker, Glance
-from evaluators.judge.cores import CoresError, require_cores
+from evaluators.judge.candidate.bench import Bench
+from evaluators.judge.candidate.candidate import Host, HostError
+from evaluators.judge.candidate.gpu_memory import free_bytes, has_as_much_free, within_memory
+from evaluators.judge.candidate.profiling import profile
+from evaluators.judge.candidate.runner import RunnerError, open_launcher
+from evaluators.judge.check.checking import Checker, Glance
+from evaluators.judge.data.memory import release_scratch
 from evaluators.judge.description import describe_problem
-from evaluators.judge.gpu_baseline import DEVICE, GpuBaselineSide
-from evaluators.judge.gpu_memory import free_bytes, has_as_much_free, within_memory
-from evaluators.judge.gpu_timing import GpuTimer, is_healthy
-from evaluators.judge.host import Host, HostError
-from evaluators.judge.keeping import release_scratch
-from evaluators.judge.launching import RunnerError, open_launcher
-from evaluators.judge.problem import ProblemError
-from evaluators.judge.profiling import profile
 from evaluators.judge.protocol import (
     Artifact,
     Baseline,
@@ -46,7 +37,13 @@ from evaluators.judge.protocol import (
     Profiled,
     Time,
 )
-from evaluators.judge.timing import Timer
+from evaluators.judge.reference.baseline import BaselineError, BaselineSide
+from evaluators.judge.reference.gpu_baseline import DEVICE, GpuBaselineSide
+from evaluators.judge.reference.problem import ProblemError
+from evaluators.judge.time import progress
+from evaluators.judge.time.cores import AwakeCores, CoresError, require_cores
+from evaluators.judge.time.cpu import Timer
+from evaluators.judge.time.gpu import GpuTimer, is_healthy
 from evaluators.judge.workloads import (
     Loaded,
     Rooms,
@@ -58,10 +55,10 @@ from evaluators.judge.workloads import (
 )
 from evaluators.languages import support_of
 from evaluators.languages.interpreting import why_untimed
+from evaluators.process.guard import become_subreaper
+from messages.base import ConfigError, ProtocolError
 from messages.commands import Purpose
-from messages.errors import ConfigError, ProtocolError
-from messages.intake import Intake
-from messages.tasks import TaskDescription, TaskSpec
+from messages.tasks import Intake, TaskDescription, TaskSpec
 
 
 def serve(descriptor: int) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 import torch
 
-from evaluators.judge.bench import Bench
-from evaluators.judge.launching import Launcher
-from evaluators.judge.memory import make_buffers
-from evaluators.judge.problem import Problem, ProblemError
+from evaluators.judge.candidate.bench import Bench
+from evaluators.judge.candidate.runner import Launcher
+from evaluators.judge.data.memory import make_buffers
 from evaluators.judge.protocol import Limits
+from evaluators.judge.reference.problem import Problem, ProblemError
 from evaluators.languages.base import LanguageSupport
 from messages.calls import CallForm, ConstantPlace, leaves_of
 from messages.tasks import TaskSpec, Workload

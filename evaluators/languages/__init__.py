@@ -13,9 +13,8 @@ from evaluators.languages.cuda import CUDA
 from evaluators.languages.python import PYTHON
 from evaluators.languages.python.gpu import PYTHON_GPU
 from evaluators.languages.triton import TRITON
-from evaluators.languages.triton.gpu import TRITON_GPU
-from messages.base import Language
-from messages.errors import ConfigError
+from evaluators.languages.triton.support import TRITON_GPU
+from messages.base import ConfigError, Language
 from messages.tasks import Platform
 
 LANGUAGES: dict[tuple[Language, Platform], LanguageSupport] = {

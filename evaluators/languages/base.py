@@ -1,15 +1,67 @@
-"""What building and describing ask of a language."""
+"""The interface of a language, the arguments of an entry point, and checks of entry points.
+
+- `refuse_program(candidate)`: of Python programs, before they are read
+- `check_exported(product, name)`: of shared libraries, once they are built
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from messages.calls import CallForm
+from messages.calls import CallForm, Number
 from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild, Wrong
+
+Passed: TypeAlias = TensorSpec | Number
+
+
+def passed(tensors: tuple[TensorSpec, ...], call: CallForm | None) -> tuple[Passed, ...]:
+    """Return inputs with numbers in their places, then the state, then outputs."""
+    given: list[Passed] = list(tensors)
+    for number in call.numbers if call is not None else ():
+        given.insert(number.place, number)
+    return tuple(given)
+
+
+def dtype_of(number: Number) -> str:
+    """Return what kind of number it is, as torch would call it."""
+    if isinstance(number.value, bool):
+        return "bool"
+    return "int64" if isinstance(number.value, int) else "float64"
+
+
+_SUFFIX = ".py"
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+def refuse_program(candidate: Candidate) -> DidNotBuild | None:
+    """Say why a candidate cannot be given to Python, if so."""
+    if _IDENTIFIER.fullmatch(candidate.entry_point) is None:
+        return DidNotBuild(reason=f"entry point {candidate.entry_point!r} is no Python identifier")
+    if not candidate.files or not candidate.files[0].path.endswith(_SUFFIX):
+        return DidNotBuild(reason=f"the main file must end in {_SUFFIX}")
+    return None
+
+
+def programs_of(candidate: Candidate) -> tuple[str, ...]:
+    """Return the paths of its Python files, the main one first."""
+    return tuple(file.path for file in candidate.files if file.path.endswith(_SUFFIX))
+
+
+def check_exported(product: Path, name: str) -> DidNotBuild | None:
+    """Look for the entry point among the dynamic symbols; the file is stripped, so that no others are there."""
+    names = product.read_bytes()
+    if any(b"\0" + symbol + b"\0" in names for symbol in (name.encode(), f"__tvm_ffi_{name}".encode())):
+        return None
+    return DidNotBuild(
+        reason=f'{name} is not exported: define `extern "C" int {name}(...)` '
+        f"or export it with TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, ...)"
+    )
+
 
 RunnerKind: TypeAlias = Literal["native", "interpreted", "module", "cuda_native", "cuda_triton", "cuda_module"]
 """Which of `evaluators/runners/` calls what was built."""
@@ -43,7 +95,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
     warm: str = ""
     """Module that does the same in a process forked from one that has imported what it needs: `prepare()`, and
-    `main(argument)` with the command's last argument (`evaluators/warm.py`)."""
+    `main(argument)` with the command's last argument (`evaluators/process/warm.py`)."""
     leaves: str | None = None
     """Where building executes the candidate: which files it makes besides the candidate's own, as a regular expression
     for their whole path. Others are removed, since runners could import them, and nobody would have looked at them."""
@@ -70,14 +122,14 @@ class LanguageSupport(Protocol):
             device: `cpu`, or `cuda:0`, `cuda:1`, ….
 
         Raises:
-            messages.errors.EvaluatorError: there is no usable toolchain; the text says what to install.
+            messages.base.EvaluatorError: there is no usable toolchain; the text says what to install.
         """
 
     def probe_builder(self, asked: Target) -> Target:
         """Say what this host's compilers make for a target; it need not be able to run it.
 
         Raises:
-            messages.errors.EvaluatorError: as `probe_target`.
+            messages.base.EvaluatorError: as `probe_target`.
         """
 
     def refuse(self, candidate: Candidate) -> DidNotBuild | None:
@@ -127,5 +179,5 @@ class LanguageSupport(Protocol):
             entry_point: what functions are to be called, where tasks say so.
 
         Raises:
-            messages.errors.ConfigError: the language cannot be given these tensors.
+            messages.base.ConfigError: the language cannot be given these tensors.
         """

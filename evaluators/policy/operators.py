@@ -1,4 +1,4 @@
-"""Which torch operators a candidate may call, where the library is not to do the work.
+"""Torch operators that a candidate may call where a library is not to do the work.
 
 Permitted are views, copies, casts, fills, shapes and random numbers always; plain elementwise operators unless the
 reference consists of them; operators that move elements by an index unless the reference calls such operators. All
@@ -8,9 +8,33 @@ of the dispatcher, without overload: `aten::mm`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
+from evaluators.policy.symbols import LIBRARIES
+from messages.base import ConfigError
 from messages.tasks import TaskRules
+
+
+def parse_allowed(text: str) -> tuple[str, ...]:
+    """Return the names in a text, separated by commas: operators (`aten::mm`), their families, libraries.
+
+    Raises:
+        ConfigError: one is no such name.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    known = (*FAMILIES, *LIBRARIES)
+    for name in names:
+        if name.startswith("aten::") or name in known:
+            continue
+        close = difflib.get_close_matches(name.removeprefix("lib"), known, n=1)
+        suggestion = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(
+            f"{name!r} is nothing that can be allowed{suggestion} (operators: aten::NAME; families of operators: "
+            f"{', '.join(FAMILIES)}; libraries: {', '.join(LIBRARIES)})"
+        )
+    return names
+
 
 PERMITTED = (
     "Of torch's operators only these may be called: views, copies, casts, fills, random numbers, indexing unless the "

@@ -13,8 +13,8 @@ from anyio.lowlevel import checkpoint
 from evaluators.base import BuildReport, EvaluationReport
 from evaluators.programs.host import Host, Outcome, start_host
 from evaluators.programs.task import probe_interpreter
+from messages.base import EvaluatorError
 from messages.commands import BuildCandidate, EvaluateCandidate
-from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import Scorer
 from messages.verdicts import Crashed, DidNotBuild, Rejected, Scored, TimedOut, Verdict

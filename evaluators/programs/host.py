@@ -21,7 +21,7 @@ import msgspec
 from anyio.abc import Process, UNIXSocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Candidate, Scorer
 
 _ZYGOTE = Path(__file__).with_name("zygote.py")

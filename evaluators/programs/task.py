@@ -13,7 +13,7 @@ import platform
 from hashlib import blake2b
 from pathlib import Path
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, Scorer, SourceFile, Target, TaskDescription, TaskSpec
 
 MAIN_PATH = "program.py"

@@ -40,7 +40,7 @@ def watch(connection: socket.socket, guard: ModuleType, score: Score) -> None:
 
     Args:
         connection: brings the job, takes the outcome.
-        guard: `evaluators.guard`, loaded from its file.
+        guard: `evaluators.process.guard`, loaded from its file.
         score: scores the program at a path, in the process that this calls it in.
     """
     job = _read_job(connection)

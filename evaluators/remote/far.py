@@ -24,8 +24,7 @@ from evaluators.remote.words import (
     encoder,
     request_decoder,
 )
-from messages.base import Language
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError, Language
 from messages.events import Built
 from messages.tasks import Target, TaskDescription, TaskSpec
 
@@ -95,9 +94,9 @@ def open_far(store: Path, device: str) -> Far:
     Raises:
         ConfigError: there is no such device.
     """
-    from evaluators.builder import LocalBuilder  # noqa: PLC0415 - the near side needs none of it
+    from evaluators.build.builder import LocalBuilder  # noqa: PLC0415 - the near side needs none of it
+    from evaluators.hardware.target import probe_target  # noqa: PLC0415
     from evaluators.local import LocalEvaluator  # noqa: PLC0415
-    from evaluators.target import probe_target  # noqa: PLC0415
 
     def probe(language: Language) -> Target:
         return probe_target(language, device)

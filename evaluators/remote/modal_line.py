@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError
 
 if TYPE_CHECKING:
     from evaluators.remote.far import Far

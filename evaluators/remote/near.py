@@ -24,9 +24,8 @@ from evaluators.remote.words import (
     answer_decoder,
     encoder,
 )
-from messages.base import Language
+from messages.base import ConfigError, EvaluatorError, Language
 from messages.commands import BuildCandidate, EvaluateCandidate
-from messages.errors import ConfigError, EvaluatorError
 from messages.events import Built
 from messages.tasks import Target, TaskDescription, TaskSpec
 

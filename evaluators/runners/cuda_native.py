@@ -1,6 +1,7 @@
 """Calls a candidate that is a shared library with CUDA kernels. Stdlib only: a separate, disposable process each.
 
-Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/launching.py`). The calling contracts are those of
+Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts are
+those of
 `evaluators/languages/cuda/contract.py`.
 """
 

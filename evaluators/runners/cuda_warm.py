@@ -14,9 +14,8 @@ from triton.runtime import driver
 from evaluators.runners.autotune import remember_configurations
 from evaluators.runners.base import arranged
 from evaluators.runners.cuda import Harness, Sealing
-from evaluators.runners.first_launch import be_ready_to_launch
 from evaluators.runners.launches import Launches  # noqa: F401 - behind the sandbox our own packages cannot be read
-from evaluators.runners.warm import DTYPES, Order, fork_runners
+from evaluators.runners.warm import DTYPES, Order, be_ready_to_launch, fork_runners
 from evaluators.sandbox.confine import Confined, confine
 from evaluators.sandbox.profiles import run_cuda
 from evaluators.vendors.nvidia.tensors import view_memory

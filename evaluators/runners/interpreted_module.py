@@ -1,6 +1,7 @@
 """Calls candidates that are Python programs for a GPU, on the CPU: Triton's interpreter runs the kernels inside.
 
-`python -m` of this is the warm process; environment and descriptors are as in `evaluators/judge/launching.py`. A GPU
+`python -m` of this is the warm process; environment and descriptors are as in
+`evaluators/judge/candidate/runner.py`. A GPU
 that the candidate names is the CPU. Nothing here is timed.
 """
 
@@ -10,7 +11,7 @@ import sys
 
 import triton.runtime.interpreter  # noqa: F401 - with numpy, while it can still be read
 
-from evaluators.judge.redirect import redirected
+from evaluators.judge.reference.problem import redirected
 from evaluators.runners.autotune import take_first_configurations
 from evaluators.runners.module_call import serve_candidate
 from evaluators.runners.warm import Order, fork_runners

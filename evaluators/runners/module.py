@@ -1,6 +1,6 @@
 """Calls candidates that are torch modules, `ModelNew`, on the CPU. A process per candidate, forked from a warm one.
 
-`python -m` of this is the warm process; environment and descriptors are as in `evaluators/judge/launching.py`.
+`python -m` of this is the warm process; environment and descriptors are as in `evaluators/judge/candidate/runner.py`.
 """
 
 from __future__ import annotations

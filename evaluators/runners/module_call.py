@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from evaluators.runners.base import BAD_OUTPUT, GIVE, HOLD, LOADED, NO_ENTRY_POINT, NOT_LOADED, REUSED, Called, serve
-from evaluators.runners.heap import keep_freed_memory
 from evaluators.runners.inline import offer_built
 from evaluators.runners.mapping import begin_on_cpu
+from evaluators.runners.pages import keep_freed_memory
 from evaluators.runners.program import NoEntryPointError, import_from, tell_raised
 from evaluators.runners.results import Results
 from evaluators.runners.rules import Rules
+from evaluators.runners.structure import StructureError, describe, flatten, paths, rebuild, same_form
 from evaluators.runners.warm import DTYPES, Order, load_function, tell
-from evaluators.structure import StructureError, describe, flatten, paths, rebuild, same_form
 
 # Bound before any candidate is there: what it does to tensors, or to torch, is not asked how to copy or look.
 _copy, _clone = torch.Tensor.copy_, torch.Tensor.clone
@@ -68,7 +68,7 @@ class _Part:
         Args:
             placed: where they lie.
             arrangements: in each, inputs, then outputs.
-            instance: `Instance` of `evaluators/judge/terms.py`.
+            instance: `Instance` of `evaluators/judge/check/terms.py`.
             call: `CallForm`; null: inputs are given and outputs returned one after the other.
         """
         self._call = call

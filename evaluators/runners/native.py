@@ -1,6 +1,7 @@
 """Calls a candidate that is a shared library. Stdlib only: a separate, disposable process per candidate.
 
-Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/launching.py`). The calling contracts are those of
+Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts are
+those of
 `evaluators/languages/cpp/contract.py`: raw `extern "C"`, and tvm-ffi's C ABI (github.com/apache/tvm-ffi,
 include/tvm/ffi/c_api.h), told apart by the exported symbol.
 """
@@ -30,9 +31,9 @@ from evaluators.runners.base import (
     print_by_lines,
     serve,
 )
+from evaluators.runners.structure import numbers_in
 from evaluators.sandbox.confine import confine
 from evaluators.sandbox.profiles import run
-from evaluators.structure import numbers_in
 
 _INT_ARGUMENT, _BOOL_ARGUMENT, _FLOAT_ARGUMENT = 1, 2, 3  # kTVMFFIInt, kTVMFFIBool, kTVMFFIFloat
 _TENSOR_ARGUMENT = 7  # kTVMFFIDLTensorPtr

@@ -19,7 +19,7 @@ class Rules:
         """Put them in force.
 
         Args:
-            terms: those of `evaluators/judge/terms.py`.
+            terms: those of `evaluators/judge/check/terms.py`.
             denial: of the operators that they deny.
         """
         self._denial = denial

@@ -1,4 +1,4 @@
-"""Calls a candidate that crashed on a GPU once more, below compute-sanitizer; see `evaluators/judge/sanitizer.py`.
+"""Calls a candidate that crashed on a GPU once more, under compute-sanitizer.
 
 `python -m` of this, with `confine`, enters the sandbox and becomes compute-sanitizer, which starts the same module with
 `call`: that loads the data, each tensor in GPU memory of its own, and calls the candidate twice. There is no judge at

@@ -1,4 +1,8 @@
-"""A warm process that runners are forked from: it has imported what candidates import, and never loads one.
+"""A warm process that runners are forked from: it has imported torch or Triton, and never loads a candidate.
+
+- `be_ready_to_launch() -> None`
+
+Without it every process that is forked does it again, in its first call: a seventh of a second.
 
 Importing torch and triton costs seconds, forking some milliseconds. It must have one thread: threads do not survive a
 fork. It must not have touched a GPU: contexts do not survive one either.
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import io
 import json
 import os
@@ -24,16 +29,29 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
+from triton.runtime.cache import triton_key
 
 from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge, print_by_lines
 from evaluators.runners.denial import Denial
 from evaluators.runners.inline import offer_built
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 from evaluators.runners.rules import Rules
-from evaluators.structure import with_numbers
+from evaluators.runners.structure import with_numbers
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+
+_IMPORTED = ("triton.compiler.code_generator", "triton.experimental.gluon", "triton.tools.tensor_descriptor")
+
+
+def be_ready_to_launch() -> None:
+    """Read the whole of Triton for a hash, part of every kernel's key; import what its launches import."""
+    triton_key()
+    for name in _IMPORTED:
+        with contextlib.suppress(ModuleNotFoundError):  # what a version does not have, it does not import
+            importlib.import_module(name)
+
 
 READY = b"ready"
 ORDER_BYTES = 1 << 18

@@ -11,8 +11,7 @@ import tempfile
 
 from evaluators.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
 from evaluators.sandbox.claims import missing_for_strict, unpack
-from messages.base import Isolation
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError, Isolation
 
 WITHOUT = {
     landlock.NAME: "a candidate may read what this user may, and signal its processes",

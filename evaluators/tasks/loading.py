@@ -9,7 +9,7 @@ from evaluators.tasks import kernelbench, texts
 from evaluators.tasks.selectors import Selector, parse_selector
 from evaluators.tasks.sources import READERS, Reader
 from evaluators.tasks.workloads import choose, read_workloads, selections, text_with
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TaskSpec, Workload
 
 DEFAULT_SIZE = "cpu"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Protocol, cast
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSource, TaskSpec
 
 _MODULES: Mapping[TaskSource, str] = {

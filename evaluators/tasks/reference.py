@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from evaluators.tasks.tritonbench.packing import gold_candidate
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 
 MAIN_PATH = "reference_as_candidate.py"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _MAX_BYTES = 1 << 20
 

@@ -21,7 +21,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Dimension, Workload
 
 SHOWN, HIDDEN = "WORKLOADS", "HIDDEN_WORKLOADS"

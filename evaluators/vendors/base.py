@@ -48,7 +48,8 @@ class SharedArea(Protocol):
 class Clock(Protocol):
     """Two points of a stream and the time between them, by the GPU's clock, to a microsecond or finer.
 
-    The judge's way to time (`evaluators/judge/gpu_cover.py`) rests on this: a GPU works for one process at a time, by
+    The judge's way to time (`evaluators/judge/time/gpu_cover.py`) rests on this: a GPU works for one process at a
+    time, by
     turns. What a process asks for while the judge's own work goes on waits for its turn, its first point included; and
     what was asked for by then goes on undisturbed from its first point to its last, so that no wait is in the time.
     """

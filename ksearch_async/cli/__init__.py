@@ -15,11 +15,10 @@ from types import FrameType
 
 import cyclopts
 
-from ksearch_async.causes import cause_of
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import note, report_error
-from ksearch_async.refusals import refusal
-from messages.errors import ConfigError, KsearchError
+from ksearch_async.errors import cause_of, refusal
+from ksearch_async.views.terminal import note, report_error
+from messages.base import ConfigError, KsearchError
 
 _COMMANDS = {
     "run": """Search for a faster kernel.
@@ -277,7 +276,7 @@ def _explained(error: cyclopts.CycloptsError) -> BaseException:
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return refusal(f"not expected here: {', '.join(map(repr, error.unused_tokens or ()))}", hint)
     if command == "ksearch resume" and isinstance(error, cyclopts.UnknownOptionError):
-        from ksearch_async.config import is_kept  # noqa: PLC0415 - `ksearch --help` needs none of it
+        from ksearch_async.settings.table import is_kept  # noqa: PLC0415 - `ksearch --help` needs none of it
 
         option = (error.token.keyword or error.token.value).partition("=")[0]
         if is_kept(option.removeprefix("--").removeprefix("no-")):

@@ -12,23 +12,22 @@ import anyio
 import msgspec
 from cyclopts import Parameter, validators
 
-from evaluators.devices import CPU
+from evaluators.hardware.target import CPU
 from evaluators.tasks.kernelbench import reading
 from evaluators.tasks.kernelbench.packing import find_candidate
 from evaluators.tasks.kernelbench.scoring import Score, outcome_of, score
 from ksearch_async.api import RunSettings
 from ksearch_async.api import search as run_search
-from ksearch_async.benching import Case, Row, bench, row_object
 from ksearch_async.cli import exits
 from ksearch_async.cli.bench_gpumode import bench_gpumode
-from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
-from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, put_lines, terminal_width
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.evaluation import EvaluationSettings
-from ksearch_async.logs import configure_logs
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import runs_dir_or_default
+from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
+from ksearch_async.errors import refusal
+from ksearch_async.evaluate.judging import Case, Row, bench, row_object
+from ksearch_async.evaluate.settings import EvaluationSettings
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.run.folder import runs_dir_or_default
+from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
+from ksearch_async.views.text import Column, table_lines
 from messages.tasks import Candidate
 from messages.verdicts import Measured
 

@@ -14,13 +14,13 @@ from evaluators.tasks.gpumode.document import DOCUMENT
 from evaluators.tasks.gpumode.packing import candidate_of_text
 from evaluators.tasks.gpumode.standing import Competition, find_competition
 from evaluators.tasks.texts import read_text
-from ksearch_async.benching import UNUSABLE, Case, Row, bench, row_object
 from ksearch_async.cli import exits
-from ksearch_async.cli.output import note, put, put_json, put_lines, terminal_width
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.evaluation import EvaluationSettings
-from ksearch_async.refusals import refusal, suggestion
-from messages.errors import ConfigError
+from ksearch_async.errors import refusal, suggestion
+from ksearch_async.evaluate.judging import UNUSABLE, Case, Row, bench, row_object
+from ksearch_async.evaluate.settings import EvaluationSettings
+from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
+from ksearch_async.views.text import Column, table_lines
+from messages.base import ConfigError
 from messages.verdicts import CORRECT_FATES, Measured
 
 _COLUMNS = (

@@ -9,11 +9,11 @@ from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put_json, put_lines, put_raw
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.sources import written_candidate
-from ksearch_async.summary import result_lines
+from ksearch_async.errors import refusal
+from ksearch_async.evaluate.sources import written_candidate
+from ksearch_async.run.folder import find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.views.lines import result_lines
+from ksearch_async.views.terminal import put_json, put_lines, put_raw
 
 
 def best_command(

@@ -15,20 +15,19 @@ from evaluators.tasks.own.document import Draft
 from evaluators.tasks.own.drafts import accept_draft, draft_of
 from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
+from ksearch_async.cli.eval import as_object
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put_json, put_lines, terminal_width
 from ksearch_async.cli.session import explained
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.cli.verdicts import as_object
-from ksearch_async.config import RunConfig
-from ksearch_async.evaluation import Evaluation
-from ksearch_async.judging import Judge, open_judge
-from ksearch_async.logs import configure_logs
-from ksearch_async.refusals import refusal
-from ksearch_async.workers import find_target, read_task, with_library_calls
+from ksearch_async.errors import refusal
+from ksearch_async.evaluate.judging import Judge, open_judge
+from ksearch_async.evaluate.settings import Evaluation
+from ksearch_async.fleet.workers import find_target, read_task, with_library_calls
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.settings.table import RunConfig
+from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
+from ksearch_async.views.text import Column, table_lines
 from messages.base import Language
-from messages.intake import Influence, Intake, TrivialAnswer
-from messages.tasks import TaskDescription, TaskSpec, TensorSpec
+from messages.tasks import Influence, Intake, TaskDescription, TaskSpec, TensorSpec, TrivialAnswer
 from messages.verdicts import Measured, Outpaced, Unstable
 
 _TENSORS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1), Column("changed alone"))
@@ -106,7 +105,7 @@ def examine_task(task: str, *, device: str, tolerance: str) -> Examined:
 
     Raises:
         ConfigError: the task cannot be used, or there is no such device.
-        messages.errors.EvaluatorError: the judge is at fault.
+        messages.base.EvaluatorError: the judge is at fault.
     """
     return anyio.run(_examined, read_task(RunConfig(task=task, tolerance=tolerance)), device)
 
@@ -126,7 +125,7 @@ async def _examined(task: TaskSpec, device: str) -> Examined:
 
     Raises:
         ConfigError: the task cannot be used or cannot be a candidate, or there is no such device.
-        messages.errors.EvaluatorError: the judge is at fault.
+        messages.base.EvaluatorError: the judge is at fault.
     """
     language: Language = "python"  # what is found is the same in all, and this one needs no compiler
     await find_target(task, language, device)

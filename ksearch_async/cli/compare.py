@@ -12,9 +12,9 @@ from cyclopts import Parameter
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put_json, put_lines, terminal_width
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.comparing import (
+from ksearch_async.errors import refusal
+from ksearch_async.run.folder import find_run, runs_dir_or_default
+from ksearch_async.views.compare import (
     Comparison,
     Entrant,
     Group,
@@ -28,10 +28,9 @@ from ksearch_async.comparing import (
     rows_of,
     spread_of,
 )
-from ksearch_async.phrases import duration
-from ksearch_async.refusals import refusal
-from ksearch_async.report.data import reached
-from ksearch_async.runs import find_run, runs_dir_or_default
+from ksearch_async.views.report.data import reached
+from ksearch_async.views.terminal import put_json, put_lines, terminal_width
+from ksearch_async.views.text import Column, duration, table_lines
 
 _RUNS = (
     Column("run"),
@@ -80,7 +79,7 @@ def read_entrants(runs: Sequence[str], runs_dir: Path | None) -> list[Entrant]:
 
     Raises:
         ConfigError: there are fewer than two, one is named twice, or one cannot be found.
-        messages.errors.BusError: a journal cannot be read.
+        messages.base.BusError: a journal cannot be read.
     """
     folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs]
     for place, folder in enumerate(folders):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ksearch_async.cli import app, exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put_json, put_raw
+from ksearch_async.views.terminal import put_json, put_raw
 
 
 def completion_command(shell: Literal["bash", "zsh", "fish"], /, *, as_json: JsonFlag = False) -> int:

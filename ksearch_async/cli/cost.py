@@ -12,16 +12,15 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from actors.bus.journal import read_journal
-from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put_json, put_lines, terminal_width
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.phrases import duration
-from ksearch_async.prices import read_prices
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import find_run, runs_dir_or_default
-from ksearch_async.spending import NOTHING, PriceOf, Spend, Spending, spending_of
+from ksearch_async.errors import refusal
+from ksearch_async.run.costs import NOTHING, PriceOf, Spend, Spending, spending_of
+from ksearch_async.run.folder import find_run, runs_dir_or_default
+from ksearch_async.run.state import Chronicle
+from ksearch_async.settings.prices import read_prices
+from ksearch_async.views.terminal import put_json, put_lines, terminal_width
+from ksearch_async.views.text import Column, duration, table_lines
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, EditsProposed

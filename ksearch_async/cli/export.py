@@ -11,22 +11,20 @@ import msgspec
 from cyclopts import Parameter
 
 from ksearch_async.cli import exits
-from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags
-from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import as_argument, note, put, put_json, put_lines
-from ksearch_async.cli.verdicts import as_object, hint_on, lines_of
-from ksearch_async.config import load_config
-from ksearch_async.evaluation import Evaluation, EvaluationSettings, task_of
+from ksearch_async.cli.eval import as_object, hint_on, lines_of
+from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
+from ksearch_async.errors import refusal
+from ksearch_async.evaluate.judging import open_judge
+from ksearch_async.evaluate.settings import Evaluation, EvaluationSettings, task_of
+from ksearch_async.evaluate.sources import read_kernel
 from ksearch_async.export import Winner, check_call, check_exportable, write_module
 from ksearch_async.export.receipt import facts_of
-from ksearch_async.judging import open_judge
-from ksearch_async.logs import configure_logs
-from ksearch_async.provenance import read_provenance
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, check_writable, find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.sources import read_kernel
-from ksearch_async.summary import way_on
-from ksearch_async.versions import BEST
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.run.attempts import BEST, read_provenance
+from ksearch_async.run.folder import RunFolder, check_writable, find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.settings.table import load_config
+from ksearch_async.views.lines import way_on
+from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines
 from messages.tasks import Candidate, TaskSpec
 from messages.verdicts import Measured, outcome_line
 
@@ -116,7 +114,7 @@ def _waiting(folder: RunFolder) -> Waiting | None:
     """Return the best of the candidates that may be faster than a run's best and wait to be confirmed.
 
     Raises:
-        messages.errors.BusError: the journal cannot be read.
+        messages.base.BusError: the journal cannot be read.
     """
     chronicle = open_chronicle(folder)
     found = chronicle.waiting
@@ -198,7 +196,7 @@ def _from_run(folder: RunFolder, which: str, form: Form, named: str) -> Winner:
 
     Raises:
         ConfigError: there is none, or it was not found right.
-        messages.errors.BusError: the journal cannot be read.
+        messages.base.BusError: the journal cannot be read.
     """
     known = read_provenance(folder, which)
     _check_form(known.task, known.candidate, form, named)
@@ -257,7 +255,7 @@ async def _measured(
 
     Raises:
         ConfigError: the input cannot be used.
-        messages.errors.EvaluatorError: the evaluator itself failed.
+        messages.base.EvaluatorError: the evaluator itself failed.
     """
     async with open_judge(task, **settings) as judge:
         description = await judge.describe()

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import anyio
 
-from ksearch_async.chronicle import Chronicle
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.orders import give_order
 from ksearch_async.cli.reach import ANYWHERE, Reach
-from ksearch_async.logs import configure_logs
-from ksearch_async.ordering import begun
-from ksearch_async.refusals import refusal
-from ksearch_async.sources import read_given
+from ksearch_async.cli.steer import give_order
+from ksearch_async.errors import refusal
+from ksearch_async.evaluate.sources import read_given
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.run.orders import begun
+from ksearch_async.run.state import Chronicle
 from messages.base import ROOT
 from messages.steering import Inject
 from messages.tasks import Candidate

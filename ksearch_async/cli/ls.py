@@ -7,16 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from ksearch_async.chronicle import Best, BestScore, Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put_json, put_lines, terminal_width
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.phrases import rough_duration
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, list_runs, open_chronicle, runs_dir_or_default
-from ksearch_async.summary import standing
-from messages.errors import BusError
+from ksearch_async.errors import refusal
+from ksearch_async.run.folder import RunFolder, list_runs, open_chronicle, runs_dir_or_default
+from ksearch_async.run.state import Best, BestScore, Chronicle
+from ksearch_async.views.lines import standing
+from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
+from ksearch_async.views.text import Column, rough_duration, table_lines
+from messages.base import BusError
 from messages.verdicts import score_text
 
 _COLUMNS = (

@@ -1,41 +1,45 @@
-"""`ksearch nats`: a server for runs on many hosts, and what it needs to know."""
+"""`ksearch nats`: a server for runs on many hosts, its configuration and its runs."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
 import cyclopts
+import msgspec
 from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json, put_raw, shown_path
-from ksearch_async.connection import address_of
-from ksearch_async.logs import configure_logs
-from ksearch_async.refusals import refusal
-from messages.errors import BusError, KsearchError
+from ksearch_async.errors import refusal
+from ksearch_async.fleet.access import address_of, open_bus
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.views.terminal import note, put, put_json, put_raw, shown_path, terminal_width
+from ksearch_async.views.text import Column, rough_duration, table_lines
+from messages.base import BusError, KsearchError
 
 if TYPE_CHECKING:
     from actors.bus.nats.server import NatsServer, ServerSettings
-    from ksearch_async.nats_config import ClusterPlace, TlsFiles
-    from ksearch_async.nats_rights import TeamRole
+    from ksearch_async.fleet.access import TeamRole
+    from ksearch_async.fleet.server import ClusterPlace, TlsFiles
+
 
 nats_app = cyclopts.App(name="nats", group_commands=cyclopts.Group("Commands"), result_action="return_value")
 nats_app.command(
-    "ksearch_async.cli.nats_runs:runs_command",
+    "ksearch_async.cli.nats:runs_command",
     name="runs",
     help="Say of which runs a server keeps something, and how much.",
 )
 nats_app.command(
-    "ksearch_async.cli.nats_runs:forget_command",
+    "ksearch_async.cli.nats:forget_command",
     name="forget",
     help="Remove all that a server keeps of runs.\n\n"
     "Their folders stay; `ksearch resume` cannot go on with them. Runs that somebody leads are refused.",
@@ -146,7 +150,7 @@ def serve_command(
 
 async def _prepare(address: str, credentials: Path | None, replicas: int) -> None:
     from actors.bus.nats import open_nats  # noqa: PLC0415
-    from ksearch_async.access import options_for  # noqa: PLC0415
+    from ksearch_async.fleet.access import options_for  # noqa: PLC0415
 
     options = options_for(address, os.environ, role="admin", credentials=credentials)
     async with open_nats(options) as bus:
@@ -191,7 +195,7 @@ async def _reload(server: NatsServer, read_again: Callable[[], str]) -> None:
 
 async def _make_ready(server: NatsServer, settings: ServerSettings, admin: Path | None) -> None:
     """Make what runs need, where that can be done from here: without users, or with the admin's file beside."""
-    from actors.bus.nats.server_setup import has_block  # noqa: PLC0415
+    from actors.bus.nats.server import has_block  # noqa: PLC0415
 
     if has_block(settings.config, "cluster") or (admin is None and settings.config.strip()):
         return
@@ -208,8 +212,8 @@ async def _notice_end(server: NatsServer) -> None:
 
 
 def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
-    from actors.bus.nats.server_setup import has_block  # noqa: PLC0415
-    from ksearch_async.nats_config import tls_block  # noqa: PLC0415
+    from actors.bus.nats.server import has_block  # noqa: PLC0415
+    from ksearch_async.fleet.server import tls_block  # noqa: PLC0415
 
     path = config / CONFIG_NAME if config is not None and config.is_dir() else config
     try:
@@ -235,7 +239,7 @@ def _hosts(servers: str | None) -> tuple[str, ...]:
 
 
 def _tls_files(flags: TlsFlags) -> TlsFiles | None:
-    from ksearch_async.nats_config import TlsFiles  # noqa: PLC0415
+    from ksearch_async.fleet.server import TlsFiles  # noqa: PLC0415
 
     if flags == NO_TLS:
         return None
@@ -249,8 +253,11 @@ def _tls_files(flags: TlsFlags) -> TlsFiles | None:
 
 def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
     """Write credentials, and a configuration for each server."""
-    from ksearch_async.nats_config import server_config  # noqa: PLC0415
-    from ksearch_async.nats_team import make_team, write_private  # noqa: PLC0415
+    from ksearch_async.fleet.server import (  # noqa: PLC0415
+        make_team,
+        server_config,
+        write_private,
+    )
 
     printed = str(config) == "-"
     if printed and hosts:
@@ -283,9 +290,8 @@ def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys:
 
 def _places(hosts: tuple[str, ...]) -> list[ClusterPlace]:
     """Return each server's place in the cluster; all of them share a password that no client knows."""
-    from actors.bus.nats.server_setup import is_loopback  # noqa: PLC0415
-    from ksearch_async.nats_config import ClusterPlace  # noqa: PLC0415
-    from ksearch_async.nats_team import new_secret  # noqa: PLC0415
+    from actors.bus.nats.server import is_loopback  # noqa: PLC0415
+    from ksearch_async.fleet.server import ClusterPlace, new_secret  # noqa: PLC0415
 
     password = new_secret()
     places = []
@@ -317,3 +323,127 @@ def _tell(files: list[Path], credentials: Path, roles: list[TeamRole], *, encryp
     note("bring each host the file of its role only: ksearch evaluator --nats URL --credentials FILE")
     if files:
         note(f"next: ksearch nats serve --host 0.0.0.0 --config {shown_path(files[0].parent.absolute())}")
+
+
+_COLUMNS = (
+    Column("run"),
+    Column("state"),
+    Column("events", number=True, rank=1),
+    Column("size", number=True),
+    Column("last event", number=True),
+)
+_NO_CARD = "-"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, as `--json` tells it."""
+
+    run: str
+    state: str | None
+    """As its card says; null for a run without one: it was never led."""
+    events: int
+    size_bytes: int
+    last_at: str | None
+    """ISO 8601, UTC; null where there is no event."""
+
+
+def runs_command(*, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False) -> int:
+    """Say of which runs a server keeps something, and how much.
+
+    Args:
+        nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
+        credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
+        as_json: Print one JSON object.
+    """
+    configure_logs()
+    kept = anyio.run(_read, nats, credentials)
+    if as_json:
+        put_json({"runs": kept})
+    elif kept:
+        for line in table_lines(_COLUMNS, list(_rows(kept)), width=terminal_width()):
+            put(line)
+    else:
+        put("no runs")
+    return exits.FOUND
+
+
+def forget_command(
+    *runs: str, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False
+) -> int:
+    """Remove all that a server keeps of runs. Their folders stay; `ksearch resume` cannot go on with them.
+
+    Args:
+        runs: Ids of runs, as `ksearch nats runs` lists them. Those that somebody leads are refused.
+        nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
+        credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
+        as_json: Print one JSON object.
+    """
+    configure_logs()
+    if not runs:
+        raise refusal("no run is named", "ksearch nats runs lists them: ksearch nats forget RUN …")
+    anyio.run(_forget, tuple(dict.fromkeys(runs)), nats, credentials, as_json)
+    return exits.FOUND
+
+
+async def _read(nats: str | None, credentials: Path | None) -> list[Kept]:
+    """Return the runs of a server, that with the last event first."""
+    from ksearch_async.fleet.status import read_cards  # noqa: PLC0415 - `ksearch nats --help` needs no bus
+
+    async with open_bus(nats, os.environ, role="watcher", credentials=credentials) as bus:
+        kept = await bus.kept_runs()
+        states = {card.run_id: card.state for card in await read_cards(bus)}
+    found = [
+        Kept(
+            run=run.run_id,
+            state=states.get(run.run_id),
+            events=run.events,
+            size_bytes=run.size_bytes,
+            last_at=None if run.last_at is None else run.last_at.isoformat(timespec="seconds"),
+        )
+        for run in kept
+    ]
+    return sorted(found, key=lambda run: run.last_at or "", reverse=True)
+
+
+def _rows(kept: list[Kept]) -> Iterator[list[str]]:
+    now = datetime.now(UTC)
+    for run in kept:
+        age_s = None if run.last_at is None else (now - datetime.fromisoformat(run.last_at)).total_seconds()
+        yield [
+            run.run,
+            run.state or _NO_CARD,
+            f"{run.events:,}",
+            f"{run.size_bytes / 2**20:,.1f} MiB",
+            "-" if age_s is None else f"{rough_duration(max(0.0, age_s))} ago",
+        ]
+
+
+async def _forget(runs: tuple[str, ...], nats: str | None, credentials: Path | None, as_json: bool) -> None:
+    """Forget all of them, or none if one is not there or is led.
+
+    Raises:
+        ConfigError: one is not there, or is not named by its id, or somebody leads it.
+    """
+    from ksearch_async.fleet.status import (  # noqa: PLC0415
+        check_unled,
+        find_run_id,
+        forget_run,
+    )
+
+    done: list[str] = []
+    async with open_bus(nats, os.environ, role="planner", credentials=credentials) as bus:
+        for run in runs:
+            if await find_run_id(bus, run) != run:
+                raise refusal(f"{run!r} may be another run tomorrow", "name the run: ksearch nats runs lists them")
+            await check_unled(bus, run)
+        try:
+            for run in runs:
+                await forget_run(bus, run)
+                done.append(run)
+                if not as_json:
+                    put(f"forgotten: {run}")
+        finally:
+            if done and len(done) < len(runs):
+                note(f"note: forgotten so far: {', '.join(done)}")
+    if as_json:
+        put_json({"forgotten": done})

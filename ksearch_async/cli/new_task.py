@@ -18,9 +18,9 @@ from evaluators.tasks.own.document import DOCUMENT
 from evaluators.tasks.own.template import REFERENCE, write_task
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import MODEL, JsonFlag
-from ksearch_async.cli.output import note, put, put_json, put_lines
-from ksearch_async.config import ModelKind
-from ksearch_async.refusals import refusal
+from ksearch_async.errors import refusal
+from ksearch_async.settings.table import ModelKind
+from ksearch_async.views.terminal import note, put, put_json, put_lines
 
 
 @Parameter(name="*")
@@ -88,10 +88,10 @@ def _drafted(text: str, name: str, parent: Path, flags: DraftFlags, *, device: s
     """Have a task drafted, show it with what check-task finds, and ask for a yes where there is a terminal."""
     from evaluators.tasks.own.drafts import write_draft  # noqa: PLC0415 - writing an example needs none of these
     from ksearch_async.cli.check_task import examine_task  # noqa: PLC0415
-    from ksearch_async.drafting import draft_task, require_endpoint  # noqa: PLC0415
-    from ksearch_async.logs import configure_logs  # noqa: PLC0415
-    from ksearch_async.models import model_words  # noqa: PLC0415
-    from ksearch_async.resolve import resolve_config  # noqa: PLC0415
+    from ksearch_async.evaluate.drafts import draft_task, require_endpoint  # noqa: PLC0415
+    from ksearch_async.follow.logs import configure_logs  # noqa: PLC0415
+    from ksearch_async.settings.models import model_words  # noqa: PLC0415
+    from ksearch_async.settings.resolve import resolve_config  # noqa: PLC0415
 
     configure_logs()
     if name and (parent / name).exists():

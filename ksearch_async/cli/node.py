@@ -1,44 +1,270 @@
-"""Starts the process of one node: its connection, logs, metrics and work, and what is left to say at the end."""
+"""`ksearch coder`, `builder` and `evaluator`: options and the process of a node."""
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import anyio
 import msgspec
+import structlog
+from cyclopts import Group, Parameter
 
-from actors.member import Member
+from actors.llm.base import ReasoningEffort
+from actors.worker.member import Member
 from ksearch_async.cli import exits
-from ksearch_async.cli.node_flags import (
-    DeviceFlags,
-    ModelFlags,
-    NodeFlags,
-    artifacts_of,
-    settings_of,
-    slots_of,
-    terms_of,
-)
-from ksearch_async.cli.operations import OperationFlags, measured, operated, read_member
-from ksearch_async.cli.output import put_json
-from ksearch_async.connection import open_bus
-from ksearch_async.devices import Device, device_of
-from ksearch_async.duties import Coding
-from ksearch_async.models import open_model, writer_dialect, writer_names
-from ksearch_async.nodes import Ending, NodeTerms, Work, check_may_be, presence_of, run_node
-from ksearch_async.refusals import refusal
-from messages.base import Language, Role
-from messages.errors import BusError
+from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.errors import refusal
+from ksearch_async.fleet.access import open_bus
+from ksearch_async.fleet.nodes import GRACE_S, Coding, Ending, NodeTerms, Work, check_may_be, presence_of, run_node
+from ksearch_async.fleet.workers import Device, device_of
+from ksearch_async.follow.logs import configure_logs, console_of
+from ksearch_async.follow.tracing import tracing
+from ksearch_async.run.folder import check_writable
+from ksearch_async.settings.models import open_model, writer_dialect, writer_names
+from ksearch_async.settings.resolve import resolve_config
+from ksearch_async.settings.table import KernelLanguage, RunConfig
+from ksearch_async.views.terminal import put_json
+from messages.base import BusError, Language, Role
 from messages.presence import Presence, Tally
 
 if TYPE_CHECKING:
     from actors.bus.nats import NatsBus
+    from ksearch_async.follow.metrics import Reading
+
+
+OPERATIONS = Parameter(group=Group("Operations", sort_key=6))
+
+log = structlog.get_logger(__name__)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class MetricsFlags:
+    """Where Prometheus may read."""
+
+    metrics_port: Annotated[int | None, OPERATIONS] = None
+    """Serve metrics for Prometheus at this port, 0: at a free one. Needs the extra `metrics`."""
+    metrics_host: Annotated[str, OPERATIONS] = "127.0.0.1"
+    """Address to serve them at; there is no authentication."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OperationFlags(MetricsFlags):
+    """Options of all node commands."""
+
+    log_json: Annotated[bool, Parameter(group=OPERATIONS.group, negative="", show_default=False)] = False
+    """Log lines as JSON, one object each, for systemd, Slurm and the like. [env: KSEARCH_LOG_FORMAT=json]"""
+
+
+@contextmanager
+def operated(flags: OperationFlags, environment: Mapping[str, str], *, role: Role) -> Iterator[None]:
+    """Have a node's log lines on stderr, and its jobs traced if the environment asks for that.
+
+    Raises:
+        ConfigError: what is asked for cannot be had.
+    """
+    configure_logs(console=console_of(environment, as_json=flags.log_json))
+    with tracing(environment, role=role):
+        yield
+
+
+@asynccontextmanager
+async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[None]:
+    """Serve metrics, if a port was given; the log says where.
+
+    Raises:
+        ConfigError: the extra is missing, or nobody can listen there.
+    """
+    if flags.metrics_port is None:
+        yield
+        return
+    from ksearch_async.follow.metrics import metrics_served  # noqa: PLC0415
+
+    def say(url: str) -> None:
+        log.info("metrics served", url=url)
+
+    async with metrics_served(flags.metrics_port, flags.metrics_host, read, say=say):
+        yield
+
+
+async def read_member(member: Member, bus: NatsBus) -> Reading:
+    """Return what a node knows: a worker its own figures, a planner, which may look, everybody's.
+
+    Raises:
+        messages.base.BusError: the bus cannot be read.
+    """
+    from ksearch_async.follow.metrics import (  # noqa: PLC0415
+        Reading,
+        read_fleet,
+        worker_use,
+    )
+
+    if member.presence.role == "planner":
+        return await read_fleet(bus)
+    return Reading(own=worker_use(member.presence), job_s=member.job_s)
+
+
+SERVER = Parameter(group=Group("Server", sort_key=1))
+NODE = Parameter(group=Group("Node", sort_key=2))
+MODEL = Parameter(group=Group("Model", sort_key=3))
+
+MOST_SLOTS = 1024
+DEFAULT_ARTIFACTS = Path("~/.cache/ksearch/artifacts")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class NodeFlags:
+    """What every node is started with."""
+
+    nats: Annotated[str | None, SERVER] = None
+    """Address of the NATS server, `nats://HOST:4222` (several of a cluster with commas). [env: KSEARCH_NATS]"""
+    credentials: Annotated[Path | None, SERVER] = None
+    """File that says who this node is to the server. [env: KSEARCH_NATS_CREDENTIALS]"""
+    slots: Annotated[int | None, NODE] = None
+    """Jobs done at once. [default: 2; of a coder 8]"""
+    node_name: Annotated[str | None, NODE] = None
+    """How the node is called; a suffix makes it unique. [default: role, host and process id]"""
+    grace: Annotated[float, NODE] = GRACE_S
+    """Seconds for finishing what it has when it is asked to leave; the rest is handed back."""
+    exit_when_idle: Annotated[float | None, NODE] = None
+    """Leave after so many seconds without a job."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DeviceFlags:
+    """What builders and evaluators work with."""
+
+    device: Annotated[str, NODE] = "cpu"
+    """`cpu`; `cuda:0` and so on: a GPU of this host; or `simulated[:SECONDS]`: nothing is run, verdicts follow from a
+    candidate's hash after so long."""
+    language: Annotated[tuple[KernelLanguage, ...], Parameter(group=NODE.group, negative="", show_default=False)] = ()
+    """What is served; may be given several times. [default: what this host can do]"""
+    isolation: Annotated[Literal["auto", "strict"], NODE] = "auto"
+    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run unless it has Landlock or a
+    private root, seccomp, and no network."""
+    artifacts: Annotated[Path | None, NODE] = None
+    """Folder that keeps what was built, 2 GiB at most; processes of a host may share it.
+    [default: ~/.cache/ksearch/artifacts]"""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags:
+    """Which model a coder asks: the flags of `ksearch run`."""
+
+    tier: Annotated[str | None, NODE] = None
+    """Write for runs that ask for this tier. [default: default]"""
+    model: Annotated[str | None, MODEL] = None
+    """The endpoint's name of the model that writes."""
+    base_url: Annotated[str | None, MODEL] = None
+    """Address of an OpenAI-compatible endpoint."""
+    model_kind: Annotated[Literal["auto", "offline", "chat", "responses"] | None, MODEL] = None
+    """`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` are how
+    endpoints are asked. [default: auto]"""
+    timeout: Annotated[float | None, MODEL] = None
+    """Seconds that one model call may take. [default: 600]"""
+    temperature: Annotated[float | None, MODEL] = None
+    """Of the model's answers; without it and the next two the endpoint decides."""
+    max_answer_tokens: Annotated[int | None, MODEL] = None
+    """Tokens that one answer may have, hidden reasoning included."""
+    reasoning_effort: Annotated[ReasoningEffort | None, MODEL] = None
+    """How much the model may think before it answers."""
+    llm_seed: Annotated[int | None, MODEL] = None
+    """Seed of the endpoint's draws, where it has such."""
+    structured: Annotated[Literal["auto", "on", "off"] | None, MODEL] = None
+    """Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found that it
+    can. [default: auto]"""
+    early_stop: Annotated[bool | None, MODEL] = None
+    """Stream answers, and do not read on long after they are whole. [default: yes]"""
+    mistakes: Annotated[float | None, MODEL] = None
+    """Share of the built-in rules' answers that are spoiled as models spoil theirs, 0 to 1. [default: 0]"""
+    seed: Annotated[int | None, MODEL] = None
+    """The built-in rules' answers follow from it. [default: 0]"""
+    latency: Annotated[float, MODEL] = 0.0
+    """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
+
+
+PLAIN_NODE = NodeFlags()
+PLAIN_DEVICE = DeviceFlags()
+PLAIN_MODEL = ModelFlags()
+PLAIN_OPERATIONS = OperationFlags()
+
+
+def settings_of(node: NodeFlags, model: ModelFlags = PLAIN_MODEL) -> RunConfig:
+    """Return the settings that nodes share with runs: flags, and `KSEARCH_…` variables where a flag is not given.
+
+    Raises:
+        ConfigError: what cannot be used.
+    """
+    flags = {
+        "nats": node.nats,
+        "tier": model.tier,
+        "model": model.model,
+        "base-url": model.base_url,
+        "model-kind": model.model_kind,
+        "timeout": model.timeout,
+        "temperature": model.temperature,
+        "max-answer-tokens": model.max_answer_tokens,
+        "reasoning-effort": model.reasoning_effort,
+        "llm-seed": model.llm_seed,
+        "structured": model.structured,
+        "early-stop": model.early_stop,
+        "mistakes": model.mistakes,
+        "seed": model.seed,
+    }
+    return resolve_config("node", environment=os.environ, flags=flags)
+
+
+def terms_of(node: NodeFlags) -> NodeTerms:
+    """Return how long the node stays.
+
+    Raises:
+        ConfigError: names the flag.
+    """
+    if not (isfinite(node.grace) and node.grace >= 0):
+        raise refusal(f"--grace: expected seconds, not {node.grace!r}")
+    idle = node.exit_when_idle
+    if idle is not None and not (isfinite(idle) and idle > 0):
+        raise refusal(f"--exit-when-idle: expected seconds above 0, not {idle!r}")
+    return NodeTerms(grace_s=node.grace, idle_s=idle)
+
+
+def slots_of(node: NodeFlags, usual: int) -> int:
+    """Return how many jobs are done at once.
+
+    Raises:
+        ConfigError: it is no such number.
+    """
+    slots = usual if node.slots is None else node.slots
+    if not 1 <= slots <= MOST_SLOTS:
+        raise refusal(f"--slots: expected 1 to {MOST_SLOTS}, not {slots}")
+    return slots
+
+
+def artifacts_of(device: DeviceFlags) -> Path:
+    """Return the folder that keeps what was built.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    folder = (device.artifacts or DEFAULT_ARTIFACTS).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder)
+    except OSError as error:
+        raise refusal(f"cannot write to --artifacts {str(folder)!r}: {error.strerror}") from error
+    return folder
 
 
 _EXITS: dict[Ending, int] = {"left": exits.FOUND, "unfit": exits.INFRASTRUCTURE, "cut short": exits.INTERRUPTED}
@@ -71,7 +297,7 @@ def start_node(order: Order, *, as_json: bool) -> int:
 
     Raises:
         ConfigError: the connection cannot be what it is told to be.
-        messages.errors.BusError: the server cannot be reached, or does not let this node in.
+        messages.base.BusError: the server cannot be reached, or does not let this node in.
     """
     gc.enable()  # `main` disabled it for the start; a node may run for weeks
     with operated(order.operations, os.environ, role=order.presence.role):
@@ -166,3 +392,61 @@ def coder_order(node: NodeFlags, work: ModelFlags, operations: OperationFlags) -
         operations=operations,
         open_work=open_work,
     )
+
+
+def builder_command(
+    *,
+    node: NodeFlags = PLAIN_NODE,
+    work: DeviceFlags = PLAIN_DEVICE,
+    operations: OperationFlags = PLAIN_OPERATIONS,
+    as_json: JsonFlag = False,
+) -> int:
+    """Compile candidates.
+
+    Args:
+        node: What every node is started with.
+        work: For which device.
+        operations: Logs and metrics.
+        as_json: Print one JSON object when it has left.
+    """
+    from ksearch_async.fleet.nodes import Building  # noqa: PLC0415
+
+    return start_node(device_order("builder", Building, node, work, operations), as_json=as_json)
+
+
+def coder_command(
+    *,
+    node: NodeFlags = PLAIN_NODE,
+    work: ModelFlags = PLAIN_MODEL,
+    operations: OperationFlags = PLAIN_OPERATIONS,
+    as_json: JsonFlag = False,
+) -> int:
+    """Write candidates.
+
+    Args:
+        node: What every node is started with.
+        work: With which model.
+        operations: Logs and metrics.
+        as_json: Print one JSON object when it has left.
+    """
+    return start_node(coder_order(node, work, operations), as_json=as_json)
+
+
+def evaluator_command(
+    *,
+    node: NodeFlags = PLAIN_NODE,
+    work: DeviceFlags = PLAIN_DEVICE,
+    operations: OperationFlags = PLAIN_OPERATIONS,
+    as_json: JsonFlag = False,
+) -> int:
+    """Judge candidates.
+
+    Args:
+        node: What every node is started with.
+        work: On which device.
+        operations: Logs and metrics.
+        as_json: Print one JSON object when it has left.
+    """
+    from ksearch_async.fleet.nodes import Evaluating  # noqa: PLC0415
+
+    return start_node(device_order("evaluator", Evaluating, node, work, operations), as_json=as_json)

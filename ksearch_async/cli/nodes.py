@@ -14,7 +14,11 @@ from cyclopts import Parameter
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import (
+from ksearch_async.fleet.access import open_bus
+from ksearch_async.fleet.status import Node, Roster, Run, read_roster
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.follow.metrics import Metrics, metrics_beside
+from ksearch_async.views.terminal import (
     coloured,
     in_colour,
     note,
@@ -24,13 +28,8 @@ from ksearch_async.cli.output import (
     put_styled,
     terminal_width,
 )
-from ksearch_async.cli.tables import Column, table_lines
-from ksearch_async.connection import open_bus
-from ksearch_async.logs import configure_logs
-from ksearch_async.metrics import Metrics, metrics_beside
-from ksearch_async.phrases import counted, rough_duration, shortened
-from ksearch_async.roster import Node, Roster, Run, read_roster
-from messages.errors import BusError
+from ksearch_async.views.text import Column, counted, rough_duration, shortened, table_lines
+from messages.base import BusError
 from messages.presence import Presence, RunCard
 from messages.verdicts import score_text
 

@@ -15,14 +15,13 @@ from actors.llm.offline.mistakes import MISTAKES, MistakeKind, Mistakes, most_ki
 from actors.llm.offline.model import MODEL_NAME, OfflineModel
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json
-from ksearch_async.refusals import refusal
+from ksearch_async.errors import refusal
+from ksearch_async.views.terminal import note, put, put_json
 
 if TYPE_CHECKING:
     from socket import socket
 
-    from actors.llm.served.app import Conduct, Served
-    from actors.llm.served.ledger import Report
+    from actors.llm.served.app import Conduct, Report, Served
 
 
 @Parameter(name="*")
@@ -125,8 +124,7 @@ async def _serve(model: OfflineModel, conduct: Conduct, listener: socket, as_jso
 
 
 def _conduct(api_key: str | None, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> Conduct:
-    from actors.llm.served.app import Conduct  # noqa: PLC0415
-    from actors.llm.served.faults import FaultRates  # noqa: PLC0415
+    from actors.llm.served.app import Conduct, FaultRates  # noqa: PLC0415
 
     return Conduct(
         faults=FaultRates(**_rates(failing)),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from ksearch_async.lines import Line, open_line
-from ksearch_async.runs import runs_dir_or_default
+from ksearch_async.run.folder import runs_dir_or_default
+from ksearch_async.run.orders import Line, open_line
 
 
 @Parameter(name="*")
@@ -30,7 +30,7 @@ class Reach:
 
         Raises (when entered):
             ConfigError: there is no such run, or no server is named.
-            messages.errors.BusError: the server cannot be reached.
+            messages.base.BusError: the server cannot be reached.
         """
         folder = runs_dir_or_default(self.runs_dir)
         return open_line(run, self.nats, folder, os.environ, credentials=self.credentials)

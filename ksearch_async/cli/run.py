@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ksearch_async.cli.flags import CredentialsFlag, DetachFlag, JsonFlag, RunFlags, ViewFlag, named_flags, sign_in_with
-from ksearch_async.refusals import refusal
-from ksearch_async.resolve import trace_config
+from ksearch_async.errors import refusal
+from ksearch_async.settings.resolve import trace_config
 
 NO_FLAGS = RunFlags()
 
@@ -50,7 +50,7 @@ def run_command(
     resolved = trace_config(task, config_file=config, environment=os.environ, flags=named_flags(flags))
     if resolved.origins["language"] == "--language" and resolved.config.program.evaluator is not None:
         raise refusal("--language is for kernels, and programs are Python", "leave it out")
-    from ksearch_async.cli.start import start_run  # noqa: PLC0415 - `ksearch run --help` needs no search
+    from ksearch_async.cli.session import start_run  # noqa: PLC0415 - `ksearch run --help` needs no search
 
     return start_run(
         resolved,

@@ -1,26 +1,26 @@
-"""`ksearch show`: a run's summary and its tree, from the journal."""
+"""`ksearch show`: a run's summary, one of its nodes, or one of its candidates."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from cyclopts import Parameter
 
-from actors.planner.core.beliefs import calibration
-from ksearch_async.chronicle import Chronicle
+from actors.bus.journal import read_journal
+from actors.planner.core.selection import calibration
+from actors.planner.core.state import Node, path_titles
 from ksearch_async.cli import exits
-from ksearch_async.cli.candidate_story import show_candidate
+from ksearch_async.cli.eval import printed_lines, profile_table
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.node_story import show_node
-from ksearch_async.cli.output import put_json, put_lines, terminal_width
-from ksearch_async.drawing import tree_lines
-from ksearch_async.phrases import duration
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.summary import (
+from ksearch_async.errors import refusal, suggestion
+from ksearch_async.run.attempts import Told, Version, Versions, attempt_of, read_attempts
+from ksearch_async.run.folder import RunFolder, find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.run.state import Chronicle
+from ksearch_async.views.lines import (
     confirmations_line,
     expectations_line,
     fates_line,
@@ -32,6 +32,214 @@ from ksearch_async.summary import (
     way_on,
     workers_line,
 )
+from ksearch_async.views.terminal import put_json, put_lines, put_raw, terminal_width, told_lines
+from ksearch_async.views.text import counted, duration, plain, workload_table
+from ksearch_async.views.tree import state_word, tree_lines
+from messages.base import ROOT
+from messages.events import Built, CandidateBuilt, CandidateEvaluated
+from messages.verdicts import DidNotBuild, Measured, Outpaced, outcome_line, worth_text
+
+
+def show_node(
+    folder: RunFolder, node_id: str, *, attempt: int | None, prompt: bool, answer: bool, as_json: bool
+) -> int:
+    """Print a node's attempts, or one of them, or what was asked or answered in it.
+
+    Raises:
+        ConfigError: there is no such node or attempt.
+        messages.base.BusError: the journal is damaged, or of a newer release.
+    """
+    chronicle = open_chronicle(folder)
+    node = chronicle.state.nodes.get(node_id)
+    if node is None:
+        hint = suggestion(node_id, chronicle.state.nodes, f"ksearch tree {folder.run_id} lists them")
+        raise refusal(f"run {folder.run_id!r} has no node {node_id!r}", hint)
+    attempts = read_attempts(read_journal(folder.journal))
+    if prompt or answer:
+        told = attempt_of(attempts, node_id, attempt)
+        texts = [text for text, wanted in ((told.prompt, prompt), (told.answer, answer)) if wanted]
+        put_json(_node_object(told)) if as_json else put_raw("\n\n".join(texts))
+        return exits.FOUND
+    shown = attempts.get(node_id, []) if attempt is None else [attempt_of(attempts, node_id, attempt)]
+    if as_json:
+        put_json({"node": node, "attempts": [_node_object(told) for told in shown]})
+    else:
+        put_lines(_node_lines(folder, chronicle, node, shown))
+    return exits.FOUND
+
+
+def _node_lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list[Told]) -> Iterator[str]:
+    titles = path_titles(chronicle.state, node.node_id)
+    yield from told_lines("node       ", f"{node.node_id}: {node.title}")
+    if len(titles) > 1:
+        yield from told_lines("on top of  ", " > ".join(titles[:-1]))
+    yield f"state      {_state_words(node, at_work=folder.in_use())}"
+    if node.prune_reason:
+        yield from told_lines("pruned     ", node.prune_reason)
+    if node.best is not None:
+        worth = worth_text(node.best.credit, node.best.speedup, is_least=node.best.is_least)
+        yield f"best       {worth} ({node.best.candidate_id[:8]})"
+    if node.description and node.description != node.title:
+        yield ""
+        yield from told_lines("", node.description)
+    yield ""
+    if not shown:
+        yield "no coder has answered for it yet"
+    for told in shown:
+        yield from _attempt_lines(told)
+    if shown:
+        yield ""
+        yield f"what was asked: ksearch show {folder.run_id} {node.node_id} --attempt {shown[-1].number} --prompt"
+
+
+def _state_words(node: Node, *, at_work: bool) -> str:
+    said = [state_word(node, at_work=at_work), f"V {node.priority:.2f}", f"difficulty {node.difficulty}"]
+    if node.expected_gain is not None:
+        said.append(f"a gain of {node.expected_gain:.2f}x expected")
+    if node.rounds:
+        said.append(counted(node.rounds, "round", "rounds"))
+    said += ["forbidden"] if node.barred else ["pinned"] if node.pinned else []
+    return ", ".join(said)
+
+
+def _attempt_lines(told: Told) -> Iterator[str]:
+    where = f", round {told.round}" if told.round else ""
+    candidate = f", candidate {told.candidate_id[:8]}" if told.candidate_id else ""
+    lead = f"{told.number}. "
+    yield from told_lines(lead, f"{told.mode}{where}{candidate}: {told.outcome or told.fate.replace('_', ' ')}")
+    ended = "" if told.finish_reason == "stop" else f", ended: {told.finish_reason}"
+    took = f"{told.usage.completion_tokens:,} tokens in {told.latency_s:.1f} s"
+    yield from told_lines(" " * len(lead), f"{told.model}, {took}{ended}")
+    for note in told.notes:
+        yield from told_lines(" " * len(lead), f"note: {note}")
+
+
+def _node_object(told: Told) -> dict[str, object]:
+    plain = msgspec.to_builtins(told)
+    assert isinstance(plain, dict)  # noqa: S101 - for the type checker: a struct becomes one
+    return plain
+
+
+_LOG_LINES = 20
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate, and what became of it."""
+
+    version: Version
+    base: Version | None
+    """What its branch started from; null: the reference."""
+    title: str
+    """Of its node."""
+    outcome: Built | DidNotBuild | None
+    """Of its latest compilation that says something."""
+    verdicts: tuple[CandidateEvaluated, ...]
+
+
+def show_candidate(folder: RunFolder, name: str, *, source: bool, as_json: bool) -> int:
+    """Print what is known of a candidate, or its files.
+
+    Raises:
+        ConfigError: there is no such candidate.
+        messages.base.BusError: the journal is damaged, or of a newer release.
+    """
+    story = _story(folder, name)
+    if as_json:
+        put_json(_candidate_object(folder, story))
+    elif source:
+        put_raw("\n".join(file.text.rstrip("\n") for file in story.version.candidate.files))
+    else:
+        put_lines(_candidate_lines(folder, story))
+    return exits.FOUND
+
+
+def _story(folder: RunFolder, name: str) -> Story:
+    records = list(read_journal(folder.journal))
+    versions = Versions(records)
+    version = versions.named(name)
+    if version is None:
+        raise refusal(f"{ROOT!r} is the reference, which is no candidate", "ksearch tree draws the nodes")
+    own = version.candidate_id
+    built = [
+        each.body.outcome for each in records if isinstance(each.body, CandidateBuilt) and each.body.candidate_id == own
+    ]
+    telling = [outcome for outcome in built if outcome.log] or built
+    return Story(
+        version=version,
+        base=versions.named(version.base_id) if version.base_id else None,
+        title=versions.chronicle.state.node(version.node_id).title,
+        outcome=telling[-1] if telling else None,
+        verdicts=tuple(
+            each.body for each in records if isinstance(each.body, CandidateEvaluated) and each.body.candidate_id == own
+        ),
+    )
+
+
+def _candidate_lines(folder: RunFolder, story: Story) -> Iterator[str]:
+    version, outcome = story.version, story.outcome
+    candidate = version.candidate
+    round_words = f"in round {version.round}" if version.round else "not evaluated"
+    yield f"candidate  {version.candidate_id}, {candidate.language}"
+    yield from told_lines("found      ", f"{round_words}: {version.node_id}, {story.title}")
+    yield f"built on   {story.base.said if story.base else 'the reference'}"
+    for evaluated in story.verdicts:
+        yield from _verdict_lines(evaluated)
+    if not story.verdicts and not isinstance(outcome, DidNotBuild):
+        yield "verdict    none yet"
+    if isinstance(outcome, DidNotBuild):
+        yield from told_lines("verdict    ", f"did not build: {outcome.reason}")
+    for file in candidate.files:
+        yield f"file       {plain(file.path)}, {counted(len(file.text.splitlines()), 'line', 'lines')}"
+    yield f"lies in    {folder.candidates / version.candidate_id}"
+    if outcome is not None and outcome.log.strip():
+        yield ""
+        yield "what the compiler said:"
+        yield from _log_lines(outcome.log.strip().splitlines())
+    yield ""
+    short = version.candidate_id[:8]
+    yield f"its files: ksearch show {folder.run_id} {short} --source"
+    yield f"what changed: ksearch diff {folder.run_id} {short}"
+
+
+def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
+    verdict = evaluated.verdict
+    yield from told_lines("verdict    ", outcome_line(verdict))
+    where = " ".join(part for part in (evaluated.device, evaluated.unit) if part)
+    by = f", {evaluated.worker}" if evaluated.worker else ""
+    took = f"{evaluated.wall_s:.1f} s, {evaluated.lease_s:.1f} s of that alone on the device"
+    yield from told_lines("           ", f"{evaluated.purpose}: {where}{by}; {took}")
+    if isinstance(verdict, Measured | Outpaced):
+        yield from (f"           {line}" for line in workload_table(verdict.workloads))
+    yield from printed_lines(verdict)
+    if isinstance(verdict, Measured):
+        yield from profile_table(verdict.profile)
+
+
+def _log_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Yield a log's beginning."""
+    for line in lines[:_LOG_LINES]:
+        yield from told_lines("  ", line)
+    if len(lines) > _LOG_LINES:
+        yield f"  and {counted(len(lines) - _LOG_LINES, 'more line', 'more lines')}: --json has all of it"
+
+
+def _candidate_object(folder: RunFolder, story: Story) -> dict[str, object]:
+    version, outcome = story.version, story.outcome
+    return {
+        "run": folder.run_id,
+        "candidate_id": version.candidate_id,
+        "path": str(folder.candidates / version.candidate_id),
+        "language": version.candidate.language,
+        "entry_point": version.candidate.entry_point,
+        "files": version.candidate.files,
+        "build_log": outcome.log if outcome else "",
+        "did_not_build": outcome.reason if isinstance(outcome, DidNotBuild) else "",
+        "verdicts": story.verdicts,
+        "node_id": version.node_id,
+        "round": version.round or 0,
+        "base_id": version.base_id,
+    }
+
 
 _NODE = re.compile(r"n\d+")
 

@@ -1,18 +1,148 @@
-"""`ksearch stop`, `pause` and `continue`: ask whoever leads a run for something."""
+"""`ksearch stop`, `pause`, `continue`, `pin`, `boost`, `forbid`, `release` and `tell`: orders to a run."""
 
 from __future__ import annotations
 
-import anyio
+import sys
+from pathlib import Path
+from typing import Annotated
 
+import anyio
+from cyclopts import Parameter
+
+from actors.planner.core.state import Instruction
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json
 from ksearch_async.cli.reach import ANYWHERE, Reach
-from ksearch_async.lines import Line
-from ksearch_async.logs import configure_logs
-from ksearch_async.mailbox import Order
-from ksearch_async.ordering import Verb, steer
+from ksearch_async.errors import refusal
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.run.mailbox import Order
+from ksearch_async.run.orders import Line, Verb, begun, give, steer
+from ksearch_async.run.state import Chronicle
+from ksearch_async.views.events import public_form
+from ksearch_async.views.lines import AUDIENCES
+from ksearch_async.views.terminal import note, put, put_json
 from messages.events import ContinueRequested, PauseRequested, StopRequested
+from messages.steering import Audience, Boost, Forbid, Forget, Instruct, Pin, Release, Steering
+
+
+def pin_command(
+    run: str,
+    node: str,
+    /,
+    *,
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Have an action chosen next, once, whatever its score.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        node: The action's id, as `ksearch tree` shows it. One that was pruned is open again.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+    return order(Pin(node_id=node), run, reach, as_json=as_json)
+
+
+def boost_command(
+    run: str,
+    node: str,
+    /,
+    *,
+    by: float = 0.2,
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Add to an action's score, in place of what was added before.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        node: The action's id, as `ksearch tree` shows it.
+        by: What is added, -1 to 1; the model's V goes from 0 to 1.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+    return order(Boost(node_id=node, by=by), run, reach, as_json=as_json)
+
+
+def forbid_command(
+    run: str,
+    node: str,
+    /,
+    *,
+    reason: str = "",
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Have an action, and all below it, never be chosen; branches at work there end after their attempt.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        node: The action's id, as `ksearch tree` shows it.
+        reason: Why; the planner's model is told.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+    return order(Forbid(node_id=node, reason=reason), run, reach, as_json=as_json)
+
+
+def release_command(
+    run: str,
+    node: str,
+    /,
+    *,
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Take back what was ordered for an action: pin, boost and ban.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        node: The action's id, as `ksearch tree` shows it.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+    return order(Release(node_id=node), run, reach, as_json=as_json)
+
+
+def order(
+    steering: Steering,
+    run: str,
+    reach: Reach,
+    *,
+    as_json: bool,
+) -> int:
+    """Give an order to a run, say what came of it, and return the exit code.
+
+    Raises:
+        ConfigError: there is no such run, or the order cannot be carried out; says why.
+        messages.base.BusError: the run cannot be reached.
+    """
+
+    async def order_it() -> int:
+        async with reach.line(run) as line:
+            return await give_order(line, await begun(line), steering, as_json=as_json)
+
+    configure_logs()
+    return anyio.run(order_it)
+
+
+async def give_order(line: Line, chronicle: Chronicle, steering: Steering, *, as_json: bool) -> int:
+    """Give an order, unless it is known to be refused, and say what came of it.
+
+    Raises:
+        ConfigError: it cannot be carried out.
+    """
+    given = await give(line, chronicle, steering)
+    for text in given.notes:
+        note(text)
+    if as_json:
+        told = [public_form(fact) for fact in given.facts]
+        put_json({"run": line.run_id, "state": given.standing, "taken": given.taken, "facts": told})
+        return exits.FOUND
+    for words in given.words:
+        put(words)
+    return exits.FOUND
 
 
 def stop_command(
@@ -100,3 +230,71 @@ async def _ask(line: Line, verb: Verb, order: Order, *, as_json: bool) -> int:
     if as_json:
         put_json({"run": line.run_id, "state": answered.standing, "taken": answered.taken})
     return exits.INFRASTRUCTURE if answered.failure else exits.FOUND
+
+
+def tell_command(
+    run: str,
+    text: str | None = None,
+    /,
+    *,
+    file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    to: Audience = "both",
+    list_: Annotated[bool, Parameter(name="--list", negative="", show_default=False)] = False,
+    forget: int | None = None,
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Tell a run's models something: it stands in every further prompt until it is forgotten.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        text: The instruction.
+        file: A file that holds it, `-` for the standard input.
+        to: Who reads it: the model that plans, the one that writes, or both.
+        list_: List the instructions that hold, with their numbers.
+        forget: Take back the instruction of this number.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+    if (text is not None) + (file is not None) + list_ + (forget is not None) != 1:
+        usage = 'ksearch tell RUN "Keep to one kernel launch."'
+        raise refusal("one of TEXT, --file, --list and --forget is needed, and no more", usage)
+    if list_:
+        return _list(run, reach, as_json=as_json)
+    if forget is not None:
+        return order(Forget(number=forget), run, reach, as_json=as_json)
+    said = text if file is None else _read(file)
+    return order(Instruct(text=_as_utf8(said or ""), to=to), run, reach, as_json=as_json)
+
+
+def _read(file: Path) -> str:
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise refusal(f"cannot read {str(file)!r}: {error.strerror}") from error
+    return content.decode("utf-8", "replace")
+
+
+def _as_utf8(text: str) -> str:
+    """Return what can be sent of an argument that was no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _list(run: str, reach: Reach, *, as_json: bool) -> int:
+    async def read() -> tuple[str, tuple[Instruction, ...]]:
+        async with reach.line(run) as line:
+            return line.run_id, (await begun(line)).outlook.instructions
+
+    configure_logs()
+    run_id, instructions = anyio.run(read)
+    if as_json:
+        put_json({"run": run_id, "instructions": instructions})
+        return exits.FOUND
+    for said in instructions:
+        first, *more = said.text.split("\n")
+        put(f"{said.number:>3}  to {AUDIENCES[said.to]}: {first}")
+        for line in more:
+            put(f"     {line}")
+    if not instructions:
+        note(f"run {run_id} has no instructions")
+    return exits.FOUND

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from ksearch_async import __version__
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import put_json, put_lines
+from ksearch_async.views.terminal import put_json, put_lines
 
 _PACKAGES = ("torch", "triton", "openai", "msgspec", "nats-py")
 

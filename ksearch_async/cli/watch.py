@@ -15,24 +15,23 @@ import msgspec
 from actors.bus.base import Bus
 from actors.recorder import record_run
 from actors.supervision import supervise
-from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag, ViewFlag
-from ksearch_async.cli.live import LiveView
-from ksearch_async.cli.output import note, shown_path
-from ksearch_async.cli.session import ShownKind, exit_code, view_kind
-from ksearch_async.cli.signals import leave_at_signal
-from ksearch_async.cli.views import JsonView, PlainView, View
-from ksearch_async.config import RunConfig, load_config
-from ksearch_async.connection import EMBEDDED, open_bus
-from ksearch_async.feed.reading import LOOK_S, JournalReader
-from ksearch_async.logs import configure_logs
-from ksearch_async.phrases import duration
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import RunFolder, create_run, not_begun, open_chronicle, runs_dir_or_default
-from ksearch_async.session import follow
-from ksearch_async.summary import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
-from ksearch_async.watching import Place, find_place, find_run_id, named_folder, tell_leader
+from ksearch_async.cli.session import ShownKind, exit_code, leave_at_signal, view_kind
+from ksearch_async.errors import refusal
+from ksearch_async.fleet.access import EMBEDDED, open_bus
+from ksearch_async.fleet.status import Place, find_place, find_run_id, named_folder, tell_leader
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.run.feed import LOOK_S, JournalReader
+from ksearch_async.run.folder import RunFolder, create_run, not_begun, open_chronicle, runs_dir_or_default
+from ksearch_async.run.session import follow
+from ksearch_async.run.state import Best, Chronicle
+from ksearch_async.settings.table import RunConfig, load_config
+from ksearch_async.views.lines import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
+from ksearch_async.views.live import LiveView
+from ksearch_async.views.plain import JsonView, PlainView, View
+from ksearch_async.views.terminal import note, shown_path
+from ksearch_async.views.text import duration
 from messages.events import RunStarted
 
 _LOOK_FOR_LEADER_S = 2.0

@@ -20,13 +20,13 @@ import msgspec
 
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.output import note, put, put_json
-from ksearch_async.logs import configure_logs
-from ksearch_async.refusals import refusal
-from ksearch_async.runs import runs_dir_or_default
+from ksearch_async.errors import refusal
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.run.folder import runs_dir_or_default
+from ksearch_async.views.terminal import note, put, put_json
 
 if TYPE_CHECKING:
-    from ksearch_async.web.places import Place
+    from ksearch_async.views.web.runs import Place
 
 DEFAULT_PORT = 8787
 LOOPBACK = "127.0.0.1"
@@ -92,9 +92,9 @@ def web_command(
 async def _serve(where: Where, listener: socket.socket, opens: bool, as_json: bool) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     from actors.llm.served.server import serve_app  # noqa: PLC0415 - starlette and uvicorn serve few commands
-    from ksearch_async.web.app import Dashboard  # noqa: PLC0415
-    from ksearch_async.web.guard import Terms  # noqa: PLC0415
-    from ksearch_async.web.shelf import Shelf  # noqa: PLC0415
+    from ksearch_async.views.web.app import Dashboard  # noqa: PLC0415
+    from ksearch_async.views.web.guard import Terms  # noqa: PLC0415
+    from ksearch_async.views.web.runs import Shelf  # noqa: PLC0415
 
     names = frozenset({where.host, socket.gethostname(), socket.getfqdn()}) if where.is_given else frozenset()
     terms = Terms(token=where.token, reads_need_token=where.is_given, names=names)
@@ -112,8 +112,8 @@ async def _serve(where: Where, listener: socket.socket, opens: bool, as_json: bo
 
 @asynccontextmanager
 async def _places(where: Where) -> AsyncIterator[list[Place]]:
-    from ksearch_async.connection import open_bus  # noqa: PLC0415
-    from ksearch_async.web.places import FolderPlace, ServerPlace  # noqa: PLC0415
+    from ksearch_async.fleet.access import open_bus  # noqa: PLC0415
+    from ksearch_async.views.web.runs import FolderPlace, ServerPlace  # noqa: PLC0415
 
     folders = FolderPlace(where.runs_dir, os.environ, credentials=where.credentials)
     if where.nats is None:

@@ -12,13 +12,13 @@ import math
 from importlib import import_module
 from typing import Protocol
 
-from evaluators.languages.passed import passed
+from evaluators.languages.base import passed
 from evaluators.languages.triton.contract import argument_names
 from evaluators.tasks.workloads import standalone_text
 from evaluators.tolerances import bounds_of
+from ksearch_async.errors import refusal
 from ksearch_async.export.assembly import assemble
 from ksearch_async.export.receipt import Winner, header_of, receipt_of
-from ksearch_async.refusals import refusal
 from messages.base import Language
 from messages.calls import CallForm, ConstantPlace, ListOf, Number, Structure, TensorPlace, TupleOf
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.abc import TaskStatus
 
-from actors.board import Board, SharedQueues
 from actors.bus.base import Bus
-from actors.member import Member
-from actors.work import serve
+from actors.worker.member import Member
+from actors.worker.taking import Board, SharedQueues
+from actors.worker.work import serve
 from messages.codec import Body, decode_body
 from messages.commands import BuildCandidate
 from messages.events import CandidateBuilt

@@ -6,17 +6,17 @@ import anyio
 import msgspec
 import pytest
 
-from actors.board import FixedQueues
 from actors.bus.base import QueueSpec
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
-from actors.member import Member
-from actors.work import serve
+from actors.bus.stream import MemoryStore
+from actors.worker.member import Member
+from actors.worker.taking import FixedQueues
+from actors.worker.work import serve
 from messages.codec import encode
 from messages.commands import BuildCandidate
 from messages.events import CandidateBuilt
 from messages.presence import Presence
-from tests.actors.test_work import QUEUE, RUN, built, job
+from tests.actors.worker.test_work import QUEUE, RUN, built, job
 
 AT = "2026-01-31T12:00:00+00:00"
 

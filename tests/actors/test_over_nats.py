@@ -10,19 +10,19 @@ import anyio
 import msgspec
 import pytest
 
-from actors.board import FixedQueues
 from actors.builder import serve_builds
 from actors.bus.base import Delivery
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
 from actors.bus.nats.server import ServerSettings, serve_nats
-from actors.bus.reading import body_of
+from actors.bus.stream import body_of
 from actors.coder.actor import serve_writes
 from actors.evaluator import serve_evaluations
 from actors.planner.actor import plan_run
 from actors.planner.jobs import queues_of
+from actors.worker.taking import FixedQueues
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
+from messages.base import ProtocolError
 from messages.codec import Body, encode
-from messages.errors import ProtocolError
 from messages.events import CandidateEvaluated, JobLost, RunStarted
 from messages.facts import Decided, RunFinished
 from messages.settings import Budget, SearchSettings

@@ -8,12 +8,12 @@ import sys
 import anyio
 import pytest
 
-from actors.board import FixedQueues
 from actors.builder import serve_builds
 from actors.bus.base import QueueSpec
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from actors.evaluator import serve_evaluations
+from actors.worker.taking import FixedQueues
 from evaluators.base import BuildReport, EvaluationReport
 from messages.codec import Body, decode_body, encode
 from messages.commands import BuildCandidate, Command, EvaluateCandidate

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from actors.bus.base import QueueSpec
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from messages.codec import encode
 from tests.actors.builders import Timed, said, waiting, working
 from tests.actors.words import build_job, builds, built, card, memory_bus, open_build_run, put_card, shown, submit_build

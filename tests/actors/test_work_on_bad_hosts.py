@@ -8,9 +8,9 @@ import pytest
 from anyio.abc import TaskStatus
 
 from actors.bus.base import MAX_EVENT_BYTES, Bus
+from messages.base import EvaluatorError
 from messages.codec import encode
 from messages.commands import BuildCandidate
-from messages.errors import EvaluatorError
 from messages.events import Built, CandidateBuilt, JobLost
 from tests.actors.builders import Handler, Timed, said, waiting, working
 from tests.actors.words import build_job, built, card, memory_bus, open_build_run, put_card, submit_build

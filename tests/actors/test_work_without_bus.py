@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 
 from actors.bus.base import NO_HEADERS
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
-from messages.base import Role
-from messages.errors import BusError
+from actors.bus.stream import MemoryStore
+from messages.base import BusError, Role
 from tests.actors.builders import Timed, said, waiting, working
 from tests.actors.words import open_build_run, submit_build
 

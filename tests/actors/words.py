@@ -6,7 +6,7 @@ import msgspec
 
 from actors.bus.base import Bus, QueueSpec
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from messages.base import Role
 from messages.codec import encode
 from messages.commands import BuildCandidate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
 from evaluators.judge.protocol import Limits
 from evaluators.local import LocalEvaluator
 from tests.attacks.cases import Places

@@ -12,11 +12,10 @@ import anyio
 import pytest
 from _pytest.mark import ParameterSet
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
-from messages.base import Language
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError, Language
 from messages.events import Built
 from messages.tasks import Target
 from messages.verdicts import TimedOut, Unstable, Verdict

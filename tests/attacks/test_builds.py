@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
 from evaluators.local import LocalEvaluator
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile, Target, TensorSpec
 from messages.verdicts import DidNotBuild, Rejected

@@ -9,8 +9,7 @@ import msgspec
 
 from actors.planner.core.evolve import evolve
 from actors.planner.core.selection import belief
-from actors.planner.core.state import SearchState
-from actors.planner.core.tree import live_parent
+from actors.planner.core.state import SearchState, live_parent
 from messages.base import ROOT
 from messages.codec import Record
 from messages.edits import Refusal

@@ -22,17 +22,15 @@ from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.mistakes import MistakeKind, Mistakes
 from actors.llm.reasoning import split_reasoning
-from actors.llm.served.faults import FaultKind
-from actors.llm.served.ledger import Report
-from actors.planner.texts import whole_records
+from actors.llm.served.app import FaultKind, Report
+from actors.planner.jobs import whole_records
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator, hashed_outcome, hashed_verdict
-from ksearch_async.chronicle import Chronicle
-from ksearch_async.config import ModelSettings, RunConfig, WorkerSettings, save_config
-from ksearch_async.launch import Tools, lead_session
-from ksearch_async.lineup import lineup_of
-from ksearch_async.models import open_model
-from ksearch_async.runs import RunFolder
-from ksearch_async.session import Session
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.run.local import Tools, lead_session
+from ksearch_async.run.session import Session
+from ksearch_async.run.state import Chronicle
+from ksearch_async.settings.models import lineup_of, open_model
+from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings, save_config
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, JobLost, RunStarted
 from messages.facts import Decided

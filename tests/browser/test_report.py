@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
-from ksearch_async.report.dossier import dossier_of
-from ksearch_async.report.page import page_of
+from ksearch_async.views.report.page import dossier_of, page_of
 from tests.browser.conftest import WIDE, OpenPage
-from tests.ksearch_async.report.recorded import hostile
 from tests.ksearch_async.stories import on_disk, sequel
+from tests.ksearch_async.views.report.recorded import hostile
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 

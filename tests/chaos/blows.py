@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from actors.bus.base import Bus
 from actors.bus.nats.server import NatsServer
-from messages.errors import BusError
+from messages.base import BusError
 from messages.presence import lease_key
 from tests.chaos.disk import Disk
 from tests.chaos.fleet import Worker

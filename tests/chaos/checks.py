@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from actors.llm.served.ledger import Report
-from actors.planner.core.entries import state_hash
+from actors.llm.served.app import Report
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import SearchState, state_hash
 from messages.codec import Record
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, EditsProposed, JobLost
 from messages.facts import (

@@ -11,7 +11,7 @@ import pytest
 
 from actors.clock import VirtualTimeLoop
 from actors.llm.scripted import ScriptedModel
-from actors.llm.served.ledger import Ledger, Report
+from actors.llm.served.app import Ledger, Report
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, JobLost

@@ -22,10 +22,8 @@ import msgspec
 from actors.bus.journal import read_journal
 from actors.bus.nats import NatsBus, open_nats
 from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
-from ksearch_async.access import options_for
-from ksearch_async.nats_config import ClusterPlace, server_config
-from ksearch_async.nats_rights import TeamRole
-from ksearch_async.nats_team import make_team
+from ksearch_async.fleet.access import TeamRole, options_for
+from ksearch_async.fleet.server import ClusterPlace, make_team, server_config
 from messages.codec import Record
 from tests.chaos.checks import differences, problems_of_run
 from tests.chaos.fleet import MARKER, Worker, gone

@@ -10,7 +10,7 @@ import pytest
 from actors.bus.base import QueueSpec
 from actors.bus.nats import NatsBus, NatsOptions, names, open_nats
 from actors.bus.nats.server import ServerSettings, serve_nats
-from messages.errors import BusError
+from messages.base import BusError
 from messages.subjects import evaluate_jobs
 from tests.cluster.stage import serve_cluster
 

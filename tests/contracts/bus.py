@@ -16,7 +16,7 @@ from actors.bus.base import (
     UnknownBlobError,
     UnknownQueueError,
 )
-from messages.errors import BusError
+from messages.base import BusError
 from tests.contracts.bus_queues import QueueContract
 from tests.contracts.bus_streams import StreamContract, event, read
 from tests.contracts.bus_words import QUEUE, RUN, assert_idle, pull

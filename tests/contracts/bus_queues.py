@@ -14,7 +14,7 @@ from actors.bus.base import (
     QueueSpec,
     UnknownQueueError,
 )
-from messages.errors import BusError
+from messages.base import BusError
 from tests.contracts.bus_words import QUEUE, RUN, assert_idle, dead_letter, pull
 
 

@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from actors.bus.base import MAX_EVENT_BYTES, Bus, ConflictError, Posted, UnknownQueueError
+from messages.base import BusError
 from messages.codec import decode_body, encode
-from messages.errors import BusError
 from messages.events import ClockTicked, StopRequested
 from messages.facts import Decided
 from tests.contracts.bus_words import RUN

@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from actors.llm.base import Answer, AnswerSchema, Request
-from actors.llm.endings import JsonEnding
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Features
-from messages.base import Usage
-from messages.errors import ModelError
+from actors.llm.streams import JsonEnding
+from messages.base import ModelError, Usage
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint, failure
 from tests.contracts.models import QUESTION, ModelContract

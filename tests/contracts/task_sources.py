@@ -12,7 +12,7 @@ import pytest
 from evaluators.tasks import load_task
 from evaluators.tasks.selectors import anchored
 from evaluators.tasks.sources import READERS
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import SourceFile
 
 MARK = "ran.txt"

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ksearch_async.config import RunConfig, TrackingSettings, save_config
-from ksearch_async.runs import RunFolder
-from ksearch_async.tracking.words import Word
+from ksearch_async.follow.tracking.beside import Word
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.settings.table import RunConfig, TrackingSettings, save_config
 from messages.codec import Record, encode_line
 from messages.facts import AttemptFinished, Decided
 from tests.ksearch_async.stories import RUN_ID, story

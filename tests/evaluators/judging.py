@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
 from messages.commands import Purpose
 from messages.events import Built

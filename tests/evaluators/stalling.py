@@ -6,7 +6,7 @@ import os
 from typing import NoReturn
 
 from evaluators.judge import entry
-from evaluators.judge.workload_timing import WorkloadTimer
+from evaluators.judge.time.cpu import WorkloadTimer
 
 ENTRY = __name__
 prepare = entry.prepare

@@ -19,10 +19,10 @@ PRELUDE = """
 import os, resource, sys, tempfile
 from pathlib import Path
 import anyio
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
-from messages.errors import EvaluatorError
+from evaluators.hardware.target import probe_target
+from messages.base import EvaluatorError
 from messages.events import Built
 from tests.evaluators.words import RIGHT, SMALL_TASK, build_job, cpp, evaluate_job
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
+from evaluators.hardware.target import probe_target
 from evaluators.local import LocalEvaluator
 from evaluators.proof import prove_builder, prove_evaluator
-from evaluators.target import probe_target
 from messages.base import Language
 from messages.commands import BuildCandidate, EvaluateCandidate, Purpose
 from messages.events import Built

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.base import Language
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile, TaskRules, TaskSpec

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile, TaskSpec
 from messages.verdicts import Measured

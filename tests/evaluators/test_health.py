@@ -9,15 +9,14 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-import evaluators.health
-from evaluators.builder import LocalBuilder
-from evaluators.health import Health, SickDeviceError
-from evaluators.local import LocalEvaluator
-from evaluators.several import SeveralEvaluators
-from evaluators.target import probe_target
+import evaluators.proof
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
+from evaluators.local import LocalEvaluator, SeveralEvaluators
+from evaluators.proof import Health, SickDeviceError
 from evaluators.vendors.nvidia.probe import ails
+from messages.base import EvaluatorError
 from messages.commands import EvaluateCandidate
-from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import TaskRules
 from messages.verdicts import Measured, Unstable
@@ -40,7 +39,7 @@ class Probe:
 
 @pytest.fixture
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluators.health, "REST_S", 0.0)
+    monkeypatch.setattr(evaluators.proof, "REST_S", 0.0)
 
 
 @pytest.fixture
@@ -87,7 +86,7 @@ async def test_a_sick_device_is_out_of_service_until_it_works_again(
     with pytest.raises(SickDeviceError):
         await evaluator.evaluate(job)
     assert PROBE.asked == 1, "a device that rests is left alone"
-    monkeypatch.setattr(evaluators.health, "REST_S", 0.0)
+    monkeypatch.setattr(evaluators.proof, "REST_S", 0.0)
     PROBE.answers = [""]
     assert isinstance((await evaluator.evaluate(job)).verdict, Measured | Unstable)
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.local import LocalEvaluator
 from evaluators.proof import prove_builder, prove_evaluator
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator
-from evaluators.target import probe_target
-from messages.base import Language
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError, Language
 from messages.verdicts import Crashed, DidNotBuild, Interval, Measured, Unstable, Verdict, Wrong
 from tests.evaluators.patience import too_busy
 

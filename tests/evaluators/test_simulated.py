@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator, hashed_outcome, hashed_verdict
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import DidNotBuild, Measured, Verdict, Wrong
 from tests.contracts.evaluators import BuilderContract, EvaluatorContract

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.tasks import bundled_tasks, load_task
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 
@@ -93,7 +93,7 @@ def test_definitions_may_be_imported_or_conditional(tmp_path: Path) -> None:
 
 def test_neither_loading_a_task_nor_the_evaluator_imports_torch() -> None:
     code = (
-        "import sys, evaluators.tasks, evaluators.local, evaluators.builder, evaluators.simulated;"
+        "import sys, evaluators.tasks, evaluators.local, evaluators.build.builder, evaluators.simulated;"
         "evaluators.tasks.load_task('rmsnorm_silu'); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

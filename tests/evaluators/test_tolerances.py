@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.tolerances import bounds_of, check_profile, say_tolerance
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TaskSpec, Tolerance
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.tasks import load_task
 from evaluators.tasks.workloads import read_workloads, standalone_text, text_with
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TaskSpec, Workload
 
 MODEL = "class Model: ...\n"

@@ -11,17 +11,16 @@ from statistics import mean, median
 import msgspec
 import torch
 
-from evaluators.guard import become_subreaper
-from evaluators.judge.bench import Bench, Calls
-from evaluators.judge.candidate import CandidateSide
-from evaluators.judge.families import GIVEN
-from evaluators.judge.gpu_baseline import DEVICE
-from evaluators.judge.gpu_cover import Cover
-from evaluators.judge.launching import Launcher, open_launcher
-from evaluators.judge.problem import Problem
+from evaluators.judge.candidate.bench import Bench, Calls
+from evaluators.judge.candidate.candidate import CandidateSide
+from evaluators.judge.candidate.runner import Launcher, open_launcher
+from evaluators.judge.data.families import GIVEN, TimedData
 from evaluators.judge.protocol import GPU_LIMITS, Artifact
-from evaluators.judge.timed_data import TimedData
+from evaluators.judge.reference.gpu_baseline import DEVICE
+from evaluators.judge.reference.problem import Problem
+from evaluators.judge.time.gpu_cover import Cover
 from evaluators.languages import support_of
+from evaluators.process.guard import become_subreaper
 from evaluators.runners.base import BURST
 from messages.base import Language
 from messages.tasks import Measure, TaskSpec, Tolerance

@@ -9,11 +9,11 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.languages.cuda.toolchain import probe
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, TaskSpec
 from messages.verdicts import Measured, Outpaced, Unstable, Verdict, Wrong

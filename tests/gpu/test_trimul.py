@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from evaluators.judge.problem import Problem
+from evaluators.judge.reference.problem import Problem
 from tests.gpu.trimul import SHAPES, Shape, task_of, task_of_all
 
 SMALL = (

@@ -11,11 +11,11 @@ from actors.bus.journal import read_journal
 from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.chronicle import Chronicle
-from ksearch_async.config import RunConfig, save_config
-from ksearch_async.launch import Tools, lead_session
-from ksearch_async.runs import RunFolder
-from ksearch_async.session import Session
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.run.local import Tools, lead_session
+from ksearch_async.run.session import Session
+from ksearch_async.run.state import Chronicle
+from ksearch_async.settings.table import RunConfig, save_config
 from messages.codec import Record
 from messages.events import RunStarted
 from messages.settings import Budget, SearchSettings

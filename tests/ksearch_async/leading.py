@@ -13,16 +13,16 @@ import msgspec
 
 from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.chronicle import Chronicle
-from ksearch_async.config import RunConfig, save_config
-from ksearch_async.launch import Tools, lead_session
-from ksearch_async.runs import RunFolder, open_chronicle
-from ksearch_async.session import Session
+from ksearch_async.run.folder import RunFolder, open_chronicle
+from ksearch_async.run.local import Tools, lead_session
+from ksearch_async.run.session import Session
+from ksearch_async.run.state import Chronicle
+from ksearch_async.settings.table import RunConfig, save_config
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 from messages.settings import Budget, SearchSettings
+from tests.ksearch_async.run.test_launch import answered
 from tests.ksearch_async.stories import FAST, story
-from tests.ksearch_async.test_launch import answered
 
 LATENCY_S = 0.05
 

@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 import ksearch_async
-from ksearch_async.config import SETTINGS
-from ksearch_async.logs import pass_to_logging
+from ksearch_async.follow.logs import pass_to_logging
+from ksearch_async.settings.table import SETTINGS
 from messages.codec import encode_line
 from tests.evaluators.patience import too_busy
 from tests.ksearch_async.stories import RUN_ID, story

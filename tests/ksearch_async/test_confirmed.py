@@ -9,18 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ksearch_async.chronicle import Best, Chronicle
 from ksearch_async.cli import main
-from ksearch_async.cli.frame import frame_lines
-from ksearch_async.comparing import compared, entrant_of, rows_of
-from ksearch_async.feed.folding import updates_of
-from ksearch_async.narrate import Narrator
-from ksearch_async.progress import Progress
-from ksearch_async.report.dossier import dossier_of
-from ksearch_async.report.markup import joined
-from ksearch_async.report.sections import attempts, kernel, result_words
-from ksearch_async.summary import confirmations_line, result_lines
-from ksearch_async.versions import Versions
+from ksearch_async.run.attempts import Versions
+from ksearch_async.run.state import Best, Chronicle
+from ksearch_async.run.updates import updates_of
+from ksearch_async.views.compare import compared, entrant_of, rows_of
+from ksearch_async.views.lines import Narrator, confirmations_line, result_lines
+from ksearch_async.views.live import frame_lines
+from ksearch_async.views.progress import Progress
+from ksearch_async.views.report.markup import joined
+from ksearch_async.views.report.page import attempts, dossier_of, kernel, result_words
 from messages.codec import Body, Record
 from messages.events import Event, StopRequested
 from messages.facts import BuildRequested, Decided, EvaluationRequested, Fact, WriteRequested

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from ksearch_async.cli import app
-from ksearch_async.config import EFFORTS, SETTINGS, RunConfig, flatten
-from ksearch_async.role_settings import CoderSettings, Member, Overrides
+from ksearch_async.settings.table import EFFORTS, SETTINGS, CoderSettings, Member, Overrides, RunConfig, flatten
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

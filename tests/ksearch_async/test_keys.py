@@ -1,6 +1,6 @@
 """A key is in the requests to its endpoint and nowhere else, whatever the endpoint does with it.
 
-`ksearch_async.secrets` searches log lines for keys; it is not told of this one, so that nothing may depend on that.
+`ksearch_async.follow.logs` searches log lines for keys; it is not told of this one, so that nothing may depend on that.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import structlog
 from actors.llm.chat import ChatModel
 from actors.llm.endpoint import EndpointModel
 from actors.llm.responses import ResponsesModel
-from ksearch_async import secrets
-from ksearch_async.events import events_of
-from ksearch_async.logs import configure_logs
+from ksearch_async.follow import logs
+from ksearch_async.follow.logs import configure_logs
+from ksearch_async.views.events import events_of
 from tests.actors.llm.dialects import Chat, Responses
 from tests.actors.llm.endpoint import Reply, endpoint, failure
 from tests.ksearch_async.test_over_http import led, records, session
@@ -72,7 +72,7 @@ async def test_a_key_is_in_no_journal_log_event_or_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], made: type[EndpointModel], path: str
 ) -> None:
     log = tmp_path / "ksearch.log"
-    secrets._known.clear()  # nothing may depend on lines being searched
+    logs._known.clear()  # nothing may depend on lines being searched
     search = session(tmp_path / "run", branches=1)
     configure_logs(log)
     async with endpoint(lambda _: PATHS[path]) as server:

@@ -12,9 +12,9 @@ import pytest
 
 from actors.bus.base import Posted, QueueSpec
 from actors.bus.nats import open_nats
-from actors.bus.nats.options import NatsOptions
-from ksearch_async.nats_rights import TEAM, TeamRole
-from messages.errors import BusError
+from actors.bus.nats.names import NatsOptions
+from ksearch_async.fleet.access import TEAM, TeamRole
+from messages.base import BusError
 from messages.presence import lease_key, node_key
 from messages.subjects import build_jobs, evaluate_jobs, write_jobs
 from tests.ksearch_async.nats_servers import PATIENCE_S, Team, TeamServer, serve_team

@@ -15,10 +15,9 @@ import trustme
 from anyio.abc import SocketAttribute, SocketStream
 
 from actors.bus.nats import open_nats
-from ksearch_async.access import options_for
-from ksearch_async.nats_config import TlsFiles
-from ksearch_async.nats_team import make_team
-from messages.errors import BusError
+from ksearch_async.fleet.access import options_for
+from ksearch_async.fleet.server import TlsFiles, make_team
+from messages.base import BusError
 from tests.ksearch_async.nats_servers import PATIENCE_S, Team, TeamServer, serve_team
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nats]

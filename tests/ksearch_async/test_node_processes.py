@@ -18,9 +18,9 @@ from anyio.abc import Process
 from actors.bus.base import Bus, QueueSpec
 from actors.bus.nats import NatsOptions, open_nats
 from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from evaluators.hardware.target import probe_target
 from evaluators.simulated import SIMULATED
-from evaluators.target import probe_target
-from ksearch_async.roster import Node, read_roster
+from ksearch_async.fleet.status import Node, read_roster
 from messages.base import Role
 from messages.codec import decode_body, encode
 from messages.commands import BuildCandidate, EvaluateCandidate

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import app, compare, main
-from tests.ksearch_async.report.recorded import gpu_records
 from tests.ksearch_async.stories import on_disk
+from tests.ksearch_async.views.report.recorded import gpu_records
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "reports.md").read_text(encoding="utf-8")
 TYPED = re.findall(r"^\$ (ksearch .*)$", GUIDE, re.MULTILINE)

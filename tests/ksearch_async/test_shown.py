@@ -10,14 +10,14 @@ import anyio
 import msgspec
 import pytest
 
-from ksearch_async.chronicle import Best, Chronicle
-from ksearch_async.cli import main, views
-from ksearch_async.cli.views import JsonView, PlainView
-from ksearch_async.config import ModelSettings, ProgramSettings, RunConfig
-from ksearch_async.narrate import Narrator
-from ksearch_async.phrases import duration, shortened
-from ksearch_async.runs import RunFolder
-from ksearch_async.summary import way_on
+from ksearch_async.cli import main
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.run.state import Best, Chronicle
+from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig
+from ksearch_async.views import plain
+from ksearch_async.views.lines import Narrator, way_on
+from ksearch_async.views.plain import JsonView, PlainView
+from ksearch_async.views.text import duration, shortened
 from messages.base import Usage
 from messages.codec import Record
 from messages.events import RunStarted
@@ -129,13 +129,13 @@ def test_how_to_check_names_the_run_where_a_file_of_its_task_is_gone(
 def test_on_a_terminal_the_summary_is_wrapped_under_its_labels_but_for_what_is_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(views, "terminal_width", lambda: 40)
+    monkeypatch.setattr(plain, "terminal_width", lambda: 40)
     lines = [
         "run        relu-20261120-142301: ended: its rounds are used up",
         "lies in    /a/path/that/is/longer/than/the/terminal/has/columns",
         "check it   ksearch eval relu /a/path/that/is/longer/than/that",
     ]
-    assert views.wrapped_lines(lines) == [
+    assert plain.wrapped_lines(lines) == [
         "run        relu-20261120-142301: ended:",
         "           its rounds are used up",
         *lines[1:],

@@ -11,8 +11,7 @@ import random
 
 import msgspec
 
-from actors.planner.core.state import Node, Report, SearchState, in_order
-from actors.planner.core.tree import frontier
+from actors.planner.core.state import Node, Report, SearchState, frontier, in_order
 from messages.edits import Edit, EditScript, Insert, Prune, Update
 from messages.facts import PlanRequested
 from tests.landscape.landscape import PAIR_GAIN, TECHNIQUES, Landscape, Program, family, with_technique

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from messages.base import Usage
+from messages.base import EndpointFault, Usage
 from messages.calls import CallForm, ConstantPlace, DictOf, ListOf, TensorPlace, TupleOf
 from messages.codec import Record, to_json
 from messages.commands import BuildCandidate, EvaluateCandidate, WriteCandidate
@@ -64,13 +64,8 @@ from messages.facts import (
     TimeNoted,
     WriteRequested,
 )
-from messages.faults import EndpointFault
-from messages.heritage import Heritage, InheritedNode
-from messages.intake import Influence, Intake, TrivialAnswer
-from messages.models import Lineup, Offer, Price
-from messages.profiles import ProfiledKernel, WorkloadProfile
-from messages.quotes import Quote
-from messages.settings import Budget, SearchSettings, Selection
+from messages.models import Lineup, Offer, Price, Quote
+from messages.settings import Budget, Heritage, InheritedNode, SearchSettings, Selection
 from messages.steering import (
     Boost,
     CandidateGiven,
@@ -95,6 +90,8 @@ from messages.tasks import (
     Candidate,
     CpuFacts,
     DescribedWorkload,
+    Influence,
+    Intake,
     ModuleTerms,
     Scorer,
     SourceFile,
@@ -104,6 +101,7 @@ from messages.tasks import (
     TaskSpec,
     TensorSpec,
     Tolerance,
+    TrivialAnswer,
     Workload,
 )
 from messages.verdicts import (
@@ -113,12 +111,14 @@ from messages.verdicts import (
     Interval,
     Measured,
     Outpaced,
+    ProfiledKernel,
     Quarantined,
     Rejected,
     Scored,
     TimedOut,
     TimedWorkload,
     Unstable,
+    WorkloadProfile,
     Wrong,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages.quotes import Original, Quote, common_length, continuing, quoting, whole
+from messages.models import Original, Quote, common_length, continuing, quoting, whole
 
 CODE = Original(source="c1", path="k.cpp", text="\n" + "float x = 1;\n" * 40)
 TASK = Original(source="task", text="Make this fast. " * 30)

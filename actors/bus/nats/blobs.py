@@ -18,7 +18,7 @@ from actors.bus.nats import names
 from actors.bus.nats.client import Reply
 from actors.bus.nats.connection import Connection, message_bytes
 from actors.bus.nats.link import PAUSE_S
-from messages.errors import BusError
+from messages.base import BusError
 
 log = structlog.get_logger(__name__)
 

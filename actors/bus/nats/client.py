@@ -18,8 +18,8 @@ from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
 
-from actors.bus.nats.options import NatsOptions, tls_context
-from messages.errors import BusError
+from actors.bus.nats.names import NatsOptions, tls_context
+from messages.base import BusError
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from actors.bus.nats.wire import (
     StreamConfig,
     StreamInfo,
 )
-from messages.errors import BusError
+from messages.base import BusError
 
 _encode = msgspec.json.Encoder().encode
 

@@ -23,7 +23,7 @@ from actors.bus.nats.client import Reply
 from actors.bus.nats.connection import Connection
 from actors.bus.nats.link import ANSWER_S, NoAnswerError, Patience
 from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo, proves_nothing
-from messages.errors import BusError
+from messages.base import BusError
 
 GHOST_S = 60.0
 """An entry whose time to live is over by so much was found again by a server that had been killed, which then keeps it

@@ -17,9 +17,8 @@ from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
 from actors.bus.nats.connection import Connection
-from actors.bus.nats.deliveries import NatsDelivery
 from actors.bus.nats.link import NoAnswerError
-from actors.bus.nats.queues import Queues
+from actors.bus.nats.queues import NatsDelivery, Queues
 from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, Advisory, ConsumerInfo, Nothing, RefusedError
 from messages.subjects import run_of
 

@@ -17,8 +17,8 @@ import structlog
 from nats.errors import Error as NatsError
 
 from actors.bus.nats.client import Callbacks, Reply, WireClient, connect
-from actors.bus.nats.options import NatsOptions
-from messages.errors import BusError
+from actors.bus.nats.names import NatsOptions
+from messages.base import BusError
 
 log = structlog.get_logger(__name__)
 

@@ -1,4 +1,11 @@
-"""Work queues: one stream for each, with one durable consumer that all its workers pull from.
+"""Work queues: one stream each with one durable consumer; pulling jobs, and jobs in workers' hands.
+
+One queue: the request waits at the server. A wait that is cancelled takes back its interest first, so that the server
+gives the job to somebody else, and hands back what was on its way.
+
+Several: nobody can wait at several streams at once. A bell is rung at each submission, and of those who wait in this
+process for the same queues the first one looks, queue by queue; if it finds something the next one looks too. They look
+once a second besides: bells may be lost, and jobs that come back ring none.
 
 The subject of a job holds its id, and a job is stored on the condition that its subject is empty: so an id is there
 once while it is unacknowledged, and may come again afterwards.
@@ -6,11 +13,16 @@ once while it is unacknowledged, and may come again afterwards.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping
+from typing import Protocol
 from uuid import uuid4
 
+import anyio
 import msgspec
+import structlog
 
 from actors.bus.base import (
     MAX_JOB_BYTES,
@@ -22,9 +34,10 @@ from actors.bus.base import (
 )
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
+from actors.bus.nats.client import Reply
 from actors.bus.nats.connection import Connection
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.link import NoAnswerError
+from actors.bus.nats.link import ANSWER_S, PARTING_S, PAUSE_S, Inbox, NoAnswerError, Patience
 from actors.bus.nats.streams import Streams
 from actors.bus.nats.wire import (
     CONSUMER_NOT_FOUND,
@@ -36,12 +49,329 @@ from actors.bus.nats.wire import (
     ConsumerInfo,
     Nothing,
     Page,
+    Receipt,
     RefusedError,
     StreamConfig,
     StreamInfo,
+    receipt_of,
 )
-from messages.errors import BusError
+from messages.base import BusError
 from messages.subjects import run_of
+
+log = structlog.get_logger(__name__)
+
+_MARGIN = 0.05
+"""Part of the ack time-out that is kept back: the server's clock for a job starts a little before ours."""
+
+
+_FORGOTTEN_S = 0.5
+_FORGOTTEN_TRIES = 2
+
+
+class Cancelled(Protocol):
+    """Looks for a tombstone."""
+
+    async def __call__(self, run_id: str, /) -> bool:
+        """Say whether a run was cancelled."""
+
+
+class Bury(Protocol):
+    """Makes a dead letter."""
+
+    async def __call__(self, delivery: NatsDelivery, reason: str, /) -> None:
+        """Keep a dead letter."""
+
+
+class NatsDelivery:
+    """A job in a worker's hands.
+
+    JetStream lets whoever once had a job hand it back or end it, though somebody else has it by now. So each delivery
+    keeps the time by which it must have been refreshed, and says nothing after it but `ack`.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        spec: QueueSpec,
+        reply: Reply,
+        receipt: Receipt,
+        payload: bytes,
+        *,
+        is_cancelled: Cancelled,
+        bury: Bury,
+    ) -> None:
+        self._connection = connection
+        self._is_cancelled = is_cancelled
+        self._bury = bury
+        self._reply = reply
+        self._is_settled = False
+        self._epoch = connection.epoch
+        self.receipt = receipt
+        self.spec = spec
+        self.payload = payload
+        self._refresh()
+
+    @property
+    def queue(self) -> str:
+        """See `Delivery.queue`."""
+        return self.spec.name
+
+    @property
+    def msg_id(self) -> str:
+        """See `Delivery.msg_id`."""
+        return names.named(self._reply.subject.rsplit(".", 1)[-1], self._reply.headers.get(names.ID, ""))
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See `Delivery.headers`."""
+        return {name: value for name, value in self._reply.headers.items() if name.islower()}
+
+    @property
+    def attempt(self) -> int:
+        """See `Delivery.attempt`."""
+        return self.receipt.delivered
+
+    async def ack(self) -> None:
+        """See `Delivery.ack`. Returns when the server knows."""
+        self._is_settled = True
+        await self._say(b"+ACK")
+
+    async def nak(self, delay_s: float = 0.0) -> None:
+        """See `Delivery.nak`."""
+        if not self._holds():
+            return
+        if self.attempt >= self.spec.max_deliver:
+            # The server would only notice at somebody's next pull.
+            await self.term("max_deliver")
+            return
+        self._is_settled = True
+        delay = b"" if delay_s <= 0 else b" " + msgspec.json.encode({"delay": int(delay_s * 1e9)})
+        await self._say(b"-NAK" + delay)
+
+    async def term(self, reason: str) -> None:
+        """See `Delivery.term`."""
+        if not self._holds():
+            return
+        self._is_settled = True
+        await self._bury(self, reason)
+        await self._say(b"+TERM " + reason.encode()[:256].replace(b"\r", b" ").replace(b"\n", b" "))
+
+    async def in_progress(self) -> None:
+        """See `Delivery.in_progress`."""
+        if await self._is_cancelled(self.spec.run_id):
+            raise CancelledRunError(f"run {self.spec.run_id!r} was cancelled")
+        stream = await self._connection.info(self.receipt.stream, what=f"looking for queue {self.queue!r}")
+        if stream is None or self.receipt.stream_seq < stream.beginning:  # dropped, and maybe declared anew
+            raise CancelledRunError(f"queue {self.queue!r} was dropped")
+        if self._holds() and await self._say(b"+WPI"):
+            self._refresh()
+
+    def _holds(self) -> bool:
+        return not self._is_settled and anyio.current_time() < self._until
+
+    def _refresh(self) -> None:
+        self._until = anyio.current_time() + self.spec.ack_wait_s * (1 - _MARGIN)
+
+    async def _say(self, word: bytes) -> bool:
+        """Tell the server, until it has heard. False: it has forgotten the delivery, or the queue is gone.
+
+        A server that crashed does not know what it has delivered in its last tenth of a second, and answers no word
+        about it. Then the job will be given out again, and whoever gets it finds the result.
+        """
+        what = f"{word[:5].decode()} of job {self.msg_id!r}"
+        patience, tries = Patience(self._connection, what), 0
+        while True:
+            is_new = self._connection.epoch == self._epoch
+            try:
+                reply = await self._connection.ask(
+                    self._reply.reply_to, word, within_s=ANSWER_S if is_new else _FORGOTTEN_S
+                )
+            except NoAnswerError as error:
+                tries += not is_new and self._connection.is_up
+                if tries >= _FORGOTTEN_TRIES:
+                    log.info(
+                        "the server has forgotten this delivery; the job comes back", job=self.msg_id, queue=self.queue
+                    )
+                    return False
+                await patience.take(str(error))
+                continue
+            if not reply.status:
+                return True
+            try:
+                await self._connection.check_stream(self.receipt.stream, what)
+            except UnknownQueueError:
+                return False
+            await patience.take("its queue has no leader")
+
+
+WAIT_S = 5.0
+"""How long a request waits at the server; if the server forgets it, so long is nobody woken."""
+_PULSE_S = 1.0
+"""How often the server says that it still has the request."""
+_SILENCE_S = 2.5
+"""After so long without a word the request was lost, with a server of a cluster that died."""
+LOOK_S = 1.0
+"""How often several queues are looked through without a bell."""
+_KEPT = 256
+"""Inboxes that wait to be used again."""
+_LONG = msgspec.json.encode({"batch": 1, "expires": int(WAIT_S * 1e9), "idle_heartbeat": int(_PULSE_S * 1e9)})
+_PULSE = "100"
+_NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
+
+
+class Pulls:
+    """All who wait for jobs in this process."""
+
+    def __init__(self, connection: Connection, queues: Queues, blobs: Blobs, bury: Bury) -> None:
+        self._connection = connection
+        self._queues = queues
+        self._blobs = blobs
+        self._bury = bury
+        self._idle: list[Inbox] = []
+        self._bells: set[str] = set()
+        self._waiting: deque[_Turn] = deque()
+
+    async def pull(self, queues: tuple[str, ...]) -> NatsDelivery:
+        """See `Bus.pull`."""
+        for queue in queues:
+            await self._queues.spec_of(queue)
+        if len(queues) == 1:
+            return await self._wait_at(queues[0])
+        return await self._look_through(queues)
+
+    # --- one queue ----------------------------------------------------------------------------------------------
+
+    async def _wait_at(self, queue: str) -> NatsDelivery:
+        while True:
+            found = await self._take(queue, _LONG)
+            if found is not None:
+                return found
+
+    async def _take(self, queue: str, request: bytes) -> NatsDelivery | None:
+        """Ask once. None: there is no job, or not now."""
+        inbox = await self._inbox()
+        is_clean = False
+        try:
+            await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{names.job_stream(queue)}.{names.kind_of(queue)}", request)
+            reply = await inbox.take(_SILENCE_S)
+            while reply.status == _PULSE:
+                reply = await inbox.take(_SILENCE_S)
+            if not reply.status:
+                is_clean = True
+                return await self._delivery(queue, reply)
+            is_clean = reply.status in ("404", "408")
+            if not is_clean:
+                await self._queues.check(queue)
+                await anyio.sleep(PAUSE_S)
+        except NoAnswerError:
+            await self._connection.ready(f"waiting for jobs in {queue!r}")
+        finally:
+            if is_clean and len(self._idle) < _KEPT:
+                self._idle.append(inbox)
+            else:
+                for left in await inbox.close():
+                    await self._hand_back(left)
+        return None
+
+    async def _inbox(self) -> Inbox:
+        while self._idle:
+            inbox = self._idle.pop()
+            if not inbox.is_broken:
+                return inbox
+            await inbox.drop()
+        return await self._connection.open_inbox()
+
+    # --- several queues -----------------------------------------------------------------------------------------
+
+    async def _look_through(self, queues: tuple[str, ...]) -> NatsDelivery:
+        for kind in {names.kind_of(queue) for queue in queues} - self._bells:
+            self._bells.add(kind)
+            await self._connection.listen(names.bell(kind), self._rung)
+        turn = _Turn(frozenset(queues))
+        self._waiting.append(turn)
+        try:
+            while True:
+                for queue in queues:
+                    found = await self._take(queue, _NOW)
+                    if found is not None:
+                        self._wake(turn)
+                        return found
+                await turn.wait()
+                while not turn.is_called and not self._is_first(turn):
+                    await turn.wait()
+                turn.clear()
+        finally:
+            self._waiting.remove(turn)
+
+    def _rung(self, payload: bytes) -> None:
+        queue = payload.decode(errors="replace")
+        for turn in self._waiting:
+            if queue in turn.queues and not turn.is_called:
+                turn.call()
+                return
+
+    def _wake(self, after: _Turn) -> None:
+        for turn in self._waiting:
+            if turn is not after and turn.queues & after.queues:
+                turn.call()
+                return
+
+    def _is_first(self, turn: _Turn) -> bool:
+        return next(other for other in self._waiting if other.queues == turn.queues) is turn
+
+    # --- both ---------------------------------------------------------------------------------------------------
+
+    async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery:
+        receipt = receipt_of(reply.reply_to)
+        if receipt is None:
+            raise BusError(f"a job of {queue!r} came without a place for its acknowledgement: {reply.reply_to!r}")
+        try:
+            spec = await self._queues.spec_of(queue)
+            payload = await self._blobs.restore(spec.run_id, reply.payload, reply.headers)
+        except BaseException:
+            await self._hand_back(reply)
+            raise
+        return NatsDelivery(
+            self._connection,
+            spec,
+            reply,
+            receipt,
+            payload,
+            is_cancelled=self._queues.is_cancelled,
+            bury=self._bury,
+        )
+
+    async def _hand_back(self, reply: Reply) -> None:
+        if receipt_of(reply.reply_to) is None:
+            return
+        with anyio.move_on_after(PARTING_S, shield=True):
+            try:
+                await self._connection.ask(reply.reply_to, b"-NAK", within_s=PARTING_S)
+            except NoAnswerError as error:
+                log.warning("a job could not be handed back; it comes back later", job=reply.subject, error=str(error))
+
+
+class _Turn:
+    """A wait for several queues."""
+
+    def __init__(self, queues: frozenset[str]) -> None:
+        self.queues = queues
+        self._called = asyncio.Event()
+
+    @property
+    def is_called(self) -> bool:
+        return self._called.is_set()
+
+    def call(self) -> None:
+        self._called.set()
+
+    def clear(self) -> None:
+        self._called.clear()
+
+    async def wait(self) -> None:
+        with anyio.move_on_after(LOOK_S):
+            await self._called.wait()
+
 
 _SPEC = "ksearch_spec"
 _DUPLICATES_NS = 120_000_000_000

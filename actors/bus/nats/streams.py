@@ -1,4 +1,8 @@
-"""Event streams: publishing with exact de-duplication, the planner's fence, and finding by id.
+"""Event streams: publishing with exact de-duplication, the planner's fence, and ordered reading without gaps.
+
+A reader has a consumer of its own that keeps no acknowledgements, and asks it for batches ahead of its need. The
+consumer counts what it delivers; a number that is missing, a lost connection or silence make a new consumer behind the
+last entry that was read.
 
 An event has a subject of its own, made of its publisher's role and its id, and is published on the condition that
 nothing is there yet. So an id is stored once for as long as the stream lives, whatever restarts, and nobody can use up
@@ -8,28 +12,280 @@ the one that its planner knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
 from typing import get_args
+from uuid import uuid4
 
+import anyio
 import msgspec
+import structlog
 
-from actors.bus.base import MAX_EVENT_BYTES, ConflictError, UnknownQueueError
+from actors.bus.base import MAX_EVENT_BYTES, ConflictError, Posted, UnknownQueueError
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection
+from actors.bus.nats.connection import Connection, decoded
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.link import Patience
+from actors.bus.nats.link import Inbox, NoAnswerError, Patience
 from actors.bus.nats.wire import (
     STREAM_EXISTS,
+    STREAM_NOT_FOUND,
+    TRANSIENT,
     WRONG_LAST_SEQUENCE,
+    ConsumerConfig,
+    ConsumerInfo,
+    Receipt,
     RefusedError,
     StreamConfig,
     StreamInfo,
     proves_nothing,
+    receipt_of,
 )
-from messages.base import Role
-from messages.errors import BusError
+from messages.base import BusError, Role
+
+log = structlog.get_logger(__name__)
+
+_BATCH = 512
+_BATCH_BYTES = 8 << 20
+"""Most that one request brings; a reader holds two requests' worth at most."""
+_LISTEN_S = 5.0
+"""How long a request stays at the server."""
+_PULSE_S = 1.0
+"""How often the server says that it still has the request, while there is nothing to send."""
+_SILENCE_S = 2.5
+"""After so long without a word, request or consumer were lost with a server."""
+_MADE_S = 2.0
+"""How long making a consumer may take. In a cluster it may be given to a server that has just died, and is never made;
+then one of another name is."""
+_FORGOTTEN_NS = 30_000_000_000
+"""When the server drops the consumer of a reader that asks no more."""
+_NEXT = msgspec.json.encode(
+    {
+        "batch": _BATCH,
+        "max_bytes": _BATCH_BYTES,
+        "expires": int(_LISTEN_S * 1e9),
+        "idle_heartbeat": int(_PULSE_S * 1e9),
+    }
+)
+_LOOK_S = 0.25
+"""How often somebody looks who can only look."""
+WATCHER = "watcher"
+"""The role of those who may only read."""
+_SPILL: frozenset[Role] = frozenset({"planner", "coder", "builder"})
+"""Who may put blobs. Others that name one would only have readers look for what cannot be there."""
+_READER_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
+
+
+class _GapError(Exception):
+    """Something was not delivered, or the server has forgotten the consumer."""
+
+
+async def read_events(connection: Connection, blobs: Blobs, run_id: str, after: int) -> AsyncGenerator[Posted, None]:
+    """Yield every entry behind `after`, then follow for ever; see `Bus.events`."""
+    what, patience = f"reading the events of run {run_id!r}", None
+    while True:
+        # Consumers can deliver to any subject: who may only read may make none.
+        feed = (_Looks if connection.options.role == WATCHER else _Feed)(connection, run_id, after)
+        try:
+            await feed.open()
+            patience = None
+            while True:
+                reply, receipt = await feed.next()
+                role = _publisher(reply)
+                after = receipt.stream_seq
+                if role is None:
+                    log.warning("event left out: nobody may publish there", seq=after, subject=reply.subject)
+                    continue
+                payload = reply.payload
+                if role in _SPILL:
+                    payload = await blobs.restore(run_id, payload, reply.headers)
+                yield _posted(reply, receipt, role, payload)
+        except (_GapError, NoAnswerError) as error:
+            await connection.ready(what)
+            if not feed.has_delivered:
+                patience = patience or Patience(connection, what)
+                await patience.take(str(error))
+        finally:
+            await feed.close()
+
+
+class _Feed:
+    """One consumer, for as long as it delivers without a gap."""
+
+    def __init__(self, connection: Connection, run_id: str, after: int) -> None:
+        self._connection = connection
+        self._run_id = run_id
+        self._after = after
+        self._stream = names.event_stream(run_id)
+        self._name = f"reader-{uuid4().hex[:16]}"
+        self._inbox: Inbox | None = None
+        self._last = 0
+        self._owed = 0
+        """Messages that were asked for and have not come."""
+
+    @property
+    def has_delivered(self) -> bool:
+        return self._last > 0
+
+    async def open(self) -> None:
+        """Make the consumer.
+
+        Raises:
+            UnknownQueueError: there is no such stream.
+            NoAnswerError: it was not made.
+        """
+        config = ConsumerConfig(
+            name=self._name,
+            ack_policy="none",
+            deliver_policy="by_start_sequence",
+            opt_start_seq=self._after + 1,
+            inactive_threshold=_FORGOTTEN_NS,
+            mem_storage=True,
+            num_replicas=1,
+        )
+        body = {"stream_name": self._stream, "config": config, "action": "create"}
+        request = f"CONSUMER.CREATE.{self._stream}.{self._name}"
+        reply = await self._connection.ask(f"$JS.API.{request}", msgspec.json.encode(body), within_s=_MADE_S)
+        if reply.status:
+            raise NoAnswerError(f"JetStream is not there ({reply.status} {reply.description})")
+        fault = decoded(reply.payload, ConsumerInfo, request).error
+        if fault is not None and fault.err_code == STREAM_NOT_FOUND:
+            raise unknown_stream(self._run_id)
+        if fault is not None:
+            text = f"the server says {fault.description!r} ({fault.err_code})"
+            may_pass = fault.err_code in TRANSIENT or fault.code == 503
+            raise NoAnswerError(text) if may_pass else RefusedError(text, fault, is_retry=False)
+        self._inbox = await self._connection.open_inbox()
+
+    async def next(self) -> tuple[Reply, Receipt]:
+        """Wait for the next entry.
+
+        Raises:
+            _GapError: go on with another feed.
+            NoAnswerError: likewise.
+        """
+        if self._inbox is None:
+            raise _GapError
+        while True:
+            if self._owed <= _BATCH // 2:
+                await self._inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._name}", _NEXT)
+                self._owed += _BATCH
+            reply = await self._inbox.take(_SILENCE_S)
+            if reply.status:
+                self._settle(reply)
+                continue
+            receipt = receipt_of(reply.reply_to)
+            if receipt is None or receipt.consumer_seq != self._last + 1:
+                raise _GapError
+            self._last += 1
+            self._owed -= 1
+            return reply, receipt
+
+    async def close(self) -> None:
+        if self._inbox is not None:
+            await self._inbox.drop()
+
+    def _settle(self, reply: Reply) -> None:
+        """Take a request as ended: its time is over, or it brought as many bytes as it may. 100 is a pulse."""
+        if reply.status == "100":
+            return
+        is_over = reply.status == "408" or (reply.status == "409" and "max" in reply.description.lower())
+        if not is_over:
+            raise _GapError
+        self._owed -= int(reply.headers.get("Nats-Pending-Messages", self._owed))
+
+
+class _Looks:
+    """Looks again and again at what is stored, without a consumer."""
+
+    def __init__(self, connection: Connection, run_id: str, after: int) -> None:
+        self._connection = connection
+        self._run_id = run_id
+        self._last = after
+        self._stream = names.event_stream(run_id)
+        self._inbox: Inbox | None = None
+        self._found: deque[Reply] = deque()
+        self.has_delivered = False
+
+    async def open(self) -> None:
+        """Make sure that there is something to look at.
+
+        Raises:
+            UnknownQueueError: there is no such stream.
+        """
+        if await self._connection.info(self._stream, what=f"reading the events of {self._run_id!r}") is None:
+            raise unknown_stream(self._run_id)
+        self._inbox = await self._connection.open_inbox()
+
+    async def next(self) -> tuple[Reply, Receipt]:
+        """Wait for the next entry.
+
+        Raises:
+            NoAnswerError: go on with another one.
+        """
+        while not self._found:
+            await self._look()
+            if not self._found:
+                await anyio.sleep(_LOOK_S)
+        found = self._found.popleft()
+        self._last = int(found.headers["Nats-Sequence"])
+        self.has_delivered = True
+        stored = datetime.fromisoformat(found.headers["Nats-Time-Stamp"])
+        receipt = Receipt(self._stream, 1, self._last, 0, round(stored.timestamp() * 1e6) * 1000)
+        return msgspec.structs.replace(found, subject=found.headers["Nats-Subject"]), receipt
+
+    async def close(self) -> None:
+        if self._inbox is not None:
+            await self._inbox.drop()
+
+    async def _look(self) -> None:
+        """Take what is stored behind the last entry, a batch at most."""
+        if self._inbox is None:
+            raise NoAnswerError("it was not opened")
+        body = {"seq": self._last + 1, "next_by_subj": ">", "batch": _BATCH, "max_bytes": _BATCH_BYTES}
+        await self._inbox.ask(f"$JS.API.DIRECT.GET.{self._stream}", msgspec.json.encode(body))
+        while True:
+            reply = await self._inbox.take(_LISTEN_S)
+            if not reply.status:
+                self._found.append(reply)
+            elif reply.status in ("204", "404"):
+                return
+            else:
+                raise NoAnswerError(f"{reply.status} {reply.description}")
+
+
+def _publisher(reply: Reply) -> Role | None:
+    """Return who published it: the server's permissions tie the subject to the role."""
+    parts = reply.subject.split(".")
+    if len(parts) == 4 and parts[3] == "decision":
+        return "planner"
+    return _READER_ROLES.get(parts[3]) if len(parts) == 5 else None
+
+
+def _posted(reply: Reply, receipt: Receipt, role: Role, payload: bytes) -> Posted:
+    return Posted(
+        seq=receipt.stream_seq,
+        at=_stamp(receipt.stored_ns),
+        msg_id=_id_of(reply),
+        payload=payload,
+        role=role,
+        headers={name: value for name, value in reply.headers.items() if name.islower()},
+    )
+
+
+def _id_of(reply: Reply) -> str:
+    """Return the id that the subject says; the header may be anything, but for decisions it is all there is."""
+    last = reply.subject.rsplit(".", 1)[-1]
+    return reply.headers.get(names.ID, "") if last == "decision" else names.id_of(last)
+
+
+def _stamp(stored_ns: int) -> str:
+    seconds, rest_ns = divmod(stored_ns, 1_000_000_000)
+    stamp = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)
+    return stamp.isoformat(timespec="microseconds")
+
 
 _ROLES: tuple[Role, ...] = get_args(Role)
 

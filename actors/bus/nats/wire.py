@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from messages.errors import BusError
+from messages.base import BusError
 
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014

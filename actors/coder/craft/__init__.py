@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from actors.coder.craft import cpp, cuda, python, triton
-from evaluators.hardware.table import Hardware
+from evaluators.hardware.roofline import Hardware
 from messages.base import Language
 
 

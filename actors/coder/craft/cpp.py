@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.hardware.table import Hardware
+from evaluators.hardware.roofline import Hardware
 
 RULES = """\
 - Write C++17 for one CPU host. OpenMP is available (`#pragma omp`); the number of threads is set from outside.

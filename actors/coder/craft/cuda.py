@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.hardware.table import Hardware
+from evaluators.hardware.roofline import Hardware
 
 RULES = """\
 - Write CUDA C++17: your own kernels and the function that launches them on the stream it is given. Compiled by nvcc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.hardware.table import Hardware
+from evaluators.hardware.roofline import Hardware
 
 RULES = """\
 - Write a torch module, `ModelNew`, as the contract says. Import nothing but torch, numpy and the standard library.

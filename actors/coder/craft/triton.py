@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.hardware.table import Hardware
+from evaluators.hardware.roofline import Hardware
 
 RULES = """\
 - Write Triton kernels (`@triton.jit`) and the Python function that launches them, in one file.

@@ -6,11 +6,10 @@ from collections import Counter
 
 import anyio
 
-from actors.llm.base import Answer, Request
+from actors.llm.base import Answer, Request, estimated_usage
 from actors.llm.offline.coding import code_answer
 from actors.llm.offline.mistakes import Mistakes
 from actors.llm.offline.planning import plan_answer
-from actors.llm.tokens import estimated_usage
 
 MODEL_NAME = "offline-rules"
 

@@ -1,4 +1,7 @@
-"""The endpoint: chat completions and responses (also streamed), the list of models, and what was counted.
+"""The served endpoint: chat completions, responses, model list, faults on demand, and counters.
+
+As the IETF's draft of the header `Idempotency-Key` has it: the same key with another question is refused, and a request
+whose key is just being answered waits for that answer.
 
 POST /v1/chat/completions     as OpenAI's; of its fields `model`, `messages`, `stream`, `stream_options` are heeded
 POST /v1/responses            as OpenAI's; `model`, `instructions`, `input`, `stream`
@@ -12,25 +15,308 @@ on its way: the answer was generated, and is paid for.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
 from hashlib import blake2b
-from typing import Protocol
+from typing import Final, Literal, Protocol, TypeAlias, get_args
 
+import anyio
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from actors.llm.base import Answer, Request
+from actors.llm.base import CHARS_PER_TOKEN, Answer, Request
 from actors.llm.offline.model import MODEL_NAME, OfflineModel
 from actors.llm.offline.roles import role_of
 from actors.llm.served import chat_wire, responses_wire
-from actors.llm.served.answers import Answers, OtherQuestionError
 from actors.llm.served.asked import Asked
-from actors.llm.served.faults import Cut, Endless, FaultKind, FaultRates, Hang, error_response
-from actors.llm.served.ledger import Ledger, Report
+from messages.base import Usage
+
+_BLOCK_CHARS: Final = 16 * CHARS_PER_TOKEN
+"""Prefix caches work in blocks of 16 tokens or more (vLLM's default)."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts so far."""
+
+    requests: int
+    """All that were asked, whatever became of them."""
+    at_once: int
+    """Most requests that were open at a time."""
+    paid: int
+    """Answers that were generated, whatever became of them."""
+    replayed: int
+    """Answers that were given again to a known `Idempotency-Key`, instead of being generated again."""
+    answered: int
+    """Whole answers that were sent, generated or given again."""
+    abandoned: int
+    """Answers for clients that had gone."""
+    refused: int
+    """Bad requests, wrong keys, more requests at once than allowed."""
+    faults: dict[str, int]
+    """Injected, by kind."""
+    mistakes: dict[str, int]
+    """Made on purpose, by kind."""
+    prompt_tokens: int
+    """Of paid answers; estimated, as are all tokens."""
+    cached_tokens: int
+    """Part of them that repeats the beginning of an earlier request."""
+    completion_tokens: int
+    ids_paid_twice: tuple[str, ...]
+    """Request ids (`X-Client-Request-Id`) for which more than one answer was generated."""
+    prompts_paid_twice: int
+    """Prompts for which more than one was."""
+
+
+class Ledger:
+    """Counts."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        """Requests open now."""
+        self.requests = 0
+        self.answered = 0
+        self.replayed = 0
+        self.abandoned = 0
+        self.refused = 0
+        self.faults: Counter[str] = Counter()
+        self._at_once = 0
+        self._usage = Usage()
+        self._blocks: set[bytes] = set()
+        self._ids: Counter[str] = Counter()
+        self._prompts: Counter[bytes] = Counter()
+
+    def opened(self) -> int:
+        """Count a request that came; return its number, from 0."""
+        self.open += 1
+        self.requests += 1
+        self._at_once = max(self._at_once, self.open)
+        return self.requests - 1
+
+    def closed(self) -> None:
+        """Count a request that is done with, in whatever way."""
+        self.open -= 1
+
+    def repeated_tokens(self, text: str) -> int:
+        """Return how many tokens at the text's beginning began an earlier text too, in whole blocks; remember it."""
+        digest, repeated, is_known = b"", 0, True
+        for start in range(0, len(text) - _BLOCK_CHARS + 1, _BLOCK_CHARS):
+            block = text[start : start + _BLOCK_CHARS].encode("utf-8", "replace")
+            digest = blake2b(digest + block, digest_size=16).digest()
+            is_known = is_known and digest in self._blocks
+            repeated += _BLOCK_CHARS if is_known else 0
+            self._blocks.add(digest)
+        return repeated // CHARS_PER_TOKEN
+
+    def paid(self, request_id: str, prompt: bytes, usage: Usage) -> None:
+        """Count a generated answer to the prompt of this digest; an empty id is nobody's."""
+        self._usage = self._usage.plus(usage)
+        self._prompts[prompt] += 1
+        if request_id:
+            self._ids[request_id] += 1
+
+    def report(self, mistakes: Counter[str]) -> Report:
+        """Return the counts."""
+        return Report(
+            requests=self.requests,
+            at_once=self._at_once,
+            paid=self._prompts.total(),
+            replayed=self.replayed,
+            answered=self.answered,
+            abandoned=self.abandoned,
+            refused=self.refused,
+            faults=dict(self.faults),
+            mistakes=dict(mistakes),
+            prompt_tokens=self._usage.prompt_tokens,
+            cached_tokens=self._usage.cached_tokens,
+            completion_tokens=self._usage.completion_tokens,
+            ids_paid_twice=tuple(sorted(name for name, count in self._ids.items() if count > 1)),
+            prompts_paid_twice=sum(count > 1 for count in self._prompts.values()),
+        )
+
+
+LIMIT_BYTES = 64 << 20
+"""Of answers that are kept; the one that was not asked for the longest goes first."""
+_OVERHEAD_BYTES = 1024
+"""What an answer takes besides its text, amply."""
+
+
+class OtherQuestionError(Exception):
+    """The key was used with another question."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """An answer, and whether it had been generated for an earlier request."""
+
+    answer: Answer
+    is_replay: bool
+
+
+class _Pending:
+    def __init__(self, question: bytes) -> None:
+        self.question = question
+        self.settled = anyio.Event()
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    question: bytes
+    answer: Answer
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.answer.text) + _OVERHEAD_BYTES
+
+
+class Answers:
+    """What was answered under which key."""
+
+    def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._size_bytes = 0
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._pending: dict[str, _Pending] = {}
+
+    async def give(self, key: str, question: bytes, generate: Callable[[], Awaitable[Answer]]) -> Given:
+        """Return the key's answer, generating it if there is none.
+
+        Args:
+            key: as the client sent it; empty: every request is answered by itself.
+            question: a digest of what is asked.
+            generate: makes an answer. If it fails, or its request goes away, the next request with the key generates.
+
+        Raises:
+            OtherQuestionError: the key belongs to another question.
+        """
+        if not key:
+            return Given(await generate(), is_replay=False)
+        while (pending := self._pending.get(key)) is not None:
+            _check(pending.question, question)
+            await pending.settled.wait()
+        if (kept := self._kept.get(key)) is not None:
+            _check(kept.question, question)
+            self._kept.move_to_end(key)
+            return Given(kept.answer, is_replay=True)
+        pending = self._pending[key] = _Pending(question)
+        try:
+            answer = await generate()
+            self._keep(key, _Kept(question, answer))
+        finally:
+            del self._pending[key]
+            pending.settled.set()
+        return Given(answer, is_replay=False)
+
+    def _keep(self, key: str, kept: _Kept) -> None:
+        self._kept[key] = kept
+        self._size_bytes += kept.size_bytes
+        while self._size_bytes > self._limit_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._size_bytes -= oldest.size_bytes
+
+
+def _check(known: bytes, question: bytes) -> None:
+    if known != question:
+        raise OtherQuestionError("this Idempotency-Key was used with another question")
+
+
+FaultKind: TypeAlias = Literal["rate_limit", "server_error", "hang", "cut", "endless"]
+FAULTS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+
+_PAUSE_S: Final = 0.001
+"""Between the chunks of an answer without an end: others want to be served too."""
+
+
+class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares of requests that fail, 0 to 1 each and at most 1 together."""
+
+    rate_limit: float = 0.0
+    """HTTP 429 with `Retry-After`."""
+    server_error: float = 0.0
+    """HTTP 500."""
+    hang: float = 0.0
+    """Taken, and never answered."""
+    cut: float = 0.0
+    """The connection closes in the middle of the answer."""
+    endless: float = 0.0
+    """The answer goes on until the client has had enough."""
+
+    def pairs(self) -> tuple[tuple[FaultKind, float], ...]:
+        """Return kind and rate."""
+        rates = (self.rate_limit, self.server_error, self.hang, self.cut, self.endless)
+        return tuple(zip(FAULTS, rates, strict=True))
+
+    def drawn(self, number: int, *, seed: int) -> FaultKind | None:
+        """Return how the request of this number fails; the same for the same seed."""
+        digest = blake2b(f"{seed}|{number}".encode(), digest_size=8).digest()
+        chance = int.from_bytes(digest) / 2**64
+        for kind, rate in self.pairs():
+            if chance < rate:
+                return kind
+            chance -= rate
+        return None
+
+
+def error_response(
+    status: int, message: str, *, code: str | None = None, retry_after_s: float | None = None
+) -> Response:
+    """Return an error in OpenAI's format."""
+    headers = {} if retry_after_s is None else {"Retry-After": f"{retry_after_s:g}"}
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+class Hang(Response):
+    """Never answers; ends when the client goes."""
+
+    async def __call__(self, _scope: Scope, receive: Receive, _send: Send) -> None:
+        """Wait for the client to go."""
+        await _gone(receive)
+
+
+class Cut(Response):
+    """Promises a body and sends half of it; the server then closes the connection."""
+
+    def __init__(self, whole: bytes, media_type: str) -> None:
+        super().__init__(whole, media_type=media_type)
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Send the half."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        half = bytes(self.body[: len(self.body) // 2])
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+
+
+class Endless(Response):
+    """Begins an answer that does not end."""
+
+    def __init__(self, head: bytes, again: bytes, media_type: str) -> None:
+        super().__init__(media_type=media_type)
+        del self.headers["content-length"]
+        self._head = head
+        self._again = again
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Talk until the client goes."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self._head, "more_body": True})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._talk, send)
+            await _gone(receive)
+            tasks.cancel_scope.cancel()
+
+    async def _talk(self, send: Send) -> None:
+        while True:
+            await send({"type": "http.response.body", "body": self._again, "more_body": True})
+            await anyio.sleep(_PAUSE_S)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 _JSON = "application/json"
 _EVENTS = "text/event-stream"

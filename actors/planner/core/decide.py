@@ -1,4 +1,24 @@
-"""What follows from one event: the search, decision by decision. Begin reading here.
+"""Decides on one event: judging, lost jobs, and what follows. Begin reading here.
+
+Where it was wrong, when it was killed, how fast it was on each workload, what the compiler said. Never expected values.
+
+An outpaced candidate is correct, and slower than what was asked for: that is all that is known of it, besides an
+interval. So the bar is set where that is all that matters:
+
+- A branch with a correct candidate keeps the better of the two. What is clearly below `NEAR` of the branch's best
+  cannot become its best, nor the incumbent; what is nearer is told exactly, for the coder to learn from.
+- A branch without one attaches whatever is its first, even if it is slower than its parent: that keeps paths open that
+  lead down before they lead up. Below `FAR` of the parent's (under the root: of the reference's) it is attached for the
+  low end of its interval. How slow a detour is, is not known more exactly than needed.
+
+An outpaced candidate never becomes the incumbent.
+
+What could not be timed well enough is correct. The same candidate is measured once more at once, as another round; if
+that fails as well, it counts for what both measurements are sure of, and its branch goes on improving, not debugging.
+
+A job is lost after all tries of its call and all its deliveries. One that is lost a second time may itself be why: an
+answer that never ends, a program that takes its evaluator down. It is given up, which says nothing about the action;
+asked for again and again it would stop the run as soon as nothing else is under way.
 
 1. The planner's model analyses the task and hangs first actions under the root.
 2. While there are free slots: the best frontier node (`selection`) gets a branch.
@@ -13,27 +33,30 @@ This module says what each event leads to; `supply` says what is begun after it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
-from actors.planner.core.budget import proposed_spend, written_spend
-from actors.planner.core.confirming import conclude, conclude_with, present
-from actors.planner.core.evidence import build_facts_of
-from actors.planner.core.judging import finish, is_under_way, judge, may_be_retried
-from actors.planner.core.losses import give_up, note_loss
-from actors.planner.core.racing import keep_above
+from msgspec.structs import replace
+
+from actors.planner.core.budget import proposed_spend, rounds_left, written_spend
+from actors.planner.core.evolve import Step
 from actors.planner.core.scripts import WHOLE, changes, conflicts, in_answer, without_refused
 from actors.planner.core.state import (
+    Branch,
+    Draft,
+    Known,
     Requested,
     SearchState,
+    active,
     is_confirmation,
+    is_question,
     number_of,
 )
 from actors.planner.core.steering import carry_out, inherit
-from actors.planner.core.step import Step
-from actors.planner.core.supply import ask_others, begin, drop_unpaid, resend, stop
+from actors.planner.core.supply import ask_others, begin, conclude, conclude_with, drop_unpaid, present, resend, stop
+from messages.base import ProtocolError
 from messages.edits import EditScript, Refusal
-from messages.errors import ProtocolError
 from messages.events import (
     Built,
     CandidateBuilt,
@@ -61,6 +84,7 @@ from messages.facts import (
     Fact,
     InitialRequested,
     InitialScored,
+    LossNoted,
     PlanAbandoned,
     PlanRequested,
     RunContinued,
@@ -71,7 +95,280 @@ from messages.facts import (
     WriteRequested,
 )
 from messages.steering import SteeringRequested
-from messages.verdicts import DidNotBuild, Verdict, credit_of, fate_of, outcome_line
+from messages.verdicts import (
+    CORRECT_FATES,
+    Crashed,
+    DidNotBuild,
+    Measured,
+    Outpaced,
+    Rejected,
+    TimedOut,
+    Unstable,
+    Verdict,
+    Wrong,
+    credit_of,
+    fate_of,
+    outcome_line,
+    workload_lines,
+)
+
+MAX_LINES = 8
+MAX_CHARS = 160
+_KERNELS = 4
+_KERNEL = re.compile(r"^kernel \S+: .+$", re.MULTILINE)
+
+
+def evidence_of(verdict: Verdict) -> tuple[str, ...]:
+    """Return what is known besides the outcome's line; at most `MAX_LINES` lines of `MAX_CHARS` characters."""
+    return tuple(_short(line) for line in _lines(verdict)[:MAX_LINES])
+
+
+def build_facts_of(log: str) -> tuple[str, ...]:
+    """Return what a builder's log says of each kernel: registers, spills, shared memory; bounded.
+
+    Builders of GPU languages print one line per kernel: `kernel NAME: 40 registers, 0 bytes spilled, …`.
+    """
+    kernels = [_short(line) for line in _KERNEL.findall(log)]
+    left_out = len(kernels) - _KERNELS
+    return (*kernels[:_KERNELS], f"({left_out} more kernels)") if left_out > 0 else tuple(kernels)
+
+
+def _lines(verdict: Verdict) -> tuple[str, ...]:
+    match verdict:
+        case Wrong():
+            return tuple(_wrong(verdict))
+        case DidNotBuild(log=log):
+            return tuple(line.strip() for line in log.splitlines() if "error" in line and line.strip())[:2]
+        case Crashed(stage=stage) if stage:
+            return (f"it crashed during {stage}",)
+        case TimedOut():
+            return (f"it was killed after {verdict.limit_s:g} s of {verdict.stage}",)
+        case Rejected(rule=rule):
+            return (f"the rule: {rule}",)
+        case _:
+            return workload_lines(verdict)
+
+
+def _wrong(verdict: Wrong) -> list[str]:
+    lines = []
+    if verdict.elements:
+        share = verdict.wrong_elements / verdict.elements
+        where = f", the first at {list(verdict.first_wrong)}" if verdict.first_wrong else ""
+        lines.append(f"{verdict.wrong_elements} of {verdict.elements} elements are wrong ({share:.1%}){where}")
+    if verdict.patterns:
+        lines.append(f"the wrong places: {', '.join(verdict.patterns)}")
+    if verdict.family:
+        lines.append(f"with inputs of the family {verdict.family!r}, largest error {verdict.max_abs_error:.3g}")
+    return lines
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 2].rpartition(' ')[0] or line[: MAX_CHARS - 2]} …"
+
+
+NEAR = 0.9
+FAR = 0.5
+_REFERENCE = 1.0
+
+
+def keep_above(state: SearchState, branch: Branch) -> float | None:
+    """Return the speedup below which a branch's next candidate need not be timed to the end; None: no bar of ours."""
+    if state.scored:
+        return None
+    if branch.best is not None:
+        return _share(NEAR, branch.best.credit)
+    return _share(FAR, branch.base.credit if branch.base is not None else _REFERENCE)
+
+
+def _share(share: float, credit: float | None) -> float | None:
+    return None if credit is None else share * credit
+
+
+def judge(step: Step, request: BuildRequested | EvaluationRequested, verdict: Verdict, *, lease_s: float = 0.0) -> None:
+    """Finish the draft that was evaluated and those that wrote the same, or have its time measured again."""
+    branch = step.state.branches[request.branch_id]
+    draft = branch.draft(request.draft)
+    known = _known(step.state, request.candidate_id, verdict)
+    round_number = step.state.rounds + 1
+    if isinstance(request, EvaluationRequested) and _is_measured_again(step.state, request, verdict):
+        finish(step, branch, draft, known, round_number=round_number, lease_s=lease_s, measured_again=True)
+        step.take(_once_more(step, request))
+        return
+    build_facts = request.build_facts if isinstance(request, EvaluationRequested) else ()
+    evidence = (*evidence_of(verdict), *build_facts)
+    finish(step, branch, draft, known, round_number=round_number, lease_s=lease_s, evidence=evidence)
+    artifact_id = request.artifact_id if isinstance(request, EvaluationRequested) else None
+    present(step, known, branch.node_id, artifact_id=artifact_id)
+    finish_awaiting(step, known)
+
+
+def finish_awaiting(step: Step, known: Known) -> None:
+    """Finish the drafts that await what another draft's evaluation says of their candidate."""
+    for branch in active(step.state):
+        for draft in branch.drafts:
+            if draft.awaiting and draft.candidate_id == known.candidate_id:
+                finish(step, step.state.branches[branch.branch_id], draft, known)
+
+
+def finish(
+    step: Step,
+    branch: Branch,
+    draft: Draft,
+    known: Known,
+    *,
+    round_number: int = 0,
+    lease_s: float = 0.0,
+    measured_again: bool = False,
+    evidence: tuple[str, ...] = (),
+) -> None:
+    """Say what a draft has come to. Without a round its candidate was known, or another's evaluation counts for it."""
+    step.take(
+        AttemptFinished(
+            branch_id=branch.branch_id,
+            candidate_id=known.candidate_id,
+            fate=known.fate,
+            outcome=known.outcome,
+            credit=known.credit,
+            speedup=known.speedup,
+            speedup_high=known.speedup_high,
+            latency_us=known.latency_us,
+            round=round_number,
+            improved=not measured_again and _improves(branch, known),
+            lease_s=lease_s,
+            draft=draft.number,
+            measured_again=measured_again,
+            evidence=evidence,
+        )
+    )
+
+
+def may_be_retried(known: Known) -> bool:
+    """Say whether a candidate that was evaluated may be evaluated once more when it is written again."""
+    return known.fate == "timed_out" and known.evaluations == 1 and not known.confirmed
+
+
+def is_under_way(state: SearchState, candidate_id: str) -> bool:
+    """Say whether a candidate is being built or evaluated for a branch just now."""
+    return any(draft.candidate_id == candidate_id for branch in state.branches.values() for draft in branch.drafts)
+
+
+def _is_measured_again(state: SearchState, request: EvaluationRequested, verdict: Verdict) -> bool:
+    """Say whether a candidate's time is worth another round: once, and not if that would be one too many."""
+    is_first = request.candidate_id not in state.known
+    return isinstance(verdict, Unstable) and is_first and not state.ending and rounds_left(state) > 0
+
+
+def _once_more(step: Step, request: EvaluationRequested) -> EvaluationRequested:
+    return EvaluationRequested(
+        job_id=step.job_id("e"),
+        branch_id=request.branch_id,
+        candidate_id=request.candidate_id,
+        artifact_id=request.artifact_id,
+        keep_above=request.keep_above,
+        draft=request.draft,
+        build_facts=request.build_facts,
+    )
+
+
+def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
+    """Return what is known of a candidate once it was evaluated."""
+    credit, speedup, high, latency_us = credit_of(verdict), None, None, None
+    if isinstance(verdict, Measured):
+        speedup, latency_us = verdict.speedup_vs_reference, verdict.latency_us
+        high = verdict.speedup_interval.high if verdict.speedup_interval is not None else None
+    elif isinstance(verdict, Outpaced):
+        interval = verdict.speedup_interval
+        credit, speedup, high = interval.low, (interval.low + interval.high) / 2, interval.high
+    elif isinstance(verdict, Unstable) and verdict.speedup_interval.high > 0:
+        # Of an interval so wide neither the middle nor the upper end says anything about the candidate.
+        credit = speedup = verdict.speedup_interval.low
+        high = verdict.speedup_interval.high
+    known = Known(
+        candidate_id=candidate_id,
+        fate=fate_of(verdict),
+        outcome=outcome_line(verdict),
+        credit=credit,
+        speedup=speedup,
+        speedup_high=high,
+        latency_us=latency_us,
+    )
+    before = state.known.get(candidate_id)
+    return _least(before, known) if before is not None and known.fate == before.fate == "unstable" else known
+
+
+def _least(first: Known, second: Known) -> Known:
+    """Return what two measurements that told little are sure of: the better of them is never what counts."""
+    slower = min(first, second, key=lambda known: known.credit or 0.0)
+    return Known(
+        candidate_id=second.candidate_id,
+        fate=second.fate,
+        outcome=f"{second.outcome} (measured twice)",
+        credit=slower.credit,
+        speedup=slower.speedup,
+        speedup_high=slower.speedup_high,
+    )
+
+
+def _improves(branch: Branch, known: Known) -> bool:
+    """Say whether a candidate is better than the branch's best by more than the measurement's interval."""
+    if known.fate not in CORRECT_FATES:
+        return False
+    if branch.best is None:
+        return True
+    bar = branch.best.credit if branch.best.speedup is None else branch.best.speedup
+    return (known.credit or 0.0) > (bar or 0.0)
+
+
+_GIVEN_UP_AFTER: Final = 2
+
+
+def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
+    """Take a loss in, and have the job done again. True if it is to be given up instead: it was lost before.
+
+    Too many losses in a row stop the run, and so does one that trying again cannot help. Neither says anything about
+    this job, nor does the loss of one that was asked before the run was resumed.
+    """
+    is_old = step.state.jobs[event.job_id].reopened
+    step.take(LossNoted(job_id=event.job_id, error=event.error, permanent=event.permanent))
+    is_hopeless = not is_old and (event.permanent or step.state.losses >= step.state.settings.max_lost)
+    if is_hopeless and (step.state.running or is_confirmation(request)):
+        stop(step, "infrastructure", event.error)
+    if is_hopeless and step.state.ending:
+        return False
+    if not is_old and not is_hopeless and _may_be_given_up(request):
+        request = replace(request, lost=request.lost + 1)
+        if request.lost >= _GIVEN_UP_AFTER:
+            return True
+    resend(step, request)
+    return False
+
+
+def give_up(step: Step, request: WriteRequested | BuildRequested | EvaluationRequested) -> None:
+    """End the draft that waited for a job, and those that wrote the same."""
+    if isinstance(request, WriteRequested):
+        step.take(
+            AttemptFinished(
+                branch_id=request.branch_id,
+                candidate_id=None,
+                fate="lost",
+                outcome="lost: no answer",
+                draft=request.draft,
+            )
+        )
+        return
+    nothing = Known(candidate_id=request.candidate_id, fate="lost", outcome="lost: no verdict")
+    branch = step.state.branches[request.branch_id]
+    finish(step, branch, branch.draft(request.draft), nothing)
+    finish_awaiting(step, nothing)
+
+
+def _may_be_given_up(
+    request: Requested,
+) -> TypeGuard[WriteRequested | PlanRequested | BuildRequested | EvaluationRequested]:
+    """Say whether the search can go on without it: it cannot without a confirmation, or the program it begins with."""
+    is_branchs = isinstance(request, BuildRequested | EvaluationRequested) and not is_confirmation(request)
+    return is_branchs or is_question(request)
+
 
 NO_ANSWER = "no answer arrived: a shorter one may"
 """What a planner's model is told that is asked again: most answers that are lost took too long."""

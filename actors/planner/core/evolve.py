@@ -1,25 +1,59 @@
-"""Fold one fact into the state. Total and deterministic: resuming a run folds its facts and decides nothing again."""
+"""Folds one fact into the state. Total and deterministic: resuming a run folds its facts.
+
+A prompt repeats all of it, so that one prompt begins as the one before ended: endpoints read such a beginning once. So
+nothing that was told is changed later; what is new is added, a node's line again where it is another by now, and when
+that has grown too long the whole tree is written anew (`PlanRequested.renews`).
+
+A confirmed candidate counts for what the second measurement said, wherever its screening was taken down: in the known
+verdicts, in branches at work, in reports that nobody has read, in the tree. A refuted one is taken out of all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from msgspec.structs import replace
 
-from actors.planner.core.corrections import without_surpassed
-from actors.planner.core.drafting import issue, lost
-from actors.planner.core.entries import drop, put, put_node
-from actors.planner.core.lifecycle import FOLDS, folds_in
+from actors.planner.core.arms import arms_of, with_outcome, with_usage
 from actors.planner.core.state import (
+    Attempt,
+    Branch,
+    Draft,
     Incumbent,
+    Instruction,
+    Job,
     Known,
     Node,
+    Provisional,
+    Report,
+    Requested,
     Score,
     SearchState,
+    Snapshot,
+    TokenRate,
+    Told,
+    better,
+    drop,
+    in_order,
     is_confirmation,
+    live_parent,
+    number_of,
+    put,
+    put_node,
+    root_node,
+    settled,
+    with_all_below,
 )
-from actors.planner.core.telling import with_told
-from messages.base import ROOT
+from messages.base import ROOT, Usage
 from messages.facts import (
+    AttemptFinished,
+    BranchClosed,
+    BranchStarted,
     BuildRequested,
+    CandidateAwaited,
+    ConfirmationFinished,
+    ConfirmationOwed,
     ConfirmationRequested,
     EditsApplied,
     EditsRefused,
@@ -35,8 +69,661 @@ from messages.facts import (
     NodeUpdated,
     PlanAbandoned,
     PlanRequested,
+    QuestionDropped,
+    RunContinued,
+    RunFinished,
+    RunPaused,
+    RunStopping,
+    SearchOpened,
+    SearchReopened,
+    SpendRecorded,
+    TimeNoted,
     WriteRequested,
 )
+from messages.steering import (
+    CandidateGiven,
+    InstructionForgotten,
+    InstructionGiven,
+    NodeBoosted,
+    NodeForbidden,
+    NodePinned,
+    NodeReleased,
+    SteeringRefused,
+)
+from messages.verdicts import CORRECT_FATES, GOOD_FATES
+
+BYTES_PER_TOKEN = 4.0
+"""Of prompts, before any was counted: English prose has 4 to 5, code 3 to 4."""
+_LINE, _REPORT, _ATTEMPT = 100, 400, 160
+"""About how many characters a node's line takes besides its title, a report besides its action, and an attempt."""
+_LEAST, _MOST = 12_000, 32_000
+_SHARE = 0.5
+"""The tree is written anew once what was added is longer than this share of it, within `_LEAST` and `_MOST` characters:
+rarely, since all that follows it is then read anew; not too rarely, since what was added is longer than the tree."""
+
+
+def renews(state: SearchState) -> bool:
+    """Say whether the next call is to have the whole tree written anew."""
+    if state.snapshot is None:
+        return True
+    changed = sum(_line_size(state.nodes[node_id]) for node_id in state.changed_ids)
+    added = sum(told.size for told in state.told) + changed + sum(map(_report_size, _untold(state)))
+    return added > min(_MOST, max(_LEAST, _SHARE * state.snapshot.size))
+
+
+def with_told(state: SearchState, fact: PlanRequested) -> SearchState:
+    """Return the state with what this call tells."""
+    reports = tuple(report for report in _untold(state) if report.branch_id in fact.branch_ids)
+    changed = [] if fact.renews else [state.nodes[key] for key in sorted(state.changed_ids, key=number_of)]
+    told = _told(state, tuple(changed), reports)
+    spoken_of = {report.branch_id for report in reports}
+    state = replace(
+        state,
+        reports=tuple(
+            replace(report, told=True) if report.branch_id in spoken_of else report for report in state.reports
+        ),
+        changed_ids=type(state.changed_ids)(),
+        told=(told,) if fact.renews else (*state.told, told),
+    )
+    return replace(state, snapshot=_snapshot(state)) if fact.renews else state
+
+
+def as_told(state: SearchState, request: PlanRequested) -> tuple[Snapshot, tuple[Told, ...]]:
+    """Return the tree as it was last written whole, and what was added since, this call included.
+
+    Args:
+        state: the search right after the request.
+        request: the call; what it tells of is taken from it where the state has no record of what was told.
+    """
+    if state.snapshot is not None:
+        return state.snapshot, state.told
+    reports = tuple(report for report in state.reports if report.branch_id in request.branch_ids)
+    return _snapshot(state), (_told(state, (), reports),)
+
+
+def with_rate(state: SearchState, model: str, prompt_bytes: int, usage: Usage) -> SearchState:
+    """Return the state with one more prompt of the planner's counted, if its endpoint did that."""
+    if not prompt_bytes or not usage.prompt_tokens or usage.estimated_calls:
+        return state
+    known = next((rate for rate in state.rates if rate.model == model), TokenRate(model=model))
+    rate = replace(known, prompt_bytes=known.prompt_bytes + prompt_bytes, tokens=known.tokens + usage.prompt_tokens)
+    return replace(state, rates=(rate, *(other for other in state.rates if other.model != model)))
+
+
+def bytes_per_token(state: SearchState) -> float:
+    """Return how many bytes a token of a prompt has, as the model that answered last counts them."""
+    return state.rates[0].prompt_bytes / state.rates[0].tokens if state.rates else BYTES_PER_TOKEN
+
+
+def _untold(state: SearchState) -> tuple[Report, ...]:
+    return tuple(report for report in state.reports if not report.told)
+
+
+def _told(state: SearchState, nodes: tuple[Node, ...], reports: tuple[Report, ...]) -> Told:
+    return Told(
+        round=state.rounds,
+        nodes=nodes,
+        reports=reports,
+        subjects=tuple(state.node(report.node_id) for report in reports),
+        incumbent=state.incumbent,
+        size=sum(map(_line_size, nodes)) + sum(map(_report_size, reports)),
+    )
+
+
+def _snapshot(state: SearchState) -> Snapshot:
+    nodes = state.nodes
+    return Snapshot(
+        nodes=nodes,
+        round=state.rounds,
+        incumbent_id=state.incumbent.node_id if state.incumbent else None,
+        bytes_per_token=bytes_per_token(state),
+        size=sum(map(_line_size, in_order(nodes))),
+    )
+
+
+def _line_size(node: Node) -> int:
+    return _LINE + len(node.title)
+
+
+def _report_size(report: Report) -> int:
+    return _REPORT + sum(_ATTEMPT + sum(map(len, attempt.evidence)) for attempt in report.attempts)
+
+
+def recomputed_changes(state: SearchState) -> set[str]:
+    """Return which nodes are told otherwise than they were last told, from the nodes themselves; for tests."""
+    told: dict[str, Node] = dict(state.snapshot.nodes.items()) if state.snapshot else {}
+    for one in state.told:
+        told |= {node.node_id: node for node in one.nodes}
+    return {
+        node_id
+        for node_id, node in state.nodes.items()
+        if node_id not in told or told[node_id].told_form != node.told_form
+    }
+
+
+FoldT = TypeVar("FoldT", bound=Callable[[SearchState, Any], SearchState])
+FOLDS: dict[type, Callable[[SearchState, Any], SearchState]] = {}
+"""How each kind of fact changes the state; `evolve` adds those of the search."""
+
+
+def folds_in(kind: type[Fact]) -> Callable[[FoldT], FoldT]:
+    """Register a fold."""
+
+    def register(fold: FoldT) -> FoldT:
+        FOLDS[kind] = fold
+        return fold
+
+    return register
+
+
+@folds_in(SearchOpened)
+def _opened(state: SearchState, fact: SearchOpened) -> SearchState:
+    opened = replace(
+        state,
+        run_id=fact.run_id,
+        task_id=fact.task_id,
+        target=fact.target,
+        settings=fact.settings,
+        seed=fact.seed,
+        initial_id=fact.initial_id,
+        lineup=fact.lineup,
+        arms=arms_of(fact.lineup),
+        status="running",
+    )
+    return put_node(opened, root_node())
+
+
+@folds_in(SearchReopened)
+def _reopened(state: SearchState, fact: SearchReopened) -> SearchState:
+    lineup = fact.lineup or state.lineup
+    return replace(
+        _pause_released(_carried_over(state)),
+        settings=replace(state.settings, budget=fact.budget),
+        lineup=lineup,
+        arms=arms_of(lineup, state.arms),
+        status="running",
+        paused=False,
+        stopped_by=None,
+        stop_detail="",
+        losses=0,
+        idle_attempts=0,
+        dry=False,
+        lost_calls=state.lost_calls + fact.lost_calls,
+    )
+
+
+@folds_in(SpendRecorded)
+def _spend_recorded(state: SearchState, fact: SpendRecorded) -> SearchState:
+    state = replace(state, cost_usd=state.cost_usd + (fact.cost_usd or 0.0))
+    if fact.role == "planner":
+        state = with_rate(state, fact.model, fact.prompt_bytes, fact.usage)
+        usage, planner_s = state.usage_planner.plus(fact.usage), state.planner_s + fact.latency_s
+        return replace(state, usage_planner=usage, planner_s=planner_s)
+    arms = with_usage(state.arms, fact.model, fact.usage)
+    return replace(state, usage_coder=state.usage_coder.plus(fact.usage), arms=arms)
+
+
+@folds_in(TimeNoted)
+def _time_noted(state: SearchState, fact: TimeNoted) -> SearchState:
+    return replace(state, elapsed_s=fact.elapsed_s)
+
+
+@folds_in(RunStopping)
+def _stopping(state: SearchState, fact: RunStopping) -> SearchState:
+    return replace(state, status="stopping", stopped_by=fact.stopped_by, stop_detail=fact.detail)
+
+
+@folds_in(RunPaused)
+def _paused(state: SearchState, _fact: RunPaused) -> SearchState:
+    return replace(state, paused=True)
+
+
+@folds_in(RunContinued)
+def _continued(state: SearchState, _fact: RunContinued) -> SearchState:
+    return replace(_pause_released(state), paused=False)
+
+
+def _carried_over(state: SearchState) -> SearchState:
+    for job_id, job in list(state.jobs.items()):
+        if not job.withheld and not job.reopened:
+            state = put(state, "jobs", job_id, replace(job, reopened=True))
+    return state
+
+
+def _pause_released(state: SearchState) -> SearchState:
+    for job_id, job in list(state.jobs.items()):
+        if job.withheld:
+            state = put(state, "jobs", job_id, replace(job, withheld=False))
+    return state
+
+
+@folds_in(RunFinished)
+def _run_finished(state: SearchState, fact: RunFinished) -> SearchState:
+    return replace(state, status="finished", stopped_by=fact.stopped_by, stop_detail=fact.detail)
+
+
+@folds_in(BranchStarted)
+def _branch_started(state: SearchState, fact: BranchStarted) -> SearchState:
+    node = state.node(fact.node_id)
+    second = state.nodes.get(node.second_id)
+    branch = Branch(
+        branch_id=fact.branch_id,
+        node_id=node.node_id,
+        base=live_parent(state, state.node(node.parent_id)).best,
+        second=second.best if second is not None else None,
+        expected_gain=node.expected_gain,
+        attempt_limit=fact.attempt_limit,
+        sample=node.tries + node.in_flight + node.samples,
+    )
+    samples = node.samples + branch.extra
+    node = replace(chosen(node, branch), state="in_flight", in_flight=node.in_flight + 1, samples=samples)
+    state = put_node(state, node)
+    state = put(state, "branches", branch.branch_id, branch)
+    return replace(state, issued=state.issued + 1, begun=state.begun + (not branch.extra))
+
+
+@folds_in(WriteRequested)
+def _write_requested(state: SearchState, fact: WriteRequested) -> SearchState:
+    branch = state.branches[fact.branch_id]
+    draft = Draft(number=fact.draft, job_id=fact.job_id, model=fact.model)
+    return issue(put(state, "branches", fact.branch_id, branch.with_draft(draft)), fact)
+
+
+@folds_in(BuildRequested)
+@folds_in(EvaluationRequested)
+def _advanced(state: SearchState, fact: BuildRequested | EvaluationRequested) -> SearchState:
+    if not fact.branch_id:
+        return issue(state, fact)
+    branch = state.branches[fact.branch_id]
+    draft = branch.draft(fact.draft)
+    state = drop(state, "jobs", draft.job_id or "")
+    draft = replace(draft, job_id=fact.job_id, candidate_id=fact.candidate_id, awaiting=False)
+    return issue(put(state, "branches", fact.branch_id, branch.with_draft(draft)), fact)
+
+
+@folds_in(CandidateAwaited)
+def _awaited(state: SearchState, fact: CandidateAwaited) -> SearchState:
+    branch = state.branches[fact.branch_id]
+    draft = branch.draft(fact.draft)
+    state = drop(state, "jobs", draft.job_id or "")
+    draft = replace(draft, job_id=None, candidate_id=fact.candidate_id, awaiting=True)
+    return put(state, "branches", fact.branch_id, branch.with_draft(draft))
+
+
+@folds_in(AttemptFinished)
+def _attempt_finished(state: SearchState, fact: AttemptFinished) -> SearchState:
+    branch = state.branches[fact.branch_id]
+    draft = branch.draft(fact.draft)
+    state = drop(state, "jobs", draft.job_id or "")
+    if fact.measured_again:
+        branch = branch.with_draft(replace(draft, job_id=None))
+    else:
+        branch = _with_ended(branch, fact)
+        state = _with_reward(state, fact, draft.model)
+    node = state.node(branch.node_id)
+    node = replace(node, fates=_counted(node.fates, fact.fate), rounds=node.rounds + bool(fact.round))
+    state = put_node(put(state, "branches", branch.branch_id, branch), node)
+    if not fact.round:
+        return replace(state, idle_attempts=state.idle_attempts + 1)
+    parent = state.node(node.parent_id)
+    state = put_node(state, replace(parent, child_rounds=parent.child_rounds + 1))
+    state = _remember(state, fact, node)
+    screen_s = state.screen_s + fact.lease_s
+    return replace(state, rounds=state.rounds + 1, idle_attempts=0, losses=0, screen_s=screen_s)
+
+
+@folds_in(BranchClosed)
+def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
+    branch = state.branches[fact.branch_id]
+    for job_id in branch.jobs:
+        state = drop(state, "jobs", job_id)
+    branch = branch.concluded()  # drafts of its last attempt may be unwritten
+    node = _closed(state.node(fact.node_id), branch)
+    if node.in_flight == 0:
+        node = settled(node, state.settings.max_tries)
+    state = put_node(drop(state, "branches", branch.branch_id), node)
+    state = replace(state, dry=state.dry and branch.extra)
+    if state.settings.world_model != "evolving":
+        return state  # nobody will be told
+    report = Report(
+        branch_id=branch.branch_id,
+        node_id=node.node_id,
+        reason=fact.reason,
+        base=branch.base,
+        best=branch.best,
+        attempts=branch.attempts,
+        second=branch.second,
+        expected_gain=branch.expected_gain,
+        extra=branch.extra,
+    )
+    return replace(state, reports=(*state.reports, report))
+
+
+@folds_in(QuestionDropped)
+def _question_dropped(state: SearchState, fact: QuestionDropped) -> SearchState:
+    request = state.jobs[fact.job_id].request
+    state = drop(state, "jobs", fact.job_id)
+    if not isinstance(request, WriteRequested):
+        return state
+    branch = state.branches[request.branch_id].without_draft(request.draft)
+    return put(state, "branches", branch.branch_id, branch)
+
+
+def issue(state: SearchState, request: Requested) -> SearchState:
+    """Return the state with a job under way."""
+    rests = state.paused and isinstance(request, WriteRequested | PlanRequested)
+    job = Job(request=request, withheld=state.pausing or rests)
+    return replace(put(state, "jobs", request.job_id, job), issued=state.issued + 1)
+
+
+def lost(state: SearchState, request: WriteRequested | BuildRequested | EvaluationRequested) -> SearchState:
+    """Return the state with the draft of a lost job waiting for nothing: it is asked for again."""
+    branch = state.branches[request.branch_id]
+    draft = replace(branch.draft(request.draft), job_id=None, candidate_id=None)
+    return put(state, "branches", branch.branch_id, branch.with_draft(draft))
+
+
+def _with_ended(branch: Branch, fact: AttemptFinished) -> Branch:
+    attempt = Attempt(
+        number=len(branch.attempts) + 1,
+        candidate_id=fact.candidate_id,
+        fate=fact.fate,
+        outcome=fact.outcome,
+        credit=fact.credit,
+        speedup=fact.speedup,
+        speedup_high=fact.speedup_high,
+        latency_us=fact.latency_us,
+        round=fact.round,
+        evidence=fact.evidence,
+    )
+    branch = replace(
+        branch,
+        ended=(*branch.ended, attempt),
+        best=better(branch.best, attempt.score),
+        improved=branch.improved or fact.improved,
+    )
+    return branch.without_draft(fact.draft)
+
+
+def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> SearchState:
+    if fact.fate == "lost" and fact.candidate_id is not None:
+        return state  # what it wrote was not judged
+    is_new = bool(fact.round)  # what was evaluated before was worth nothing
+    correct = is_new and fact.fate in CORRECT_FATES
+    return replace(state, arms=with_outcome(state.arms, model, correct=correct, better=correct and fact.improved))
+
+
+def _closed(node: Node, branch: Branch) -> Node:
+    """Return a node with one branch less at work, and with what came of it."""
+    best = better(node.best, branch.best)
+    if best is not None and best != node.best:
+        node = replace(node, best=best, base=branch.base, expected_then=branch.expected_gain)
+    elif best is None and not branch.extra:
+        node = replace(node, expected_then=branch.expected_gain)
+    return replace(
+        node,
+        in_flight=node.in_flight - 1,
+        tries=node.tries + (not branch.extra),
+        failures=node.failures + (branch.best is None and not branch.extra),
+    )
+
+
+def _counted(fates: tuple[tuple[str, int], ...], fate: str) -> tuple[tuple[str, int], ...]:
+    counts = dict(fates)
+    counts[fate] = counts.get(fate, 0) + 1
+    return tuple(counts.items())
+
+
+def _remember(state: SearchState, fact: AttemptFinished, node: Node) -> SearchState:
+    if fact.candidate_id is None:
+        return state
+    before = state.known.get(fact.candidate_id)
+    known = Known(
+        candidate_id=fact.candidate_id,
+        fate=fact.fate,
+        outcome=fact.outcome,
+        credit=fact.credit,
+        speedup=fact.speedup,
+        speedup_high=fact.speedup_high,
+        latency_us=fact.latency_us,
+        evaluations=before.evaluations + 1 if before else 1,
+        node_id=node.node_id,
+    )
+    return put(state, "known", fact.candidate_id, known)
+
+
+@folds_in(ConfirmationOwed)
+def _owed(state: SearchState, fact: ConfirmationOwed) -> SearchState:
+    provisional = Provisional(
+        candidate_id=fact.candidate_id,
+        node_id=fact.node_id,
+        artifact_id=fact.artifact_id,
+        round=fact.round,
+        credit=fact.credit,
+        speedup=fact.speedup,
+        latency_us=fact.latency_us,
+    )
+    return put(state, "provisional", fact.candidate_id, provisional)
+
+
+@folds_in(ConfirmationFinished)
+def _finished(state: SearchState, fact: ConfirmationFinished) -> SearchState:
+    state = drop(drop(state, "jobs", fact.job_id), "provisional", fact.candidate_id)
+    before = state.known[fact.candidate_id]
+    known = _corrected(before, fact)
+    state = put(state, "known", known.candidate_id, known)
+    state = replace(state, confirm_s=state.confirm_s + fact.lease_s, losses=0)
+    for branch in list(state.branches.values()):
+        state = put(state, "branches", branch.branch_id, _corrected_branch(branch, known))
+    at_work = ((*branch.attempts, *branch.ended) for branch in state.branches.values())
+    pending = [*at_work, *(report.attempts for report in state.reports)]
+    was_told = not any(_holds(attempts, known) for attempts in pending)
+    state = replace(state, reports=tuple(_corrected_report(report, known) for report in state.reports))
+    for node in list(state.nodes.values()):
+        if node.node_id != ROOT and node.best is not None and node.best.candidate_id == known.candidate_id:
+            state = put_node(state, _corrected_node(state, node, known))
+        elif node.base is not None and node.base.candidate_id == known.candidate_id:
+            state = put_node(state, replace(node, base=_score(known) or Score(candidate_id=known.candidate_id)))
+    if known.fate == before.fate:
+        return state
+    state = put_node(state, _recounted(state.node(known.node_id), before, known))
+    return _with_news(state, fact, known) if was_told else state
+
+
+def without_surpassed(state: SearchState, credit: float) -> SearchState:
+    """Forget the provisional candidates that are no better than a new incumbent, even if all they said is true.
+
+    The one that is being confirmed stays until its answer comes.
+    """
+    asked = {job.request.candidate_id for job in state.jobs.values() if is_confirmation(job.request)}
+    for found in list(state.provisional.values()):
+        if found.credit <= credit and found.candidate_id not in asked:
+            state = drop(state, "provisional", found.candidate_id)
+    return state
+
+
+def _corrected(known: Known, fact: ConfirmationFinished) -> Known:
+    """Return what is known of a candidate from now on."""
+    if fact.credit is None:
+        outcome = f"{fact.outcome} (in its confirmation; its screening said {fact.screen_speedup:.2f}x)"
+        known = replace(known, fate=fact.fate, outcome=outcome, confirmed=True)
+        return replace(known, credit=None, speedup=None, speedup_high=None, latency_us=None)
+    outcome = fact.outcome if fact.fate in GOOD_FATES else f"{known.outcome}; in its confirmation {fact.outcome}"
+    return replace(
+        known,
+        outcome=outcome,
+        credit=fact.credit,
+        speedup=fact.speedup,
+        speedup_high=fact.speedup_high,
+        latency_us=fact.latency_us,
+        confirmed=True,
+    )
+
+
+def _score(known: Known) -> Score | None:
+    if known.fate not in CORRECT_FATES:
+        return None
+    return Score(
+        candidate_id=known.candidate_id,
+        credit=known.credit,
+        speedup=known.speedup,
+        speedup_high=known.speedup_high,
+        latency_us=known.latency_us,
+    )
+
+
+def _holds(attempts: tuple[Attempt, ...], known: Known) -> bool:
+    return any(attempt.candidate_id == known.candidate_id for attempt in attempts)
+
+
+def _corrected_attempts(attempts: tuple[Attempt, ...], known: Known) -> tuple[Attempt, ...]:
+    return tuple(
+        replace(
+            attempt,
+            fate=known.fate,
+            outcome=known.outcome,
+            credit=known.credit,
+            speedup=known.speedup,
+            speedup_high=known.speedup_high,
+            latency_us=known.latency_us,
+        )
+        if attempt.candidate_id == known.candidate_id
+        else attempt
+        for attempt in attempts
+    )
+
+
+def _best_of(attempts: tuple[Attempt, ...]) -> Score | None:
+    best: Score | None = None
+    for attempt in attempts:
+        best = better(best, attempt.score)
+    return best
+
+
+def _corrected_base(base: Score | None, known: Known) -> Score | None:
+    return _score(known) if base is not None and base.candidate_id == known.candidate_id else base
+
+
+def _corrected_branch(branch: Branch, known: Known) -> Branch:
+    base, second = _corrected_base(branch.base, known), _corrected_base(branch.second, known)
+    branch = replace(branch, base=base, second=second)
+    if not _holds((*branch.attempts, *branch.ended), known):
+        return branch
+    attempts, ended = _corrected_attempts(branch.attempts, known), _corrected_attempts(branch.ended, known)
+    return replace(branch, attempts=attempts, ended=ended, best=_best_of((*attempts, *ended)))
+
+
+def _corrected_report(report: Report, known: Known) -> Report:
+    base, second = _corrected_base(report.base, known), _corrected_base(report.second, known)
+    report = replace(report, base=base, second=second)
+    if not _holds(report.attempts, known):
+        return report
+    attempts = _corrected_attempts(report.attempts, known)
+    return replace(report, attempts=attempts, best=_best_of(attempts))
+
+
+def _corrected_node(state: SearchState, node: Node, known: Known) -> Node:
+    """Return a node with its best corrected; if that was refuted, with its next best, or as one that failed."""
+    if (score := _score(known)) is not None:
+        return replace(node, best=score)
+    best: Score | None = None
+    for other in state.known.values():
+        if other.node_id == node.node_id:
+            best = better(best, _score(other))
+    node = replace(node, best=best)
+    if best is not None:
+        return node
+    node = replace(node, failures=node.failures + 1)
+    return node if node.in_flight else settled(replace(node, spent=False), state.settings.max_tries)
+
+
+def _recounted(node: Node, before: Known, known: Known) -> Node:
+    """Return a node whose counts of fates say what an attempt has come to."""
+    fates = dict(node.fates)
+    fates[before.fate] = fates.get(before.fate, 1) - 1
+    fates[known.fate] = fates.get(known.fate, 0) + 1
+    return replace(node, fates=tuple((fate, count) for fate, count in fates.items() if count > 0))
+
+
+def _with_news(state: SearchState, fact: ConfirmationFinished, known: Known) -> SearchState:
+    """Have the planner's model told that what it was told is not so."""
+    if state.settings.world_model != "evolving":
+        return state
+    attempt = Attempt(number=1, candidate_id=known.candidate_id, fate=known.fate, outcome=known.outcome)
+    report = Report(
+        branch_id=fact.job_id,
+        node_id=known.node_id,
+        reason=known.outcome,
+        base=None,
+        best=state.node(known.node_id).best,
+        attempts=(attempt,),
+        refuted=True,
+    )
+    return replace(state, reports=(*state.reports, report))
+
+
+def chosen(node: Node, branch: Branch) -> Node:
+    """Return a node on which a branch begins: a pin is for one choice, and extra samples are none."""
+    return node if branch.extra else replace(node, pinned=0)
+
+
+@folds_in(InstructionGiven)
+def _given(state: SearchState, fact: InstructionGiven) -> SearchState:
+    instruction = Instruction(number=fact.number, text=fact.text, to=fact.to)
+    return replace(state, instructions=(*state.instructions, instruction), instructions_given=fact.number)
+
+
+@folds_in(InstructionForgotten)
+def _forgotten(state: SearchState, fact: InstructionForgotten) -> SearchState:
+    kept = tuple(instruction for instruction in state.instructions if instruction.number != fact.number)
+    return replace(state, instructions=kept)
+
+
+@folds_in(NodePinned)
+def _pinned(state: SearchState, fact: NodePinned) -> SearchState:
+    """Remember when: of several the first is chosen first. What was pruned is open again."""
+    node = state.node(fact.node_id)
+    node = replace(node, pinned=node.pinned or state.facts + 1)
+    if node.state == "pruned":
+        node = replace(node, state="open", prune_reason="", given_up=False)
+    return put_node(state, node)
+
+
+@folds_in(NodeBoosted)
+def _boosted(state: SearchState, fact: NodeBoosted) -> SearchState:
+    return put_node(state, replace(state.node(fact.node_id), boost=fact.by))
+
+
+@folds_in(NodeForbidden)
+def _forbidden(state: SearchState, fact: NodeForbidden) -> SearchState:
+    node = replace(state.node(fact.node_id), forbidden=fact.reason, pinned=0)
+    return _barred_below(put_node(state, node), fact.node_id)
+
+
+@folds_in(NodeReleased)
+def _released(state: SearchState, fact: NodeReleased) -> SearchState:
+    node = replace(state.node(fact.node_id), forbidden=None, pinned=0, boost=0.0)
+    return _barred_below(put_node(state, node), fact.node_id)
+
+
+@folds_in(CandidateGiven)
+def _candidate_given(state: SearchState, fact: CandidateGiven) -> SearchState:
+    return put_node(state, replace(state.node(fact.node_id), given_id=fact.candidate_id))
+
+
+@folds_in(SteeringRefused)
+def _order_refused(state: SearchState, _fact: SteeringRefused) -> SearchState:
+    return state
+
+
+def _barred_below(state: SearchState, node_id: str) -> SearchState:
+    """Say anew of a node and all below it whether it, or a node above it, is forbidden."""
+    for node in list(with_all_below(state, state.node(node_id))):
+        above = bool(node.parent_id) and state.node(node.parent_id).barred
+        barred = above or node.forbidden is not None
+        if barred != node.barred:
+            state = put_node(state, replace(state.node(node.node_id), barred=barred))
+    return state
 
 
 def evolve(state: SearchState, fact: Fact) -> SearchState:
@@ -182,3 +869,24 @@ def _conclude_plan(state: SearchState, job_id: str) -> SearchState:
         return state
     told = set(job.request.branch_ids)
     return replace(state, reports=tuple(report for report in state.reports if report.branch_id not in told))
+
+
+class Step:
+    """Collects the facts of one decision; `state` is always the state after them."""
+
+    def __init__(self, state: SearchState) -> None:
+        self.state = state
+        self.facts: list[Fact] = []
+
+    def take(self, fact: Fact) -> None:
+        """Add a fact."""
+        self.state = evolve(self.state, fact)
+        self.facts.append(fact)
+
+    def job_id(self, kind: str) -> str:
+        """Return the next job id: unique in all runs, and a message id on the bus."""
+        return f"{self.state.run_id}-{kind}{self.state.issued + 1}"
+
+    def branch_id(self) -> str:
+        """Return the next branch id, unique in the run."""
+        return f"b{self.state.issued + 1}"

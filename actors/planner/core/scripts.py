@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from actors.planner.core.state import Node, SearchState
+from actors.planner.core.state import Node, SearchState, ancestors, live_parent
 from actors.planner.core.steering import contradiction
-from actors.planner.core.tree import ancestors, live_parent
 from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
 from messages.events import EditsProposed

@@ -1,17 +1,21 @@
-"""The state of a search: the fold of its facts. Immutable; its maps are persistent, a change costs what it changes.
+"""The state of a search: an immutable fold of its facts, with its tree, its branches and its maps.
+
+Values only; `drafting` folds facts into them.
 
 Holds ids, numbers and one-line outcomes. Programs, prompts and build logs stay in the events that brought them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from hashlib import blake2b
 from typing import Literal, TypeAlias, TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 from rpds import HashTrieMap, HashTrieSet
 
 from actors.planner.core.arms import Arm
-from actors.planner.core.branch import Attempt, Branch, Draft, Report, Score, better
 from messages.base import ROOT, Usage
 from messages.facts import (
     BuildRequested,
@@ -28,7 +32,176 @@ from messages.models import Lineup
 from messages.settings import SearchSettings
 from messages.steering import Audience
 from messages.tasks import Target
-from messages.verdicts import Fate
+from messages.verdicts import CORRECT_FATES, Fate
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """A correct candidate and what it is worth."""
+
+    candidate_id: str
+    credit: float | None = None
+    """Lower bound of the speedup's interval, or a score; None where it was not timed."""
+    speedup: float | None = None
+    speedup_high: float | None = None
+    """Upper bound of the speedup's interval; None where it is not known."""
+    latency_us: float | None = None
+
+    @property
+    def is_least(self) -> bool:
+        """Say whether `speedup` is only what it has at least, since its time was not steady enough to be told."""
+        return self.speedup is not None and self.speedup == self.credit and (self.speedup_high or 0.0) > self.speedup
+
+
+def better(first: Score | None, second: Score | None) -> Score | None:
+    """Return the one with the larger credit; the first on a tie, and the timed one where only one was timed."""
+    if first is None or second is None:
+        return first or second
+    return second if (second.credit or 0.0) > (first.credit or 0.0) else first
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer of a coder and its outcome; of several drafts the best one's."""
+
+    number: int
+    candidate_id: str | None
+    fate: Fate
+    outcome: str
+    credit: float | None = None
+    speedup: float | None = None
+    speedup_high: float | None = None
+    latency_us: float | None = None
+    round: int = 0
+    """0 if nothing was evaluated for it."""
+    evidence: tuple[str, ...] = ()
+    """What is known besides the outcome; bounded."""
+    others: tuple[str, ...] = ()
+    """Outcomes of the attempt's other drafts."""
+
+    @property
+    def score(self) -> Score | None:
+        """What it is worth; None unless it is correct."""
+        if self.fate not in CORRECT_FATES or self.candidate_id is None:
+            return None
+        return Score(
+            candidate_id=self.candidate_id,
+            credit=self.credit,
+            speedup=self.speedup,
+            speedup_high=self.speedup_high,
+            latency_us=self.latency_us,
+        )
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer of a coder that is under way: being written, built, evaluated, or waiting for another's verdict."""
+
+    number: int
+    """From 0, within its attempt."""
+    job_id: str | None = None
+    """The job it waits for."""
+    candidate_id: str | None = None
+    """The candidate that is being built or evaluated for it, or whose verdict it awaits."""
+    awaiting: bool = False
+    """Another draft is having the same candidate evaluated."""
+    model: str = ""
+    """Which of several coder models was asked."""
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
+    """The local refinement of one node."""
+
+    branch_id: str
+    node_id: str
+    base: Score | None
+    """The parent's candidate; None: the reference."""
+    second: Score | None = None
+    """Candidate of a second parent, whose technique is to be merged into the base."""
+    expected_gain: float | None = None
+    """What was expected of its action when it began."""
+    attempts: tuple[Attempt, ...] = ()
+    best: Score | None = None
+    stale: int = 0
+    """Attempts in a row without improvement; without a correct candidate all of them."""
+    attempt_limit: int | None = None
+    drafts: tuple[Draft, ...] = ()
+    """Those of the present attempt that are under way; none: the next one may begin."""
+    ended: tuple[Attempt, ...] = ()
+    """Outcomes of its other drafts."""
+    improved: bool = False
+    """One of these was better than all before."""
+    sample: int = 0
+    """How many branches and extra samples there were on this node before it."""
+
+    @property
+    def extra(self) -> bool:
+        """It is an extra sample: one attempt for a node that another branch refines."""
+        return self.attempt_limit is not None
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The jobs that it waits for."""
+        return tuple(draft.job_id for draft in self.drafts if draft.job_id is not None)
+
+    def draft(self, number: int) -> Draft:
+        """Return a draft that is under way; one that waits for nothing if it is not."""
+        return next((draft for draft in self.drafts if draft.number == number), Draft(number=number))
+
+    def with_draft(self, draft: Draft) -> Branch:
+        """Return the branch with this draft under way, as it now is."""
+        kept = [other for other in self.drafts if other.number != draft.number]
+        return replace(self, drafts=tuple(sorted([*kept, draft], key=lambda other: other.number)))
+
+    def without_draft(self, number: int) -> Branch:
+        """Return the branch with one draft less under way; with the last one the attempt is over."""
+        left = tuple(draft for draft in self.drafts if draft.number != number)
+        branch = replace(self, drafts=left)
+        return branch if left else branch.concluded()
+
+    def concluded(self) -> Branch:
+        """Return the branch with what ended of the present attempt as its outcome."""
+        if not self.ended:
+            return self
+        ranked = sorted(self.ended, key=_promise)
+        best, others = ranked[0], tuple(attempt.outcome for attempt in ranked[1:])
+        return replace(
+            self,
+            attempts=(*self.attempts, replace(best, number=len(self.attempts) + 1, others=others)),
+            stale=0 if self.improved else self.stale + 1,
+            ended=(),
+            improved=False,
+        )
+
+
+_NEARNESS: tuple[Fate, ...] = (
+    "wrong", "timed_out", "crashed", "rejected", "quarantined", "did_not_build", "declined", "unusable",
+)  # fmt: skip
+"""Of drafts that all failed the one nearest to a correct candidate goes on."""
+
+
+def _promise(attempt: Attempt) -> tuple[int, float]:
+    """Rank drafts of one attempt: correct ones by credit, others by how far they came, equals in order of ending."""
+    if attempt.fate in CORRECT_FATES:
+        return -1, -(attempt.credit or 0.0)
+    return _NEARNESS.index(attempt.fate) if attempt.fate in _NEARNESS else len(_NEARNESS), 0.0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished branch that the planner's model has not been told of."""
+
+    branch_id: str
+    node_id: str
+    reason: str
+    base: Score | None
+    best: Score | None
+    attempts: tuple[Attempt, ...]
+    second: Score | None = None
+    expected_gain: float | None = None
+    extra: bool = False
+    """An extra sample: told along with others, no reason to call."""
+    refuted: bool = False
+    """No branch: a candidate that was attached, and that its confirmation refuted."""
+    told: bool = False
+    """A call under way tells of it."""
+
 
 __all__ = ("Attempt", "Branch", "Draft", "Report", "Score", "better")  # of `branch`, for whoever reads a state
 NodeState: TypeAlias = Literal["open", "in_flight", "closed", "pruned"]
@@ -385,3 +558,166 @@ def active(state: SearchState) -> list[Branch]:
 def root_node() -> Node:
     """Return the root: the reference program, closed from the start."""
     return Node(node_id=ROOT, parent_id="", title="reference", state="closed", asked=True)
+
+
+def frontier(state: SearchState) -> list[Node]:
+    """Return the open nodes whose parent is the root or closed, in order of insertion.
+
+    A parent that the machine has given up stands in nobody's way: its children then build on what is above it. So an
+    action that only names a family of others does not bury them.
+    """
+    return [state.nodes[node_id] for node_id in sorted(state.frontier_ids, key=number_of)]
+
+
+def ancestors(state: SearchState, node: Node) -> Iterator[Node]:
+    """Yield the parent, its parent, … up to the root."""
+    while node.parent_id:
+        node = state.node(node.parent_id)
+        yield node
+
+
+def childless(state: SearchState) -> list[Node]:
+    """Return the barren nodes, best first: closed, may get children, and have none open or in flight."""
+    nodes = [state.nodes[node_id] for node_id in state.barren_ids]
+    return sorted(nodes, key=lambda node: (-worth(node), number_of(node.node_id)))
+
+
+def worth(node: Node) -> float:
+    """Return a closed node's credit; a root without a score counts as 1, an untimed candidate as 0."""
+    if node.best is None:
+        return 1.0 if node.node_id == ROOT else 0.0
+    return node.best.credit or 0.0
+
+
+def with_all_below(state: SearchState, node: Node) -> Iterator[Node]:
+    """Yield the node and all its descendants, parents before children."""
+    waiting = [node.node_id]
+    while waiting:
+        found = state.node(waiting.pop())
+        yield found
+        waiting.extend(found.children)
+
+
+def live_parent(state: SearchState, node: Node) -> Node:
+    """Return the node itself, or the nearest ancestor that the machine has not given up."""
+    while node.given_up:
+        node = state.node(node.parent_id)
+    return node
+
+
+def path_titles(state: SearchState, node_id: str) -> tuple[str, ...]:
+    """Return the titles of the actions from the root's child down to the node."""
+    node = state.node(node_id)
+    above = [ancestor.title for ancestor in ancestors(state, node) if ancestor.node_id != ROOT]
+    return (*reversed(above), node.title)
+
+
+def settled(node: Node, max_tries: int) -> Node:
+    """Return a node whose last branch has ended, in the state that follows."""
+    if node.best is not None:
+        return replace(node, state="closed", spent=node.spent or bool(node.prune_reason))
+    if node.prune_reason:
+        return replace(node, state="pruned")
+    if node.failures >= max_tries:
+        reason = f"{node.failures} branches ended without a correct candidate"
+        return replace(node, state="pruned", given_up=True, prune_reason=reason)
+    return replace(node, state="open")
+
+
+_encoder = msgspec.msgpack.Encoder()
+MapName: TypeAlias = Literal["nodes", "branches", "jobs", "known", "provisional"]
+Entry: TypeAlias = Node | Branch | Job | Known | Provisional
+
+
+def put(state: SearchState, name: MapName, key: str, value: Entry) -> SearchState:
+    """Return the state with one entry of one of its maps set."""
+    entries: HashTrieMap[str, Entry] = getattr(state, name)
+    mixed = state.entries_hash ^ _entry_hash(name, key, entries.get(key)) ^ _entry_hash(name, key, value)
+    return msgspec.structs.replace(state, **{name: entries.insert(key, value), "entries_hash": mixed})
+
+
+def put_node(state: SearchState, node: Node) -> SearchState:
+    """Return the state with a node set, its parent's count of live children and the indexes kept true."""
+    before = state.nodes.get(node.node_id)
+    state = _index(put(state, "nodes", node.node_id, node), node)
+    if node.node_id not in state.changed_ids and (before is None or before.told_form != node.told_form):
+        state = msgspec.structs.replace(state, changed_ids=state.changed_ids.insert(node.node_id))
+    if before is not None and _bears(before) != _bears(node):
+        state = _index_below(state, node)
+    born = node.live - (before is not None and before.live)
+    if not born or not node.parent_id:
+        return state
+    parent = state.node(node.parent_id)
+    return put_node(state, msgspec.structs.replace(parent, live_children=parent.live_children + born))
+
+
+def _bears(node: Node) -> tuple[bool, bool]:
+    """Return what of a node decides whether those below it may be tried."""
+    return node.state == "closed", node.given_up
+
+
+def _index_below(state: SearchState, node: Node) -> SearchState:
+    for child_id in node.children:
+        child = state.node(child_id)
+        state = _index(state, child)
+        if child.given_up:
+            state = _index_below(state, child)
+    return state
+
+
+def _index(state: SearchState, node: Node) -> SearchState:
+    may_be_tried = node.state == "open" and not node.barred
+    in_frontier = may_be_tried and live_parent(state, state.node(node.parent_id)).state == "closed"
+    frontier_ids = _indexed(state.frontier_ids, node.node_id, belongs=in_frontier)
+    barren_ids = _indexed(state.barren_ids, node.node_id, belongs=node.barren)
+    if frontier_ids is state.frontier_ids and barren_ids is state.barren_ids:
+        return state
+    return msgspec.structs.replace(state, frontier_ids=frontier_ids, barren_ids=barren_ids)
+
+
+def _indexed(index: HashTrieSet[str], node_id: str, *, belongs: bool) -> HashTrieSet[str]:
+    if belongs == (node_id in index):
+        return index
+    return index.insert(node_id) if belongs else index.remove(node_id)
+
+
+def drop(state: SearchState, name: MapName, key: str) -> SearchState:
+    """Return the state without one entry of one of its maps; the same state if it is not there."""
+    entries: HashTrieMap[str, Entry] = getattr(state, name)
+    if key not in entries:
+        return state
+    mixed = state.entries_hash ^ _entry_hash(name, key, entries[key])
+    return msgspec.structs.replace(state, **{name: entries.remove(key), "entries_hash": mixed})
+
+
+def state_hash(state: SearchState) -> str:
+    """Return a hash (blake2b-128, hex) that equal states share and others, but for chance, do not.
+
+    The maps enter by the exclusive or of their entries' hashes, kept up to date by `put` and `drop`: a hash of
+    10,000 entries costs no more than one of ten.
+    """
+    digest = blake2b(state.entries_hash.to_bytes(16, "little"), digest_size=16)
+    for name in _PLAIN_FIELDS:
+        digest.update(_encoder.encode((name, getattr(state, name))))
+    return digest.hexdigest()
+
+
+def recomputed_entries_hash(state: SearchState) -> int:
+    """Return what `entries_hash` has to be, from the maps themselves; for tests."""
+    mixed = 0
+    for name in _MAPS:
+        for key, value in getattr(state, name).items():
+            mixed ^= _entry_hash(name, key, value)
+    return mixed
+
+
+_MAPS: tuple[MapName, ...] = ("nodes", "branches", "jobs", "known", "provisional")
+_DERIVED = (*_MAPS, "entries_hash", "frontier_ids", "barren_ids", "changed_ids", "snapshot", "told")
+"""What follows from the maps and from the facts that made them, and would cost too much to hash again and again."""
+_PLAIN_FIELDS = tuple(name for name in SearchState.__struct_fields__ if name not in _DERIVED)
+
+
+def _entry_hash(name: MapName, key: str, value: Entry | None) -> int:
+    if value is None:
+        return 0
+    return int.from_bytes(blake2b(_encoder.encode((name, key, value)), digest_size=16).digest(), "little")

@@ -12,13 +12,13 @@ import unicodedata
 from math import isfinite
 from typing import assert_never
 
+from actors.planner.core.evolve import Step
 from actors.planner.core.state import Node, SearchState
-from actors.planner.core.step import Step
 from messages.base import ROOT
 from messages.edits import Edit, Insert, Prune, Split, Update
 from messages.events import RunStarted
 from messages.facts import EditsApplied, Fact, NodeInserted, NodePruned
-from messages.heritage import Heritage, InheritedNode
+from messages.settings import Heritage, InheritedNode
 from messages.steering import (
     Boost,
     CandidateGiven,

@@ -1,4 +1,23 @@
-"""What is begun when something has happened: next attempts, branches, calls for edits, and the end of the run.
+"""Starts work: next attempts, branches, confirmations, calls for edits, and the end of the run.
+
+Of many measurements the best is one that chance favoured. So a candidate whose screening is better than the incumbent
+is provisional: in a fresh process, on fresh data and in more pairs it is measured once more, and what that says
+replaces what the screening said, in either direction. The rules:
+
+1. One confirmation at a time, the best provisional candidate first: what is then seen to be no better is spared.
+2. It is no round. While confirmations have more than `SHARE` of the time for which candidates were timed, the next one
+   waits; so does what is no faster than the reference. What could end the run by reaching its target does not wait.
+3. Before a run ends by its budget, or because nothing is left to try, what is still provisional is confirmed. A run
+   that is stopped leaves it for when it is resumed; so does one whose evaluators cannot do it.
+4. A candidate is confirmed once. What is refuted (wrong, crashed, …) is no correct candidate any more; what cannot be
+   timed well enough, or is outpaced, stays in the tree for no more than either measurement says.
+
+Scores and candidates that are not timed need none: an evaluator that scores says what it repeats itself, and where
+nothing is timed nothing is owed to chance.
+
+Several branches at once start from different programs, and what one of them finds is not in the others: rounds spent on
+polishing a program that has been overtaken are lost. So the window shrinks with the distance to the incumbent, as
+brackets of successive halving do (Jamieson and Talwalkar 2016), but without a schedule. docs/design/0009 has figures.
 
 Rules in order, repeated until none applies:
 
@@ -21,11 +40,11 @@ open get an action of the machine's instead (`variations`).
 
 from __future__ import annotations
 
+import math
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.planner.core.attempts import close, continue_branches, request_attempt
 from actors.planner.core.budget import (
     is_overcommitted,
     may_ask_coder,
@@ -34,29 +53,41 @@ from actors.planner.core.budget import (
     rounds_left,
     used_up,
 )
-from actors.planner.core.confirming import confirm
-from actors.planner.core.selection import belief, select
+from actors.planner.core.evolve import Step, renews
+from actors.planner.core.selection import belief, distance, gain_of, select, spreads
 from actors.planner.core.state import (
     PAUSES,
+    Branch,
+    Known,
     Node,
+    Provisional,
     Requested,
+    Score,
     SearchState,
     active,
+    better,
+    childless,
+    in_order,
     is_confirmation,
+    live_parent,
+    worth,
 )
-from actors.planner.core.step import Step
-from actors.planner.core.telling import renews
-from actors.planner.core.tree import childless, live_parent, worth
-from actors.planner.core.variations import best_unvaried, is_varied, most_promising, vary
 from messages.base import ROOT
+from messages.commands import WriteMode
 from messages.edits import Refusal
+from messages.events import CandidateEvaluated
 from messages.facts import (
+    BranchClosed,
     BranchStarted,
     BuildRequested,
+    ConfirmationFinished,
+    ConfirmationOwed,
     ConfirmationRequested,
     EvaluationRequested,
+    IncumbentChanged,
     InitialRequested,
     LossNoted,
+    NodeInserted,
     NodeSpent,
     PlanAbandoned,
     PlanRequested,
@@ -66,6 +97,317 @@ from messages.facts import (
     StoppedBy,
     WriteRequested,
 )
+from messages.verdicts import (
+    GOOD_FATES,
+    REFUTING_FATES,
+    Measured,
+    Outpaced,
+    Unstable,
+    Verdict,
+    credit_of,
+    fate_of,
+    outcome_line,
+)
+
+SHARE = 0.2
+"""Of the time for which the timing lease was held: from here on confirmations wait."""
+
+
+def surpasses(state: SearchState, credit: float) -> bool:
+    """Say whether a credit is above the incumbent's."""
+    return state.incumbent is None or credit > state.incumbent.credit
+
+
+def present(step: Step, known: Known, node_id: str, *, artifact_id: str | None) -> None:
+    """Make a candidate with a credit the incumbent or provisional, if it is better than the incumbent.
+
+    Args:
+        step: the decision.
+        known: the candidate, as it was just evaluated or is known.
+        node_id: whose branch wrote it.
+        artifact_id: what was evaluated; None: it was evaluated before.
+    """
+    if known.fate not in GOOD_FATES or known.credit is None or not surpasses(step.state, known.credit):
+        return
+    if known.speedup is None or not step.state.settings.confirm:
+        step.take(
+            IncumbentChanged(
+                candidate_id=known.candidate_id,
+                node_id=node_id,
+                round=step.state.rounds,
+                credit=known.credit,
+                speedup=known.speedup,
+                latency_us=known.latency_us,
+            )
+        )
+    elif artifact_id is not None:
+        step.take(
+            ConfirmationOwed(
+                candidate_id=known.candidate_id,
+                node_id=node_id,
+                artifact_id=artifact_id,
+                round=step.state.rounds,
+                credit=known.credit,
+                speedup=known.speedup,
+                latency_us=known.latency_us,
+            )
+        )
+
+
+def confirm(step: Step) -> None:
+    """Have the best provisional candidate measured again, if its turn has come."""
+    state = step.state
+    if not state.provisional or state.confirming:
+        return
+    found = max(state.provisional.values(), key=lambda one: (one.credit, -one.round, one.candidate_id))
+    if state.running and not _may_be_timed(state, found):
+        return
+    step.take(
+        ConfirmationRequested(job_id=step.job_id("e"), candidate_id=found.candidate_id, artifact_id=found.artifact_id)
+    )
+
+
+def _may_be_timed(state: SearchState, found: Provisional) -> bool:
+    target = state.settings.budget.target_speedup
+    if target is not None and found.credit >= target:
+        return True
+    if found.credit <= 1.0:
+        return False
+    return state.confirm_s <= SHARE * (state.screen_s + state.confirm_s)
+
+
+def conclude(step: Step, request: ConfirmationRequested, event: CandidateEvaluated) -> None:
+    """Take in what a confirmation said."""
+    conclude_with(step, request.job_id, request.candidate_id, event.verdict, lease_s=event.lease_s)
+
+
+def conclude_with(step: Step, job_id: str, candidate_id: str, verdict: Verdict, *, lease_s: float = 0.0) -> None:
+    """Take in what a confirmation, or the build for it, said. The better of two measurements is never what counts."""
+    found = step.state.provisional[candidate_id]
+    step.take(_finished(job_id, found, verdict, lease_s))
+    credit = credit_of(verdict)
+    if not isinstance(verdict, Measured) or credit is None or not surpasses(step.state, credit):
+        return
+    step.take(
+        IncumbentChanged(
+            candidate_id=candidate_id,
+            node_id=found.node_id,
+            round=found.round,
+            credit=credit,
+            speedup=verdict.speedup_vs_reference,
+            latency_us=verdict.latency_us,
+            screen_speedup=found.speedup,
+        )
+    )
+
+
+def _finished(job_id: str, found: Provisional, verdict: Verdict, lease_s: float) -> ConfirmationFinished:
+    worth = _worth(found, verdict)
+    return ConfirmationFinished(
+        job_id=job_id,
+        candidate_id=found.candidate_id,
+        node_id=found.node_id,
+        round=found.round,
+        fate=fate_of(verdict),
+        outcome=outcome_line(verdict),
+        screen_credit=found.credit,
+        screen_speedup=found.speedup,
+        credit=worth.credit if worth else None,
+        speedup=worth.speedup if worth else None,
+        speedup_high=worth.speedup_high if worth else None,
+        latency_us=worth.latency_us if worth else None,
+        lease_s=lease_s,
+    )
+
+
+def _worth(found: Provisional, verdict: Verdict) -> Score | None:
+    """Return what a candidate counts for after its confirmation; None if it was refuted."""
+    if fate_of(verdict) in REFUTING_FATES:
+        return None
+    screened = Score(
+        candidate_id=found.candidate_id, credit=found.credit, speedup=found.speedup, latency_us=found.latency_us
+    )
+    if isinstance(verdict, Measured) and (credit := credit_of(verdict)) is not None:
+        high = verdict.speedup_interval.high if verdict.speedup_interval is not None else None
+        speedup, latency_us = verdict.speedup_vs_reference, verdict.latency_us
+        return replace(screened, credit=credit, speedup=speedup, speedup_high=high, latency_us=latency_us)
+    if isinstance(verdict, Unstable | Outpaced):
+        interval = verdict.speedup_interval
+        least = min(found.credit, interval.low), min(found.speedup, interval.high)
+        return replace(screened, credit=least[0], speedup=least[1], speedup_high=interval.high)
+    return screened
+
+
+_PRIORITY = 0.2
+_VARY = (
+    "Keep the algorithm and vary how it is carried out: block sizes, loop order, unrolling, vector width, number of "
+    "accumulators, memory access. Change one thing at a time and say which."
+)
+_VARY_SCORED = (
+    "Keep what makes the base code score well and vary one thing about it: a parameter, a data structure, a step of "
+    "the algorithm. Say which."
+)
+_ATTEMPT_SCORED = "Write a program that scores higher than any so far."
+_ATTEMPT_DIRECTLY = "Write the fastest correct program you can, fusing what the reference does in separate passes."
+
+
+def vary(step: Step, node: Node) -> None:
+    """Hang an action of the machine's under a closed node: under the root, a direct attempt at the task."""
+    title = "Direct attempt" if node.node_id == ROOT else f"Vary {node.node_id}"
+    texts = (_ATTEMPT_SCORED, _VARY_SCORED) if step.state.scored else (_ATTEMPT_DIRECTLY, _VARY)
+    number = 1 + _variations(step.state, node)
+    step.take(
+        NodeInserted(
+            node_id=f"n{len(step.state.nodes)}",
+            parent_id=node.node_id,
+            title=title if number == 1 else f"{title}, number {number}",
+            description=texts[node.node_id != ROOT],
+            difficulty=1,
+            priority=_PRIORITY,
+            origin="machine",
+        )
+    )
+
+
+def is_varied(state: SearchState, node: Node) -> bool:
+    """Say whether a node has a child of the machine's."""
+    return _variations(state, node) > 0
+
+
+def best_unvaried(state: SearchState) -> Node | None:
+    """Return the best closed node that the machine has neither made nor varied; the root comes last."""
+    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not is_varied(state, node)]
+    ranked = sorted(closed, key=lambda node: -worth(node) if node.node_id != ROOT else 0.0)
+    return next((node for node in ranked if node.origin != "machine" and not node.barred), None)
+
+
+def most_promising(state: SearchState) -> Node:
+    """Return the closed node that is to be varied next, however often it was.
+
+    Of the closed nodes, best first, the p-th is as promising as the best once the best has p variations more: the best
+    results are varied most, and several slots do not all vary the same one. The root is always among them.
+    """
+    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not (node.spent or node.barred)]
+    ranked = sorted(closed, key=lambda node: -worth(node))
+    places = [(place + _variations(state, node), place) for place, node in enumerate(ranked)]
+    return ranked[min(places)[1]]
+
+
+def _variations(state: SearchState, node: Node) -> int:
+    return sum(state.node(child).origin == "machine" for child in node.children)
+
+
+def stagnation(state: SearchState, branch: Branch) -> str | None:
+    """Say that a branch made no progress for as long as it may: not correct yet, and correct but not faster."""
+    if branch.best is None:
+        window = state.settings.repair_window or state.settings.stagnation_window
+        return f"{branch.stale} attempts without a correct candidate" if branch.stale >= window else None
+    window = window_of(state, branch.best.credit or 0.0)
+    if branch.stale < window:
+        return None
+    behind = ", behind the best" if window < state.settings.stagnation_window else ""
+    return f"{branch.stale} {'attempt' if branch.stale == 1 else 'attempts'} without improvement{behind}"
+
+
+def window_of(state: SearchState, credit: float) -> int:
+    """Return how many attempts in a row a branch with this best credit may go without improvement."""
+    window, patience = state.settings.stagnation_window, state.settings.selection.patience
+    if not patience or not spreads(state):
+        return window
+    return max(1, round(window * math.exp(min(0.0, distance(state, credit)) / patience)))
+
+
+def continue_branches(step: Step) -> None:
+    """End the branches that wait for nothing, or ask for their next attempts while the budget allows."""
+    for branch in active(step.state):
+        if branch.drafts:
+            continue
+        if (reason := _end_reason(step.state, branch)) is not None:
+            close(step, branch, reason)
+        elif may_ask_coder(step.state):
+            request_attempt(step, branch)
+
+
+def _end_reason(state: SearchState, branch: Branch) -> str | None:
+    if branch.attempt_limit is not None and len(branch.attempts) >= branch.attempt_limit:
+        return "extra sample drawn"
+    if branch.best is not None and branch.best.credit is None:
+        return "correct, and nothing tells how fast"
+    if (reason := stagnation(state, branch)) is not None:
+        return reason
+    if branch.best is not None and branch.attempts[-1].fate == "declined":
+        return "the coder sees nothing further worth trying"
+    return _end_of_node(state.node(branch.node_id), branch) if branch.attempts else None
+
+
+def _end_of_node(node: Node, branch: Branch) -> str | None:
+    """Say why the node of a branch has no need of another attempt."""
+    if node.prune_reason:
+        return "its node was pruned"
+    if node.barred:
+        return "its node was forbidden"
+    if branch.best is not None and node.given_id is not None and node.origin != "person":
+        return "an earlier run's candidate was measured anew"
+    return None
+
+
+def close(step: Step, branch: Branch, reason: str) -> None:
+    """End a branch."""
+    found = None if step.state.scored else gain_of(branch.best, branch.base)
+    step.take(
+        BranchClosed(
+            branch_id=branch.branch_id,
+            node_id=branch.node_id,
+            reason=reason,
+            best_id=branch.best.candidate_id if branch.best else None,
+            expected_gain=branch.expected_gain,
+            gain=found.gain if found is not None else None,
+            gain_interval=found.interval if found is not None else None,
+        )
+    )
+
+
+def request_attempt(step: Step, branch: Branch) -> None:
+    """Ask for the drafts of a branch's next attempt: the first, and as many more as are wanted and can be paid for."""
+    node = step.state.node(branch.node_id)
+    given_id = None if branch.attempts or branch.extra or node.tries else node.given_id
+    _request_draft(step, branch, number=0, given_id=given_id)
+    wanted = 1 if branch.extra or given_id is not None else step.state.settings.samples
+    for number in range(1, wanted):
+        if may_ask_coder(step.state):
+            _request_draft(step, branch, number=number)
+
+
+def _request_draft(step: Step, branch: Branch, *, number: int, given_id: str | None = None) -> None:
+    mode, base, current, complaint = _next_attempt(branch)
+    step.take(
+        WriteRequested(
+            job_id=step.job_id("w"),
+            branch_id=branch.branch_id,
+            mode=mode,
+            base_id=base.candidate_id if base else None,
+            current_id=current,
+            complaint=complaint,
+            draft=number,
+            model="" if given_id else next_model(step.state),
+            given_id=given_id,
+        )
+    )
+
+
+def _next_attempt(branch: Branch) -> tuple[WriteMode, Score | None, str | None, str]:
+    """Return mode, base, the latest attempt where it is not the base, and what was wrong with the latest answer."""
+    if not branch.attempts:
+        return "apply", branch.base, None, ""
+    last = branch.attempts[-1]
+    complaint = last.outcome if last.fate == "unusable" else ""
+    if branch.best is None:
+        written = [attempt.candidate_id for attempt in branch.attempts if attempt.candidate_id]
+        return ("debug" if written else "apply"), branch.base, (written[-1] if written else None), complaint
+    base = better(branch.best, branch.base)
+    current = last.candidate_id if base and last.candidate_id != base.candidate_id else None
+    return "improve", base, current, complaint
+
 
 _MAX_WANTED = 16
 """New actions that one call asks for at most, or twice the slots: longer answers get worse, idle coders are worse."""

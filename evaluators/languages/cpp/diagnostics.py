@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from evaluators.languages.compiler_errors import CompilerError, first_errors
+from evaluators.languages.compiled import CompilerError, first_errors
 from evaluators.runners.base import NO_ENTRY_POINT
 from messages.verdicts import Crashed, DidNotBuild
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, check_exported
 from evaluators.languages.cpp import contract, diagnostics, toolchain
-from evaluators.languages.entry_points import check_exported
+from messages.base import EvaluatorError
 from messages.calls import CallForm
-from messages.errors import EvaluatorError
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild
 

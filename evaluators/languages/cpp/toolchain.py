@@ -11,8 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from evaluators.hardware.host import cpu_facts
-from messages.errors import EvaluatorError
+from evaluators.hardware.roofline import cpu_facts
+from messages.base import EvaluatorError
 from messages.tasks import Target
 
 COMPILER_VARIABLE = "KSEARCH_CXX"

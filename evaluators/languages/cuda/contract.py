@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluators.languages.c_entry import NUMBERS, check_dtypes, write_skeleton
-from evaluators.languages.passed import Passed, passed
+from evaluators.languages.base import Passed, passed
+from evaluators.languages.compiled import NUMBERS, check_dtypes, write_skeleton
 from messages.calls import CallForm
 from messages.tasks import TensorSpec
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from evaluators.languages.compiler_errors import CompilerError, first_errors
+from evaluators.languages.compiled import CompilerError, first_errors
 from evaluators.languages.cpp.diagnostics import bound
 from evaluators.languages.cpp.diagnostics import explain as explain_host
 from evaluators.languages.cuda.mangling import readable

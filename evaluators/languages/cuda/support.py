@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, check_exported
 from evaluators.languages.cpp import toolchain as cpp_toolchain
 from evaluators.languages.cpp.diagnostics import explain_load
 from evaluators.languages.cuda import contract, diagnostics, toolchain
-from evaluators.languages.entry_points import check_exported
 from evaluators.vendors.nvidia.facts import gpu_facts
+from messages.base import EvaluatorError
 from messages.calls import CallForm
-from messages.errors import EvaluatorError
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild
 

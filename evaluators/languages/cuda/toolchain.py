@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from evaluators.languages.cpp.toolchain import find_compiler
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Target
 
 NVCC_VARIABLE = "KSEARCH_NVCC"

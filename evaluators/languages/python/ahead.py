@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 import evaluators
-from evaluators.languages.base import BuildPlan, CalledWith
-from evaluators.languages.entry_points import programs_of
+from evaluators.languages.base import BuildPlan, CalledWith, programs_of
 from evaluators.languages.triton.ahead import ARCHITECTURES, capability_of
 from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.calls import CallForm

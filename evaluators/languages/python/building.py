@@ -1,6 +1,7 @@
 """Builds a module candidate that compiles extensions inside: a script for `python`, see `_BUILD` in `inline.py`.
 
-Or a module of a warm process (`evaluators/warm.py`): `prepare` once, `main` in a process forked for each candidate.
+Or a module of a warm process (`evaluators/process/warm.py`): `prepare` once, `main` in a process forked for each
+candidate.
 
 Its argument is a JSON object (`InlineJob` in `inline.py`). The file is imported, here, behind the builder's layers and
 without a GPU; then its functions without parameters that name `load_inline` or `load` are called, which is where those

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from evaluators import structure
+from evaluators.runners import structure
 from messages.calls import CallForm, Structure
 from messages.tasks import TensorSpec
 

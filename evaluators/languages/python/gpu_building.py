@@ -1,6 +1,7 @@
 """Builds a module candidate that may hold Triton kernels, for a GPU that need not be here: see `ahead.py`.
 
-A module of a warm process (`evaluators/warm.py`), or a script: `prepare` once, `main` in a process forked for each
+A module of a warm process (`evaluators/process/warm.py`), or a script: `prepare` once, `main` in a process forked
+for each
 candidate. Its argument is a JSON object (`AheadJob` in `ahead.py`). First extensions are built (`building.py`), or the
 sources are read (`syntax.py`); then the module is called on tensors without data (`rehearsal.py`), and each Triton
 kernel that it launches is compiled. Candidates are executed in child processes only.
@@ -95,7 +96,7 @@ def prepare() -> None:
     from triton.backends import backends  # noqa: F401, PLC0415
 
     from evaluators.languages.python import rehearsal  # noqa: F401, PLC0415
-    from evaluators.runners.first_launch import be_ready_to_launch  # noqa: PLC0415
+    from evaluators.runners.warm import be_ready_to_launch  # noqa: PLC0415
 
     be_ready_to_launch()
     # What torch knows of shapes, it reads on first use.

@@ -9,12 +9,11 @@ from pathlib import Path
 import msgspec
 
 import evaluators
-from evaluators.languages.base import BuildPlan
+from evaluators.languages.base import BuildPlan, programs_of
 from evaluators.languages.cpp.toolchain import find_compiler
 from evaluators.languages.cuda.toolchain import find_nvcc
-from evaluators.languages.entry_points import programs_of
 from evaluators.runners.inline import INLINE
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Candidate, Target
 
 _MODULE = "evaluators.languages.python.building"

@@ -24,7 +24,7 @@ from evaluators.languages.triton.kernel_needs import BlockLimits
 from evaluators.runners.inline import offer_built
 from evaluators.runners.module_call import lay_state
 from evaluators.runners.program import import_from, tell_raised
-from evaluators.structure import rebuild
+from evaluators.runners.structure import rebuild
 
 _DEVICE = "cuda:0"
 _CALLS = 2

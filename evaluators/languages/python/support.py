@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
-from evaluators.languages.entry_points import programs_of, refuse_program
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, programs_of, refuse_program
 from evaluators.languages.python import contract, diagnostics, function_contract, toolchain
 from evaluators.languages.python.inline import compiles_inside, plan_inline
 from evaluators.runners.base import BAD_OUTPUT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 
-from evaluators.hardware.host import cpu_facts
+from evaluators.hardware.roofline import cpu_facts
 from evaluators.languages.cpp.toolchain import cpu_model
 from evaluators.languages.triton.toolchain import installed
 from messages.tasks import Target

@@ -23,13 +23,13 @@ import anyio.to_thread
 import msgspec
 
 import evaluators
-from evaluators.folders import foreign_entry, remove_tree
-from evaluators.guarded import GuardJob, GuardReport, plain_environment, run_guarded
+from evaluators.build.folders import foreign_entry, remove_tree
 from evaluators.languages.triton import diagnostics
+from evaluators.process.guarded import GuardJob, GuardReport, plain_environment, run_guarded
+from evaluators.runners.structure import with_numbers
 from evaluators.sandbox.profiles import readable_by
-from evaluators.structure import with_numbers
+from messages.base import ConfigError, EvaluatorError
 from messages.calls import CallForm
-from messages.errors import ConfigError, EvaluatorError
 from messages.tasks import Candidate, TensorSpec
 
 ARCHITECTURES = {

@@ -1,6 +1,7 @@
 """Builds a Triton candidate for a GPU that need not be here: a script for `python`, see `_BUILD` in `gpu.py`.
 
-Or a module of a warm process (`evaluators/warm.py`): `prepare` once, `main` in a process forked for each candidate.
+Or a module of a warm process (`evaluators/process/warm.py`): `prepare` once, `main` in a process forked for each
+candidate.
 
 Its argument is a JSON object (`BuildJob` in `gpu.py`). First the sources are read as `syntax.py` does; then, if the
 task's tensors are known, every kernel that a call would launch is compiled (`recording.py`), by a child process: what
@@ -73,7 +74,7 @@ def prepare() -> None:
     from triton.backends import backends  # noqa: F401, PLC0415
 
     from evaluators.languages.triton import recording  # noqa: F401, PLC0415
-    from evaluators.runners.first_launch import be_ready_to_launch  # noqa: PLC0415
+    from evaluators.runners.warm import be_ready_to_launch  # noqa: PLC0415
 
     be_ready_to_launch()
 

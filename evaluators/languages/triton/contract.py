@@ -5,9 +5,9 @@ from __future__ import annotations
 import keyword
 from collections.abc import Sequence
 
-from evaluators.languages.passed import Passed, passed
+from evaluators.languages.base import Passed, passed
+from messages.base import ConfigError
 from messages.calls import CallForm, Number
-from messages.errors import ConfigError
 from messages.tasks import TensorSpec
 
 ENTRY_POINT = "ksearch_run"

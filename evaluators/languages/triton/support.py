@@ -5,9 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
-from evaluators.languages.entry_points import programs_of, refuse_program
+import msgspec
+
+import evaluators
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, programs_of, refuse_program
+from evaluators.languages.cpp.diagnostics import bound
 from evaluators.languages.triton import contract, diagnostics, toolchain
+from evaluators.languages.triton.ahead import ARCHITECTURES, Argument, arguments_of, capability_of
+from evaluators.runners.kernels import KERNELS, LAUNCHER
+from evaluators.vendors.nvidia.facts import gpu_facts
+from messages.base import EvaluatorError
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild
@@ -79,3 +86,103 @@ class TritonSupport:
 
 
 TRITON = TritonSupport()
+
+
+_ROOT = str(Path(evaluators.__file__).parents[1])
+_BUILD = (
+    f"import sys; sys.path.insert(0, {_ROOT!r}); "
+    "from evaluators.languages.triton.building import main; sys.exit(main())"
+)
+_GPU_TIMEOUT_S = 120.0
+_MEMORY_BYTES = 16 << 30
+_MOST_APART = 64
+_ADDRESS_SPACE_BYTES = 128 << 30
+"""Of the process that imports torch, whose libraries for GPUs take tens of GiB of it."""
+
+
+class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What the building process is told; see `building.py`."""
+
+    entry_point: str
+    program: str
+    """The main file."""
+    programs: tuple[str, ...]
+    tensors: tuple[Argument, ...]
+    """Shape and dtype of each tensor, and numbers; empty: unknown, nothing is compiled."""
+    others: tuple[tuple[Argument, ...], ...] = ()
+    """The same for each further workload."""
+    capability: int
+    shared_bytes: int
+    """That a block may have."""
+    most_apart: int = _MOST_APART
+    """Further configurations of autotuned kernels that are compiled."""
+    memory_bytes: int = _MEMORY_BYTES
+    """Address space for compiling, besides what importing took."""
+
+
+class TritonGpuSupport(TritonSupport):
+    """Language `triton` on platform `cuda`; see `evaluators.languages.base.LanguageSupport`."""
+
+    contract_version = "triton.cuda.3"
+    runner: RunnerKind = "cuda_triton"
+    not_timed = ""
+    builds_for_tensors = True
+
+    def probe_target(self, device: str) -> Target:
+        """Say what one GPU of this host needs, and the versions that compile for it here."""
+        facts = gpu_facts(device)
+        return toolchain.probe_cuda(facts.name, facts.arch)
+
+    def probe_builder(self, asked: Target) -> Target:
+        """Say which versions compile here for a GPU; none need be here."""
+        return toolchain.probe_cuda(asked.device, asked.arch)
+
+    def plan_build(
+        self,
+        candidate: Candidate,
+        target: Target,
+        workloads: tuple[CalledWith, ...] = (),
+    ) -> BuildPlan:
+        """Return the command that reads the sources, and compiles what a call with such tensors launches.
+
+        Raises:
+            EvaluatorError: an architecture that Triton does not compile for here.
+        """
+        if target.arch not in ARCHITECTURES:
+            raise EvaluatorError(
+                f"Triton candidates are compiled for {', '.join(ARCHITECTURES)}, not for {target.arch!r}",
+                permanent=True,
+            )
+        job = BuildJob(
+            entry_point=candidate.entry_point,
+            program=candidate.files[0].path,
+            programs=programs_of(candidate),
+            tensors=arguments_of(workloads[0].tensors, workloads[0].call) if workloads else (),
+            others=tuple(arguments_of(each.tensors, each.call) for each in workloads[1:]),
+            capability=capability_of(target.arch),
+            shared_bytes=ARCHITECTURES[target.arch],
+        )
+        return BuildPlan(
+            command=(sys.executable, "-I", "-B", "-c", _BUILD, msgspec.json.encode(job).decode()),
+            product=candidate.files[0].path,
+            memory_bytes=_ADDRESS_SPACE_BYTES,
+            timeout_s=_GPU_TIMEOUT_S,
+            warm="evaluators.languages.triton.building" if workloads else "",
+            leaves=rf"{KERNELS}/[^/]+/([^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)|{LAUNCHER})",
+        )
+
+    def summarize_remarks(self, log: str) -> str:
+        """Return what each kernel needs, bounded."""
+        return bound(log)
+
+    def describe(
+        self,
+        tensors: tuple[TensorSpec, ...],
+        call: CallForm | None = None,
+        entry_point: str = "",  # noqa: ARG002 - there is one
+    ) -> str:
+        """Tell the calling contract for these tensors."""
+        return contract.describe(tensors, contract.ON_GPU, call)
+
+
+TRITON_GPU = TritonGpuSupport()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 
 from evaluators.languages.cpp.toolchain import cpu_model
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Target
 
 ARCH = "interpreter"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from evaluators.tasks.flashinfer.drawing import TOP_K_INDEXER
 from evaluators.tasks.flashinfer.schema import Definition
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _SAMPLED_BY = ("probs", "top_k", "top_p")
 _INDEXED_BY = ("q_index_fp8", "k_index_cache_fp8", "weights", "seq_lens", "block_table")

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _MOST = 1 << 62
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {

@@ -33,7 +33,7 @@ import msgspec
 
 from evaluators.tasks.flashinfer.constraints import last_value_of
 from evaluators.tasks.flashinfer.schema import FLOATING, Argument, Definition
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 TOP_K_INDEXER = "dsa_topk_indexer_fp8"
 """What definitions begin with that return the places of the largest scores of packed keys."""

@@ -23,7 +23,7 @@ import re
 from pathlib import PurePosixPath
 
 from evaluators.tasks.flashinfer.schema import Argument, BuildSpec, Definition, Solution, Source, parse_solution
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 
 _MAIN = "ksearch_main.py"

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from evaluators.tasks.flashinfer.checks import check_of
 from evaluators.tasks.flashinfer.drawing import number_of, plan_inputs
 from evaluators.tasks.flashinfer.schema import FLOATING, LOW_BITS, Definition, ScalarInput, Workload
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Dimension
 
 WORKLOAD = "workload"

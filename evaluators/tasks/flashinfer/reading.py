@@ -24,7 +24,7 @@ from evaluators.tasks.flashinfer.schema import Definition, Workload
 from evaluators.tasks.flashinfer.selection import SMALL, select
 from evaluators.tasks.flashinfer.trace_set import definition_names, find_root, read_definition, read_workloads
 from messages import tasks
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import SourceFile, TaskSpec, Tolerance
 
 VARIABLE = "FIB_DATASET_PATH"

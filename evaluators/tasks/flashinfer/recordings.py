@@ -19,7 +19,7 @@ import msgspec
 from evaluators.tasks.flashinfer.constraints import KnownTensor, Unknown, holds
 from evaluators.tasks.flashinfer.schema import Definition, SafetensorsInput, Workload
 from evaluators.tasks.flashinfer.trace_set import known_of
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _MOST_BYTES = 4 << 20
 _LARGEST_FILE = 2 << 30

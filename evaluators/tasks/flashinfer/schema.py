@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 Author: TypeAlias = str
 _T = TypeVar("_T", bound=msgspec.Struct)

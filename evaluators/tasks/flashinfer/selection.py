@@ -19,7 +19,7 @@ import msgspec
 from evaluators.tasks.flashinfer.constraints import Known, Unknown, holds, said_axis
 from evaluators.tasks.flashinfer.drawing import TOP_K_INDEXER
 from evaluators.tasks.flashinfer.schema import Definition, Workload
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 FEEDBACK = 5
 """How many workloads candidates are timed on where nobody says it, as in the original K-Search."""

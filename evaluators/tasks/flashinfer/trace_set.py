@@ -29,7 +29,7 @@ from evaluators.tasks.flashinfer.schema import (
     parse_solution,
     parse_trace,
 )
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _INSIDE = "flashinfer_trace"
 _MAX_BYTES = 64 << 20

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from evaluators.tasks.gpumode.tolerance import ReadTolerance, read_tolerance
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 Function: TypeAlias = ast.FunctionDef
 _MAKES_ROOM = frozenset({"empty", "empty_like"})

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from evaluators.tasks import texts
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Dimension
 
 Ranking: TypeAlias = Literal["last", "mean", "geom"]

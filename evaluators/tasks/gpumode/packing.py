@@ -13,7 +13,7 @@ import msgspec
 
 from evaluators.tasks.gpumode.contract import defined_names, imported_modules, parse
 from evaluators.tasks.gpumode.prompting import ENTRY_POINT
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 
 SUBMISSION = "submission.py"

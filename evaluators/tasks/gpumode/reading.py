@@ -30,7 +30,7 @@ from evaluators.tasks.gpumode.problem_text import HELPERS, write_problem
 from evaluators.tasks.gpumode.prompting import ENTRY_POINT, write_notes
 from evaluators.tasks.gpumode.provenance import say_provenance
 from evaluators.tasks.workloads import choose
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import SourceFile, TaskRules, TaskSpec, Tolerance, Workload
 
 TEST, BENCHMARK, UPSTREAM, CPU = "test", "benchmark", "upstream-", "cpu"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, TaskSpec, TensorSpec
 
 _UPSTREAM = re.compile(r"level_(?P<level>\d+)_problem_(?P<id>\d+)_sample_(?P<sample>\d+)_kernel\.(py|cu|cpp)")

@@ -21,7 +21,7 @@ import msgspec
 
 from evaluators.tasks import texts
 from evaluators.tasks.kernelbench.sizing import sized_for_cpu
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TaskSpec
 
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")

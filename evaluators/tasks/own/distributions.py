@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from evaluators.tasks.own.expressions import parse
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _CALL = re.compile(r"(?P<name>[a-z]+)(?:\((?P<arguments>.*)\))?")
 

@@ -9,9 +9,8 @@ from typing import Literal, TypeVar, get_args
 
 import msgspec
 
-from messages.base import Language
+from messages.base import ConfigError, Language
 from messages.calls import Calling
-from messages.errors import ConfigError
 from messages.tasks import Dimension, LibraryCalls, Measure
 
 DOCUMENT = "task.toml"

@@ -21,7 +21,7 @@ from evaluators.tasks.own.reading import find_folder, read_task
 from evaluators.tasks.own.template import NAME, REFERENCE
 from evaluators.tasks.own.vetting import vet_reference
 from evaluators.tasks.own.writing import write_folder
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 MODELS_KEYS = ("name", "description", "reference", "inputs", "workloads", "hidden_workloads")
 """What a model may say in a document."""

@@ -11,7 +11,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Dimension
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {

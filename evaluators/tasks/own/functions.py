@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import SourceFile
 
 _NAMED = re.compile(r"(?P<path>[\w./-]+\.py):(?P<function>[A-Za-z_]\w*)")

@@ -9,7 +9,7 @@ from evaluators.tasks.own.distributions import drawn
 from evaluators.tasks.own.document import DOCUMENT, DTYPES, Document, Input
 from evaluators.tasks.own.expressions import evaluate, names_in, parse
 from evaluators.tasks.own.functions import Function
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Dimension, Workload
 
 

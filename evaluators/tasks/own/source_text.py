@@ -12,7 +12,7 @@ import ast
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 
 def standalone(defined: Callable[..., object] | type) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 
 from evaluators.tasks.own.document import DOCUMENT
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 REFERENCE = "reference.py"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")

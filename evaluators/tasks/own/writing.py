@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from evaluators.tasks.own.document import DOCUMENT, Document
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 

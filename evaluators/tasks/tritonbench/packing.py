@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 
 ENTRY_POINT = "ksearch_run"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os", "json"}
 

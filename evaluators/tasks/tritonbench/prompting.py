@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from evaluators.tasks.tritonbench.packing import ending
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 _LICENCE = {
     "G": "Problem: TritonBench-G (thunlp/TritonBench, Apache-2.0); the gold is of {repo}, under its licence.",

@@ -24,7 +24,7 @@ import msgspec
 from evaluators.tasks import texts
 from evaluators.tasks.tritonbench import perf, prompting
 from evaluators.tasks.workloads import choose
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import SourceFile, TaskRules, TaskSpec, Tolerance, Workload
 
 Suite: TypeAlias = Literal["G", "T"]

@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from evaluators.judge.redirect import interpret_triton, redirected
-from evaluators.structure import StructureError, flatten
+from evaluators.judge.reference.problem import interpret_triton, redirected
+from evaluators.runners.structure import StructureError, flatten
 from evaluators.tasks.tritonbench.recording import (
     Call,
     EnoughError,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from evaluators.structure import flatten, rebuild
+from evaluators.runners.structure import flatten, rebuild
 from evaluators.tasks.tritonbench.recording import Call, same_bytes
 
 _SHRINKAGE = 0.1

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from evaluators.vendors.nvidia.query import NO_DRIVER, NO_SUCH_GPU
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError
 
 _SCRIPT = Path(__file__).with_name("query.py")
 _TIMEOUT_S = 60.0

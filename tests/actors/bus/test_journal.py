@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from actors.bus import journal
 from actors.bus.journal import JournalStore, read_journal
 from actors.bus.memory import MemoryBus
+from messages.base import BusError
 from messages.codec import encode
-from messages.errors import BusError
 from messages.events import CandidateEvaluated, ClockTicked
 from messages.facts import Decided
 from messages.verdicts import Measured, Wrong

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from actors.bus.line import Line, Place, first_of
+from actors.bus.waiting import Line, Place, first_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 

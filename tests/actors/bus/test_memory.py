@@ -7,7 +7,7 @@ import pytest
 
 from actors.bus.journal import JournalStore
 from actors.bus.memory import MemoryBus
-from actors.bus.store import EventStore, MemoryStore
+from actors.bus.stream import EventStore, MemoryStore
 from tests.contracts.bus import BusContract
 from tests.contracts.bus_streams import StreamContract
 

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.bus.base import Posted
-from actors.bus.reading import body_of
+from actors.bus.stream import body_of
 from messages.base import Role
 from messages.codec import Body, encode
 from messages.events import CandidateEvaluated, ClockTicked, RunResumed

@@ -6,18 +6,17 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from actors.board import FixedQueues
 from actors.bus.base import QueueSpec
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from actors.coder.actor import serve_writes, write_candidate
 from actors.coder.prompts import request_for
-from actors.llm.base import Answer, Ending, Request
+from actors.llm.base import Answer, Ending, Request, estimated_usage
 from actors.llm.scripted import ScriptedModel
-from actors.llm.tokens import estimated_usage
-from actors.planner.texts import whole_written
+from actors.planner.jobs import whole_written
+from actors.worker.taking import FixedQueues
+from messages.base import ModelError
 from messages.codec import Body, decode_body, encode
-from messages.errors import ModelError
 from messages.events import CandidateWritten, JobLost
 from messages.subjects import write_jobs
 from messages.tasks import Candidate, SourceFile

@@ -10,12 +10,11 @@ import pytest
 from actors.coder.craft import CRAFTS
 from actors.coder.parse import parse_answer
 from actors.coder.prompts import system_rules
-from evaluators.hardware.table import hardware_of
+from evaluators.hardware.roofline import hardware_of
 from evaluators.languages import support_of
 from evaluators.languages.base import CalledWith
 from evaluators.languages.cuda.toolchain import find_nvcc
-from messages.base import Language
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError, Language
 from messages.tasks import Candidate, CpuFacts, Target, TensorSpec
 
 GPUS = {

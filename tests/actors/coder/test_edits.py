@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.coder.edits import SearchReplace, apply_edits, find_edits
-from actors.coder.fences import UnusableError
+from actors.coder.parse import UnusableError
 from messages.tasks import SourceFile
 
 KERNEL = """\

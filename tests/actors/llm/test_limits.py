@@ -11,8 +11,7 @@ from actors.llm.base import Answer, Request, Role
 from actors.llm.chat import ChatModel
 from actors.llm.limits import Gate, LimitedModel, Terms
 from actors.llm.scripted import ScriptedModel
-from messages.base import Usage
-from messages.faults import EndpointFault
+from messages.base import EndpointFault, Usage
 from tests.actors.llm.endpoint import Reply, completion, endpoint, failure
 
 pytestmark = pytest.mark.anyio

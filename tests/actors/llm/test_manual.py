@@ -8,7 +8,7 @@ import pytest
 
 from actors.llm.base import Answer
 from actors.llm.manual import ManualModel
-from messages.errors import ModelError
+from messages.base import ModelError
 from tests.contracts.models import QUESTION, ModelContract
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,7 @@ import pytest
 from actors.llm.base import Request, rules_digest
 from actors.llm.replay import Recording, ReplayModel
 from actors.llm.scripted import ScriptedModel
-from messages.base import Usage
-from messages.errors import ModelError
+from messages.base import ModelError, Usage
 from messages.events import CandidateWritten, EditsProposed
 from tests.contracts.models import QUESTION, ModelContract
 

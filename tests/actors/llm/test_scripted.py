@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from actors.llm.scripted import ScriptedModel
-from messages.errors import ModelError
+from messages.base import ModelError
 from tests.contracts.models import QUESTION, ModelContract
 
 

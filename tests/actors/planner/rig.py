@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 import anyio
 import msgspec
 
-from actors.board import FixedQueues
 from actors.builder import serve_builds
 from actors.bus.memory import MemoryBus
-from actors.bus.store import EventStore, MemoryStore
+from actors.bus.stream import EventStore, MemoryStore
 from actors.coder.actor import serve_writes
 from actors.evaluator import serve_evaluations
 from actors.llm.base import Model, Request
@@ -21,6 +20,7 @@ from actors.llm.scripted import ScriptedModel
 from actors.planner.actor import plan_run
 from actors.planner.history import History, fold
 from actors.planner.jobs import queues_of
+from actors.worker.taking import FixedQueues
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from messages.codec import Body, decode_body, encode
 from messages.events import RunStarted

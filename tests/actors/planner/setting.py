@@ -11,17 +11,16 @@ import pytest
 
 from actors.bus.base import Bus, UnknownQueueError
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from actors.llm.base import Answer, Request
 from actors.llm.scripted import ScriptedModel
-from actors.planner.core.entries import state_hash
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import SearchState, state_hash
 from actors.planner.history import fold
 from actors.planner.jobs import queues_of
 from actors.planner.lease import lead
+from messages.base import ModelError
 from messages.codec import Body, decode_body, encode
-from messages.errors import ModelError
 from messages.events import RunStarted
 from messages.facts import Decided, RunFinished
 from messages.presence import RunCard, decode_card, lease_key, run_key

@@ -8,14 +8,13 @@ from collections import Counter
 import anyio
 import pytest
 
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from actors.llm.base import Request
 from actors.llm.scripted import ScriptedModel
-from actors.planner.core.entries import state_hash
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import SearchState, state_hash
+from messages.base import ModelError
 from messages.codec import encode
-from messages.errors import ModelError
 from messages.events import ContinueRequested, EditsProposed, JobLost, PauseRequested, RunResumed
 from messages.facts import (
     AttemptFinished,

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from actors.work import MAX_ATTEMPTS
-from messages.errors import ConfigError, EvaluatorError
+from actors.worker.work import MAX_ATTEMPTS
+from messages.base import ConfigError, EvaluatorError
 from messages.events import JobLost
 from messages.facts import AttemptFinished
 from messages.settings import Budget, SearchSettings

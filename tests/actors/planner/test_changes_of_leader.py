@@ -11,8 +11,8 @@ import pytest
 from actors.bus.base import Bus
 from actors.bus.memory import MemoryBus
 from actors.planner.history import fold
+from messages.base import BusError
 from messages.codec import encode
-from messages.errors import BusError
 from messages.events import ClockTicked, ContinueRequested, Event, JobLost, PauseRequested, RunResumed, StopRequested
 from messages.facts import PlanRequested, TimeNoted
 from messages.settings import Budget

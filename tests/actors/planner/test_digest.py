@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rpds import HashTrieMap
 
-from actors.planner import digest as digests
+from actors.planner import prompts as digests
 from actors.planner.core.state import Node, Score, SearchState, in_order, root_node
 
 AMPLE = 1_000_000

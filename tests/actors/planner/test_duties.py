@@ -8,8 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from actors.planner.core.entries import put
-from actors.planner.core.state import Job, SearchState
+from actors.planner.core.state import Job, SearchState, put
 from actors.planner.history import fold
 from actors.planner.lease import lead
 from actors.planner.unserved import UnservedWatch

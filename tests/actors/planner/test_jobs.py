@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actors.board import queue_of as queue_of_card
-from actors.planner.jobs import further_tiers, job_for, queue_of, write_queues
-from actors.planner.texts import Texts
+from actors.planner.jobs import Texts, further_tiers, job_for, queue_of, write_queues
+from actors.worker.taking import queue_of as queue_of_card
 from messages.commands import BuildCandidate, WriteCandidate
 from messages.events import CandidateEvaluated, RunStarted
 from messages.facts import BuildRequested, WriteRequested
 from messages.models import Lineup, Offer
 from messages.presence import Presence, RunCard, takes_jobs_of
-from messages.profiles import WorkloadProfile
 from messages.settings import SearchSettings
 from messages.tasks import DescribedWorkload, ModuleTerms, TensorSpec
-from messages.verdicts import Measured, Wrong
+from messages.verdicts import Measured, WorkloadProfile, Wrong
 from tests.actors.planner.core.world import RUN, TARGET, World, candidate, inserts, started, writes
 
 LINEUP = Lineup(coders=(Offer(name="small", tier="small"), Offer(name="large"), Offer(name="huge", tier="small")))

@@ -11,9 +11,7 @@ from rpds import HashTrieMap
 from actors.llm.base import Request
 from actors.planner.answers import parse_script
 from actors.planner.core.state import Attempt, Incumbent, Instruction, Node, Report, Score, SearchState, root_node
-from actors.planner.digest import node_line
-from actors.planner.instructions import told
-from actors.planner.prompts import plan_request
+from actors.planner.prompts import node_line, plan_request, told
 from evaluators.hardware.profiles import describe_profile
 from messages.edits import EditScript, Insert, Refusal
 from messages.facts import CallPurpose, PlanRequested

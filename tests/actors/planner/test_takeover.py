@@ -17,10 +17,9 @@ from anyio.abc import Process
 from actors.bus.base import UnknownQueueError
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
 from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
-from actors.bus.reading import body_of
-from actors.planner.core.entries import state_hash
+from actors.bus.stream import body_of
 from actors.planner.core.evolve import evolve
-from actors.planner.core.state import SearchState
+from actors.planner.core.state import SearchState, state_hash
 from actors.planner.history import fold
 from actors.planner.jobs import queues_of
 from messages.codec import Body, encode

@@ -7,8 +7,8 @@ from itertools import pairwise
 import anyio
 import pytest
 
+from actors.planner.actor import pause_between, ticks
 from actors.planner.core.state import SearchState
-from actors.planner.ticks import pause_between, ticks
 from messages.settings import Budget, SearchSettings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]

@@ -10,11 +10,9 @@ import msgspec
 import pytest
 
 from actors.llm.base import Request
-from actors.planner.core.evolve import evolve
+from actors.planner.core.evolve import bytes_per_token, evolve
 from actors.planner.core.state import SearchState
-from actors.planner.core.telling import bytes_per_token
-from actors.planner.digest import tree_digest
-from actors.planner.prompts import plan_request
+from actors.planner.prompts import plan_request, tree_digest
 from messages.base import Usage
 from messages.edits import EditScript, Insert, Update
 from messages.facts import PlanRequested, SpendRecorded

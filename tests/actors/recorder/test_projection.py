@@ -12,11 +12,11 @@ from structlog.testing import capture_logs
 from actors.bus.base import Posted
 from actors.bus.journal import JournalStore, read_journal
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from actors.recorder import record_past, record_run
 from actors.recorder.projection import Projection
+from messages.base import BusError
 from messages.codec import encode
-from messages.errors import BusError
 from messages.events import ClockTicked
 from tests.contracts.bus_streams import event
 

@@ -11,12 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from actors.recorder import record_run
 from actors.recorder.folder import Manifest, is_usable_name
-from messages.base import ROOT, Usage
+from messages.base import ROOT, BoundaryError, Usage
 from messages.codec import encode, to_json
-from messages.errors import BoundaryError
 from messages.events import Built, CandidateBuilt, CandidateEvaluated, CandidateWritten, Event
 from messages.facts import (
     AttemptFinished,
@@ -29,7 +28,7 @@ from messages.facts import (
     NodeInserted,
     SearchOpened,
 )
-from messages.quotes import Quote
+from messages.models import Quote
 from messages.settings import SearchSettings
 from messages.tasks import Candidate, SourceFile, Target
 from messages.verdicts import DidNotBuild, Interval, Measured, Wrong

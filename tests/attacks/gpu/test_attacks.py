@@ -15,10 +15,10 @@ import pytest
 from _pytest.mark import ParameterSet
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import GPU_LIMITS
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.base import Language
 from messages.events import Built
 from messages.tasks import Target

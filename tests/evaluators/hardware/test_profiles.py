@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from evaluators.hardware.profiles import describe_profile, told_of
-from messages.profiles import ProfiledKernel, WorkloadProfile
+from messages.verdicts import ProfiledKernel, WorkloadProfile
 
 OWN = ProfiledKernel(
     name="scale",

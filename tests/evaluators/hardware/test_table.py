@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from evaluators.hardware.host import cpu_facts
-from evaluators.hardware.table import _TABLE, describe_hardware, hardware_of
+from evaluators.hardware.roofline import _TABLE, cpu_facts, describe_hardware, hardware_of
 from messages.tasks import CpuFacts, Target
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from evaluators.intake.examining import examine
-from evaluators.judge.problem import Problem
-from messages.intake import Intake
-from messages.tasks import TaskSpec, Tolerance
+from evaluators.judge.reference.problem import Problem
+from messages.tasks import Intake, TaskSpec, Tolerance
 from tests.evaluators.judge.kernels import MASKED, NORM, SOFTMAX, SQUARE, task
 
 ALWAYS_ZERO = task("return x.clamp(max=0).clamp(0, 1)", "torch.rand(16, 32)")

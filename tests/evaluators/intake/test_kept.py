@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.intake.kept import cache_folder, kept_or_made
-from messages.intake import Intake
-from messages.tasks import Tolerance
+from messages.tasks import Intake, Tolerance
 from tests.evaluators.judge.kernels import SOFTMAX
 
 

@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import torch
 
-from evaluators.judge.check_data import CheckData
-from evaluators.judge.problem import Problem, Tensors
+from evaluators.judge.data.families import CheckData
+from evaluators.judge.reference.problem import Problem, Tensors
 from messages.tasks import TaskSpec, Tolerance
 
 Kernel: TypeAlias = Callable[[Tensors, Tensors], torch.Tensor]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from evaluators.languages.base import LanguageSupport
-from evaluators.languages.compiler_errors import CompilerError, first_errors, shortened
+from evaluators.languages.compiled import CompilerError, first_errors, shortened
 from evaluators.languages.cpp import CPP
 from evaluators.languages.cpp.diagnostics import explain
 from evaluators.languages.cuda import CUDA
 from evaluators.languages.cuda.toolchain import find_nvcc
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Candidate, SourceFile, Target
 from messages.verdicts import DidNotBuild
 

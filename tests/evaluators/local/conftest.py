@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import Limits
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.tasks import Target
 from tests.evaluators.judging import Judging
 from tests.evaluators.words import cpp

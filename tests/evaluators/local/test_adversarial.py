@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from evaluators.judge.families import NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS
+from evaluators.judge.data.families import NEARLY_EQUAL, NEARLY_EQUAL_PARAMETERS
 from messages.tasks import Tolerance
 from messages.verdicts import Crashed, Wrong
 from tests.evaluators.judging import Judging

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import INTERPRETED_LIMITS, Limits
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.base import Language
 from messages.calls import Calling
 from messages.tasks import Candidate, SourceFile, TaskRules, TaskSpec

@@ -14,10 +14,10 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
+from messages.base import ConfigError, EvaluatorError
 from messages.codec import encode
-from messages.errors import ConfigError, EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import Measured, Unstable

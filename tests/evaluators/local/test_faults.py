@@ -12,11 +12,11 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
+from evaluators.hardware.target import probe_target
 from evaluators.judge import entry
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError
 from messages.events import Built
 from messages.tasks import Target, TaskRules
 from messages.verdicts import Measured, Unstable
@@ -168,7 +168,7 @@ async def test_judges_are_forked_from_one_process_and_from_another_when_that_is_
         await evaluator.describe_task(SMALL_TASK, "cpp")
         started = set(own_processes()) - known
         (warm,) = started & set(psutil.Process().children())
-        assert runs(warm, "evaluators.warm")
+        assert runs(warm, "evaluators.process.warm")
         assert all(warm in process.parents() for process in judges() if process in started)
         warm.kill()
         psutil.wait_procs([warm], timeout=PATIENCE_S)

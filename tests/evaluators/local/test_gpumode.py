@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import Limits
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from evaluators.tasks.gpumode.packing import candidate_of_text
 from evaluators.tasks.gpumode.reading import read_task
 from messages.tasks import TaskSpec

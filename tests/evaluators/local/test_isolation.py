@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
 from evaluators.sandbox import probe
 from evaluators.sandbox.claims import pack
 from evaluators.sandbox.probe import HostLayers, probe_layers
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.events import Built
 from messages.tasks import Target
 from messages.verdicts import Measured, Unstable

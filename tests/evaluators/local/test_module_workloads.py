@@ -7,10 +7,10 @@ import textwrap
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder
-from evaluators.judge.naming import HELD_OUT
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
+from evaluators.judge.check.wrong import HELD_OUT
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.tasks import Target, TaskSpec, Workload
 from messages.verdicts import Crashed, Measured, Outpaced, Unstable, Wrong, workload_lines
 from tests.evaluators.judging import Judging

@@ -8,8 +8,8 @@ import textwrap
 import pytest
 from msgspec.structs import replace
 
-from evaluators.judge.distributions import ADVERSARIAL
-from evaluators.judge.families import CENTRED, GIVEN, PERTURBED, SPIKES
+from evaluators.judge.data.distributions import ADVERSARIAL
+from evaluators.judge.data.families import CENTRED, GIVEN, PERTURBED, SPIKES
 from messages.tasks import TaskSpec, Workload
 from messages.verdicts import Crashed, Measured, Outpaced, Unstable, Wrong, workload_lines
 from tests.evaluators.judging import Judging

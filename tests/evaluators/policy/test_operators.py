@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluators.judge.operators import denied_to_candidates
-from evaluators.judge.problem import Problem
-from evaluators.policy.naming import parse_allowed
-from evaluators.policy.operators import FAMILIES, bare_name, denied_operators, say_rules
+from evaluators.judge.reference.operators import denied_to_candidates
+from evaluators.judge.reference.problem import Problem
+from evaluators.policy.operators import FAMILIES, bare_name, denied_operators, parse_allowed, say_rules
 from evaluators.tasks import load_task
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TaskRules
 
 KNOWN = torch._C._dispatch_get_all_op_names()

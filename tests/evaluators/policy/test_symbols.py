@@ -11,11 +11,17 @@ import pytest
 
 from evaluators.languages.cpp.contract import COMPILER_FLAGS
 from evaluators.languages.cpp.toolchain import find_compiler
-from evaluators.policy.elf import BadLibraryError, Imports, Undefined, read_imports
 from evaluators.policy.gate import examine
-from evaluators.policy.inlined import foreign_call_inside
-from evaluators.policy.symbols import finder_in, foreign_call
-from messages.errors import EvaluatorError
+from evaluators.policy.symbols import (
+    BadLibraryError,
+    Imports,
+    Undefined,
+    finder_in,
+    foreign_call,
+    foreign_call_inside,
+    read_imports,
+)
+from messages.base import EvaluatorError
 from messages.tasks import Candidate, SourceFile, TaskRules
 from messages.verdicts import Rejected
 from tests.evaluators.words import RIGHT, cpp

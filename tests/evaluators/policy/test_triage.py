@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.policy.gate import examine
+from evaluators.policy.gate import Triage, examine, triage
 from evaluators.policy.python_text import reach_past_torch
-from evaluators.policy.triage import Triage, triage
 from messages.base import Language
 from messages.tasks import Candidate, SourceFile, TaskRules
 from messages.verdicts import Rejected

@@ -16,7 +16,7 @@ import pytest
 
 from evaluators.programs.evaluator import ProgramBuilder, ProgramEvaluator
 from evaluators.programs.task import probe_interpreter
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.events import Built
 from messages.tasks import TaskSpec
 from messages.verdicts import Crashed, DidNotBuild, Rejected, Scored, TimedOut, Verdict, fate_of

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.programs.task import describe_program, initial_candidate, load_program, probe_interpreter
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from tests.evaluators.programs.words import EVALUATOR, PROGRAM, task_in
 
 

@@ -12,8 +12,7 @@ from evaluators.remote.far import Far
 from evaluators.remote.modal_line import require_modal
 from evaluators.remote.near import RemoteBuilder, RemoteEvaluator
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator
-from messages.base import Language
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError, Language
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild, Measured, Verdict, Wrong

@@ -11,7 +11,7 @@ import torch.utils
 
 from evaluators.languages.python.inline import compiles_inside, plan_inline
 from evaluators.runners.inline import REPLACED, NotBuiltError, arguments_of, key_of, offer_built
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.tasks import Candidate, SourceFile, Target
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
 from evaluators.runners.kernels import KERNELS, seed_cache
 from messages.commands import BuildCandidate

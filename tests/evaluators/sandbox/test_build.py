@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.sandbox import landlock, root
 from evaluators.sandbox.probe import probe_layers
 from evaluators.sandbox.profiles import readable_by
-from evaluators.target import probe_target
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile
 from messages.verdicts import DidNotBuild

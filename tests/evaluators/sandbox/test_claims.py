@@ -6,7 +6,7 @@ import pytest
 
 from evaluators.sandbox.claims import missing_for_strict, pack, unpack
 from evaluators.sandbox.probe import HostLayers, probe_layers, require_layers
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 
 FULL = {
     "namespaces": "net+ipc+uts+mount namespaces",

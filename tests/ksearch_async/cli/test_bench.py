@@ -9,7 +9,7 @@ import pytest
 
 from ksearch_async.cli import main
 from ksearch_async.cli.bench import numbers_of
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 PROBLEM = """
 import torch

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import compare, main
-from tests.ksearch_async.report.recorded import gpu_records, hostile, priced, seeded
 from tests.ksearch_async.stories import on_disk, sequel, story
+from tests.ksearch_async.views.report.recorded import gpu_records, hostile, priced, seeded
 
 
 @pytest.fixture

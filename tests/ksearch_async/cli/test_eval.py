@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import eval as eval_module
-from ksearch_async.cli import main, output
-from ksearch_async.cli.verdicts import as_object, lines_of, repeats_lines, repeats_object
-from ksearch_async.evaluation import Evaluation
+from ksearch_async.cli import main
+from ksearch_async.cli.eval import as_object, lines_of, repeats_lines, repeats_object
+from ksearch_async.evaluate.settings import Evaluation
+from ksearch_async.views import terminal
 from messages.codec import encode_line
 from messages.tasks import Target
 from messages.verdicts import CallCheck, Interval, Measured, Unstable, Verdict
@@ -39,7 +40,7 @@ def test_several_sources_give_an_object_a_line_each_when_it_is_known(
         said = capsys.readouterr()
         begun.append(said.err)
         first.append(said.out)
-        output.put_json(value)
+        terminal.put_json(value)
 
     monkeypatch.setattr(eval_module, "put_json", put_json)
     assert main(["eval", "small.py", "broken.cpp", "wrong.cpp", "--json"]) == 1

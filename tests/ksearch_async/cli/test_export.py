@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from evaluators.tasks import load_task
 from evaluators.tasks.flashinfer.schema import parse_solution
 from ksearch_async.cli import main
-from ksearch_async.config import RunConfig
-from ksearch_async.sources import read_kernel
+from ksearch_async.evaluate.sources import read_kernel
+from ksearch_async.settings.table import RunConfig
 from messages.codec import Record, encode_line
 from messages.events import RunStarted
 from messages.facts import ConfirmationOwed, Decided, RunFinished, RunStopping

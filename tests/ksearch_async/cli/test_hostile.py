@@ -20,8 +20,8 @@ import pytest
 
 from ksearch_async import cli
 from ksearch_async.cli import main
-from ksearch_async.config import RunConfig, save_config
-from ksearch_async.phrases import columns_of
+from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.views.text import columns_of
 from messages.codec import Body
 from messages.events import CandidateBuilt, CandidateWritten, RunStarted
 from messages.tasks import Candidate, SourceFile

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from actors.bus.memory import MemoryBus
-from actors.bus.store import MemoryStore
+from actors.bus.stream import MemoryStore
 from evaluators.simulated import SIMULATED
 from ksearch_async.cli.nodes import report_of, roster_lines
-from ksearch_async.metrics import metrics_of
-from ksearch_async.roster import read_roster
+from ksearch_async.fleet.status import read_roster
+from ksearch_async.follow.metrics import metrics_of
 from messages.base import Role
 from messages.presence import Busy, Presence, RunCard, Served, Tally, WorkerState, encode_entry, node_key, run_key
 

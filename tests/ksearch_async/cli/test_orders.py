@@ -18,14 +18,14 @@ from actors.bus.nats import NatsOptions, open_nats
 from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
 from actors.llm.scripted import ScriptedModel
 from actors.planner.actor import plan_run
-from ksearch_async.watching import read_chronicle
+from ksearch_async.fleet.status import read_chronicle
 from messages.codec import encode
 from messages.events import RunStarted
 from messages.presence import lease_key
 from messages.settings import SearchSettings
 from messages.steering import Instruct, SteeringRequested
 from tests.ksearch_async.nats_servers import Team, serve_team
-from tests.ksearch_async.test_launch import answered
+from tests.ksearch_async.run.test_launch import answered
 from tests.messages.examples import DESCRIPTION, TARGET, TASK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nats]

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.judge.stopwatch import POLICIES
+from evaluators.judge.time.stopwatch import POLICIES
 from evaluators.tasks.kernelbench import find_problem
 from ksearch_async.cli import main
-from ksearch_async.cli.original import translated
-from ksearch_async.cli.original_flags import (
+from ksearch_async.cli.original import (
     CHECKED_CALLS,
     FLAGS,
     AtMost,
@@ -21,9 +20,10 @@ from ksearch_async.cli.original_flags import (
     Renamed,
     Same,
     Spelled,
+    translated,
 )
-from ksearch_async.config import SETTINGS
-from messages.errors import ConfigError
+from ksearch_async.settings.table import SETTINGS
+from messages.base import ConfigError
 from tests.ksearch_async.cli.test_dry_run import PLUS_ONE
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "coming-from-k-search.md"

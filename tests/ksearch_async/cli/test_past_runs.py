@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.config import RunConfig, save_config
-from ksearch_async.runs import RunFolder
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.settings.table import RunConfig, save_config
 from messages.base import Usage
 from messages.models import Price
 from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, RUN_ID, on_disk, sequel, story

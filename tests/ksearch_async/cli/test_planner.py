@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.cli.operations import OperationFlags
-from ksearch_async.cli.planner import PlannerFlags
-from ksearch_async.cli.planner_order import planner_order
+from ksearch_async.cli.node import OperationFlags
+from ksearch_async.cli.planner import PlannerFlags, planner_order
 
 ADDRESS = ["--nats", "nats://127.0.0.1:1"]
 

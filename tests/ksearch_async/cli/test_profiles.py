@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ksearch_async.cli.profiles import profile_objects, profile_table
-from ksearch_async.cli.verdicts import as_object, lines_of
-from messages.profiles import ProfiledKernel, WorkloadProfile
-from messages.verdicts import Interval, Measured
+from ksearch_async.cli.eval import as_object, lines_of, profile_objects, profile_table
+from messages.verdicts import Interval, Measured, ProfiledKernel, WorkloadProfile
 from tests.ksearch_async.cli.test_eval import evaluated
 
 OWN = ProfiledKernel(

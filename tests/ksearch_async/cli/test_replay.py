@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from actors.llm.offline import OfflineModel
-from ksearch_async import replaying
 from ksearch_async.cli import main
-from tests.ksearch_async.test_replaying import led, other_rules, session
+from ksearch_async.run import replay
+from tests.ksearch_async.run.test_replaying import led, other_rules, session
 
 ROUNDS = 8
 
@@ -35,7 +35,7 @@ def test_a_run_that_comes_out_the_same_says_so(runs: Path, capsys: pytest.Captur
 def test_a_changed_template_is_told_and_ends_with_1(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "plan_request", other_rules)
+    monkeypatch.setattr(replay, "plan_request", other_rules)
     assert main(["replay", "latest", "--misses", "1", "--runs-dir", str(runs)]) == 1
     told = capsys.readouterr().out.splitlines()
     assert any("(planner): changed against" in line and line.endswith("rules") for line in told)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.report import gallery
+from ksearch_async.views.report import gallery
 from tests.ksearch_async.stories import on_disk, story
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.cli.profiles import profile_table
+from ksearch_async.cli.eval import profile_table
 from messages.codec import Body
 from messages.events import Built, CandidateBuilt, CandidateEvaluated
 from messages.verdicts import DidNotBuild

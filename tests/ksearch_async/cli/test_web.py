@@ -21,7 +21,7 @@ import pytest
 
 from actors.bus.journal import read_journal
 from ksearch_async.cli.web import web_command
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from tests.browser.serving import PATIENCE_S, WebServer, leading, waited_for
 from tests.ksearch_async.stories import RUN_ID, on_disk, story
 from tests.ksearch_async.test_cli import ksearch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluators.judge.compare import Allowed
+from evaluators.judge.check.compare import Allowed
 from evaluators.tolerances import bounds_of
 from ksearch_async.export.parts.comparing import compare
 from messages.tasks import Tolerance

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.target import probe_target
+from evaluators.hardware.target import probe_target
 from ksearch_async.export import Winner
 from messages.tasks import Candidate, SourceFile
 from tests.contracts.exports import TASK, TENSORS, VERDICT, ExportContract, lay

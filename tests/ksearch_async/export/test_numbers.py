@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from evaluators.target import probe_target
+from evaluators.hardware.target import probe_target
 from ksearch_async.export import Winner, check_call, write_module
-from messages.base import Language
+from messages.base import ConfigError, Language
 from messages.calls import CallForm, Calling, ConstantPlace, DictOf, TensorPlace, TupleOf
-from messages.errors import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec, TensorSpec
 from tests.contracts.exports import VERDICT
 

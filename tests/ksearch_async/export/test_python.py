@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.languages.python import PYTHON
 from ksearch_async.export import Winner, check_exportable
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile
 from tests.contracts.exports import TASK, TENSORS, VERDICT, ExportContract
 

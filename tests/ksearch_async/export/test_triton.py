@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from evaluators.target import probe_target
+from evaluators.hardware.target import probe_target
 from ksearch_async.export import Winner
 from messages.tasks import Candidate, SourceFile
 from tests.contracts.exports import CALL, TASK, TENSORS, VERDICT, ExportContract

@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from anyio.streams.tls import TLSStream
 
 from actors.bus.nats.link import Link
-from actors.bus.nats.options import NatsOptions
+from actors.bus.nats.names import NatsOptions
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
-from actors.bus.nats.server_setup import BINARY_VARIABLE, find_server
-from messages.errors import BusError, ConfigError
+from actors.bus.nats.server import BINARY_VARIABLE, NatsServer, ServerSettings, find_server, serve_nats
+from messages.base import BusError, ConfigError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nats]
 

@@ -22,7 +22,7 @@ from actors.llm.offline.plan import read_plan
 from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import read_contract, read_task
 from evaluators.judge.description import describe_problem
-from evaluators.judge.problem import Problem
+from evaluators.judge.reference.problem import Problem
 from messages.tasks import TaskSpec
 
 _ALLOWED = {"bfloat16": 2e-3, "float32": 1.5e-6, "float64": 1e-14}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actors.llm.offline import OfflineModel
-from actors.planner.rules import SYSTEM
-from actors.planner.texts import Texts
+from actors.planner.jobs import Texts
+from actors.planner.prompts import SYSTEM
 from messages.events import EditsProposed
 from messages.settings import Budget, SearchSettings
 from tests.actors.llm.offline.prompts import description

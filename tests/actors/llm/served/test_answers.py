@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from actors.llm.base import Answer
-from actors.llm.served.answers import Answers, Given
+from actors.llm.served.app import Answers, Given
 from messages.base import Usage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]

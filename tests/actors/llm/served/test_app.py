@@ -14,10 +14,9 @@ from actors.llm.chat import ChatModel
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.mistakes import Mistakes
 from actors.llm.offline.roles import role_of
-from actors.llm.served.app import Conduct
-from actors.llm.served.faults import FAULTS, FaultRates
+from actors.llm.served.app import FAULTS, Conduct, FaultRates
 from actors.planner.prompts import plan_request
-from messages.errors import ModelError
+from messages.base import ModelError
 from messages.facts import PlanRequested
 from tests.actors.llm.offline.prompts import coder_prompt, description, write_job
 from tests.actors.llm.offline.test_planning import node, search

@@ -7,9 +7,9 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from actors.planner.core.entries import recomputed_entries_hash
 from actors.planner.core.evolve import evolve
 from actors.planner.core.scripts import changes
+from actors.planner.core.state import recomputed_entries_hash
 from messages.edits import EditScript
 from messages.facts import BranchStarted, EditsApplied, Fact
 from messages.steering import Steering, SteeringRefused, SteeringRequested

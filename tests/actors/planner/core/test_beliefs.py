@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.planner.core.beliefs import calibration, gain_of
+from actors.planner.core.selection import calibration, gain_of
 from actors.planner.core.state import Score
 from messages.edits import EditScript, Insert, Update
 from messages.facts import BranchClosed

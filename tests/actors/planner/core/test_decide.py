@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from messages.base import ProtocolError
 from messages.edits import EditScript, Insert
-from messages.errors import ProtocolError
 from messages.facts import (
     AttemptFinished,
     BranchClosed,

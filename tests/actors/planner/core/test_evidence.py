@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.planner.core.evidence import MAX_CHARS, MAX_LINES, build_facts_of, evidence_of
+from actors.planner.core.decide import MAX_CHARS, MAX_LINES, build_facts_of, evidence_of
 from messages.events import Built, CandidateBuilt
 from messages.facts import AttemptFinished, BuildRequested, WriteRequested
 from messages.verdicts import DidNotBuild, Interval, Measured, Rejected, TimedWorkload

@@ -9,8 +9,7 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from messages.base import ROOT
 from messages.facts import BranchClosed, WriteRequested
-from messages.heritage import Heritage, InheritedNode
-from messages.settings import Budget, SearchSettings
+from messages.settings import Budget, Heritage, InheritedNode, SearchSettings
 from tests.actors.planner.core.orders import facts_of, started_on
 from tests.actors.planner.core.world import WRONG, World, candidate, measured, started
 

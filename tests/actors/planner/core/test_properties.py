@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.planner.core.entries import recomputed_entries_hash, state_hash
-from actors.planner.core.evolve import evolve
+from actors.planner.core.evolve import evolve, recomputed_changes
 from actors.planner.core.state import (
     PAUSES,
     Branch,
@@ -14,11 +13,14 @@ from actors.planner.core.state import (
     Requested,
     SearchState,
     active,
+    childless,
+    frontier,
     in_order,
     is_confirmation,
+    live_parent,
+    recomputed_entries_hash,
+    state_hash,
 )
-from actors.planner.core.telling import recomputed_changes
-from actors.planner.core.tree import childless, frontier, live_parent
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Split, Update
 from messages.events import (
     ClockTicked,

@@ -8,8 +8,7 @@ import pytest
 
 from actors.planner.core.evolve import evolve
 from actors.planner.core.selection import score, select
-from actors.planner.core.state import SearchState
-from actors.planner.core.tree import frontier
+from actors.planner.core.state import SearchState, frontier
 from messages.edits import EditScript, Insert
 from messages.facts import (
     AttemptFinished,

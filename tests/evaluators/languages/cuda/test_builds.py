@@ -7,10 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
 from evaluators.languages.cuda import toolchain
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile, Target
 from messages.verdicts import DidNotBuild

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
 from evaluators.languages.base import CalledWith
 from evaluators.languages.python.ahead import calls_of, plan_ahead

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import Limits
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from messages.events import Built
 from messages.tasks import TaskRules
 from messages.verdicts import Crashed, DidNotBuild, Measured, Outpaced, Rejected, Unstable

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import Limits
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
 from evaluators.tasks import load_task
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, ModuleTerms, Target, TaskRules, TaskSpec
 from messages.verdicts import Crashed, DidNotBuild, Measured, Outpaced, Rejected, Unstable, Wrong
 from tests.contracts.evaluators import BuilderContract

@@ -7,7 +7,7 @@ from tempfile import gettempdir
 import pytest
 
 from evaluators.languages.triton.ahead import AheadReport, compile_ahead
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TensorSpec
 from tests.evaluators.languages.triton.words import RIGHT, after, before, inside, triton
 from tests.evaluators.words import COLUMNS, ROWS

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.languages.triton.contract import argument_names, describe
-from evaluators.target import probe_target
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import DidNotBuild

@@ -12,12 +12,12 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from msgspec.structs import replace
 
-from evaluators.builder import LocalBuilder, artifact_folder
+from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
 from evaluators.sandbox.probe import probe_layers
+from messages.base import EvaluatorError
 from messages.calls import CallForm, ConstantPlace, TensorPlace, TupleOf
 from messages.commands import BuildCandidate
-from messages.errors import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, Target
 from messages.verdicts import DidNotBuild
@@ -191,7 +191,7 @@ async def test_a_warm_process_that_died_is_started_again(builder: LocalBuilder, 
     await built(builder, job(target))
     await built(builder, job(target, after("first = 1")))
     for process in psutil.Process().children():
-        if "evaluators.warm" in process.cmdline():
+        if "evaluators.process.warm" in process.cmdline():
             process.kill()
             process.wait()
     await built(builder, job(target, after("second = 2")))

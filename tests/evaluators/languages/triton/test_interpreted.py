@@ -11,11 +11,11 @@ import anyio
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from evaluators.builder import LocalBuilder
+from evaluators.build.builder import LocalBuilder
+from evaluators.hardware.target import probe_target
 from evaluators.judge.protocol import Limits
 from evaluators.local import LocalEvaluator
-from evaluators.target import probe_target
-from messages.errors import EvaluatorError
+from messages.base import EvaluatorError
 from messages.events import Built
 from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import Crashed, DidNotBuild, Measured, Rejected, TimedOut, Wrong
@@ -248,7 +248,9 @@ async def test_a_program_cannot_fork_and_the_warm_process_stays_with_one_thread(
     assert warm
     assert {process.num_threads() for process in warm} == {1}
     assert all(process.children() == [] for process in warm)
-    modules = {line[line.index("evaluators.warm") + 1] for line in (process.parent().cmdline() for process in warm)}
+    modules = {
+        line[line.index("evaluators.process.warm") + 1] for line in (process.parent().cmdline() for process in warm)
+    }
     assert modules == {"evaluators.judge.entry"}
 
 

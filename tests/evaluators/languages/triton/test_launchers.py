@@ -12,7 +12,7 @@ from triton.backends.nvidia import driver
 from triton.runtime import build
 
 from evaluators.languages.triton.launchers import Launchers
-from evaluators.policy.elf import read_imports
+from evaluators.policy.symbols import read_imports
 from evaluators.runners.kernels import LAUNCHER
 
 TEXT = "int cuInit(unsigned); int cuCtxSynchronize(void); int launch(void) { return cuInit(0) + cuCtxSynchronize(); }"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaluators.tasks.flashinfer.constraints import Known, KnownTensor, Unknown, holds, last_value_of, said_axis
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 KNOWN: dict[str, Known] = {
     "batch": 3,

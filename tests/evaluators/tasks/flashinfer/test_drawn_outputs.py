@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pytest
 import torch
 
-from evaluators.judge.draws import Draws
+from evaluators.judge.data.draws import Draws
 from evaluators.tasks.flashinfer import drawn_inputs
 from evaluators.tasks.flashinfer.drawn_outputs import outside, positions, wrong_indices, wrong_picks
 

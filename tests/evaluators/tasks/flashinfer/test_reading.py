@@ -16,7 +16,7 @@ import torch
 from evaluators.tasks import load_task
 from evaluators.tasks.flashinfer.reading import read_task, recognizes, tolerance_of
 from evaluators.tasks.flashinfer.trace_set import read_definition
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import TaskSpec
 from tests.contracts.task_sources import MARK, TaskSourceContract
 from tests.evaluators.tasks.flashinfer import sets

@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.tasks.gpumode.packing import read_submission, write_submission
 from evaluators.tasks.gpumode.reading import read_task
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile
 from tests.evaluators.tasks.gpumode import problems
 

@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.tasks import load_task
 from evaluators.tasks.gpumode.reading import read_task
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from tests.contracts.task_sources import MARK, TaskSourceContract
 from tests.evaluators.tasks.gpumode import problems
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.tasks.gpumode.standing import find_competition
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from messages.verdicts import Measured, Verdict, Wrong
 from tests.evaluators.tasks.gpumode import problems
 from tests.evaluators.tasks.gpumode.test_scoring import timed

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.tasks.kernelbench.packing import find_candidate, write_submission
-from messages.base import Language
-from messages.errors import ConfigError
+from messages.base import ConfigError, Language
 from messages.tasks import Candidate, SourceFile, TaskSpec, TensorSpec
 
 

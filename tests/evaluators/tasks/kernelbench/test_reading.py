@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.tasks import load_task
 from evaluators.tasks.kernelbench.reading import VARIABLES, checkout, list_problems, read_task
-from messages.errors import ConfigError
+from messages.base import ConfigError
 
 PROBLEM = """import torch
 

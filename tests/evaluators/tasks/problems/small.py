@@ -6,9 +6,8 @@ from types import ModuleType
 
 import torch
 
-from evaluators.judge.families import DataMaker, DataSet
-from evaluators.judge.problem import Problem
-from evaluators.judge.problem_code import load_module
+from evaluators.judge.data.families import DataMaker, DataSet
+from evaluators.judge.reference.problem import Problem, load_module
 from evaluators.tasks import load_task
 from messages.tasks import Dimension, TaskSpec, Tolerance, Workload
 

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluators.intake.answers import wrong_share
-from evaluators.intake.examining import examine
-from evaluators.judge.families import DataSet
+from evaluators.intake.examining import examine, wrong_share
+from evaluators.judge.data.families import DataSet
 from evaluators.tasks import bundled_tasks
 from messages.tasks import Tolerance
 from tests.evaluators.tasks.problems.small import SIZES, doubles, given, module_of, small_problem

@@ -10,7 +10,7 @@ import pytest
 from evaluators.tasks import load_task
 from evaluators.tasks.packers import python_candidate
 from evaluators.tasks.tritonbench.packing import candidate_of, export, read_candidate, read_predictions
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from tests.evaluators.tasks.tritonbench.problems import LINE, SHIFT, SHIFT_TEST, checkout
 
 

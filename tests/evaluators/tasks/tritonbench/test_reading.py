@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.tasks import load_task
 from evaluators.tasks.tritonbench.reading import problem_names, read_problem
-from messages.errors import ConfigError
+from messages.base import ConfigError
 from tests.contracts.task_sources import MARK, TaskSourceContract
 from tests.evaluators.tasks.tritonbench.problems import LINE, SHIFT, SHIFT_TEST, checkout
 

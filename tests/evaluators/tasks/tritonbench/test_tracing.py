@@ -15,7 +15,7 @@ from tests.evaluators.tasks.tritonbench.problems import checkout
 _BEGIN = """
 import json, sys
 import torch
-from evaluators.judge.problem import Problem
+from evaluators.judge.reference.problem import Problem
 from evaluators.tasks import load_task
 from evaluators.tasks.tritonbench.packing import candidate_of
 task = load_task(sys.argv[1])

@@ -10,7 +10,7 @@ import pytest
 
 from evaluators.languages.cpp.toolchain import find_compiler
 from evaluators.vendors.nvidia.facts import GpuFacts, gpu_facts, gpu_index
-from messages.errors import ConfigError, EvaluatorError
+from messages.base import ConfigError, EvaluatorError
 
 STAND_IN = """
 #include <cstddef>

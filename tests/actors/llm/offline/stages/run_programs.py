@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch
 
-from evaluators.judge.compare import Allowed
-from evaluators.judge.problem import Problem
+from evaluators.judge.check.compare import Allowed
+from evaluators.judge.reference.problem import Problem
 from messages.tasks import Tolerance
 from tests.actors.llm.offline.run_programs import compiled, written
 

@@ -19,7 +19,7 @@ from actors.llm.offline.graph import TensorInfo
 from actors.llm.offline.plan import read_plan
 from actors.llm.offline.program import read_program
 from actors.llm.offline.triton.codegen import Contract, write_source
-from evaluators.judge.problem import Problem
+from evaluators.judge.reference.problem import Problem
 from messages.tasks import TaskSpec
 
 _ALLOWED = {"bfloat16": 8e-3, "float16": 5e-4, "float32": 3e-6, "float64": 1e-14}

@@ -1,0 +1,1 @@
+"""What all workers share: taking jobs, heartbeats, fair shares, presence, and artifacts on their way."""

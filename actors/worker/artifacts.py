@@ -1,0 +1,157 @@
+"""Artifacts on their way from builders to evaluators of other hosts, as blobs of their run.
+
+- `ShippingBuilder(bus, builder, artifacts)`: a `Builder` whose artifacts can be had from the bus
+- `FetchingEvaluator(bus, evaluator, artifacts)`: an `Evaluator` that has those it lacks fetched first
+
+The actors know nothing of it: where builder and evaluator share a store, neither is there. Both keep their store small.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+
+from actors.bus.base import Bus, UnknownBlobError
+from evaluators.base import Builder, BuildReport, EvaluationReport, Evaluator
+from evaluators.build.shipping import check_artifact_id, pack, unpack
+from evaluators.build.storage import Hold, hold, trim
+from messages.base import EvaluatorError
+from messages.commands import BuildCandidate, EvaluateCandidate
+from messages.events import Built
+
+STORE_BYTES = 2 << 30
+"""How much a node's store may hold; more than that goes, the oldest first."""
+TRIM_S = 60.0
+"""How often it is looked at."""
+
+log = structlog.get_logger(__name__)
+
+
+class ShippingBuilder:
+    """A `Builder` that puts what another one built among the run's blobs."""
+
+    def __init__(self, bus: Bus, builder: Builder, artifacts: Path, *, store_bytes: int = STORE_BYTES) -> None:
+        """Make a builder.
+
+        Args:
+            bus: where the blobs go.
+            builder: builds into the store.
+            artifacts: the store.
+            store_bytes: how much it may hold.
+        """
+        self._bus = bus
+        self._builder = builder
+        self._artifacts = artifacts.absolute()
+        self._store = _Store(self._artifacts, store_bytes)
+
+    async def build(self, job: BuildCandidate) -> BuildReport:
+        """Build, and see to it that evaluators elsewhere can have it.
+
+        Raises:
+            EvaluatorError: the builder or its store failed.
+            messages.base.BusError: the blob could not be put.
+        """
+        report = await self._builder.build(job)
+        if not isinstance(report.outcome, Built):
+            return report
+        packed = await anyio.to_thread.run_sync(pack, self._artifacts, report.outcome.artifact_id)
+        digest = await self._bus.put_blob(job.run_id, packed)
+        await self._store.look()
+        return msgspec.structs.replace(report, outcome=msgspec.structs.replace(report.outcome, blob=digest))
+
+
+class FetchingEvaluator:
+    """An `Evaluator` that gets artifacts from the run's blobs which its store lacks, and has another one judge them."""
+
+    def __init__(self, bus: Bus, evaluator: Evaluator, artifacts: Path, *, store_bytes: int = STORE_BYTES) -> None:
+        """Make an evaluator.
+
+        Args:
+            bus: where the blobs are.
+            evaluator: judges what is in the store.
+            artifacts: the store; made if it is missing.
+            store_bytes: how much it may hold. An artifact that is being judged stays in any case.
+        """
+        self._bus = bus
+        self._evaluator = evaluator
+        self._artifacts = artifacts.absolute()
+        self._store = _Store(self._artifacts, store_bytes)
+        self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
+
+    async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
+        """Judge one candidate, with its artifact held in the store meanwhile.
+
+        Raises:
+            EvaluatorError: judge, artifact or device is at fault; also where the artifact is to be had nowhere.
+            messages.base.BusError: the blob could not be had.
+        """
+        held = await self._have(job)
+        try:
+            return await self._evaluator.evaluate(job)
+        finally:
+            held.release()
+
+    async def aclose(self) -> None:
+        """End all processes."""
+        await self._evaluator.aclose()
+
+    async def _have(self, job: EvaluateCandidate) -> Hold:
+        check_artifact_id(job.artifact_id)
+        turn = self._turns.setdefault(job.artifact_id, anyio.Lock())
+        async with turn:
+            held = await anyio.to_thread.run_sync(hold, self._artifacts, job.artifact_id)
+            if held is None:
+                await self._fetch(job)
+                held = await anyio.to_thread.run_sync(hold, self._artifacts, job.artifact_id)
+        if held is None:
+            raise EvaluatorError(f"artifact {job.artifact_id!r} was removed from the store at once")
+        try:
+            await self._store.look()
+        except BaseException:
+            held.release()
+            raise
+        return held
+
+    async def _fetch(self, job: EvaluateCandidate) -> None:
+        if not job.artifact_blob:
+            raise EvaluatorError(
+                f"artifact {job.artifact_id!r} is not in the store {str(self._artifacts)!r}, and was not sent"
+            )
+        try:
+            packed = await self._bus.get_blob(job.run_id, job.artifact_blob)
+        except UnknownBlobError as error:
+            raise EvaluatorError(f"artifact {job.artifact_id!r} is not among the run's blobs: {error}") from error
+        await anyio.to_thread.run_sync(unpack, self._artifacts, job.artifact_id, packed)
+        log.info("artifact fetched", run=job.run_id, job=job.job_id, artifact=job.artifact_id, size_bytes=len(packed))
+
+
+class _Store:
+    """Keeps a store below its bound, looking now and then."""
+
+    def __init__(self, artifacts: Path, max_bytes: int) -> None:
+        self._artifacts = artifacts
+        self._max_bytes = max_bytes
+        self._looked_at: float | None = None
+
+    async def look(self) -> None:
+        """Trim the store if the last look is long ago.
+
+        Raises:
+            EvaluatorError: the store failed.
+        """
+        now = anyio.current_time()
+        if self._looked_at is not None and now - self._looked_at < TRIM_S:
+            return
+        self._looked_at = now
+        removed = await anyio.to_thread.run_sync(_trim, self._artifacts, self._max_bytes)
+        if removed:
+            log.info("artifacts removed", count=removed, store=str(self._artifacts))
+
+
+def _trim(artifacts: Path, max_bytes: int) -> int:
+    return trim(artifacts, max_bytes=max_bytes)

@@ -1,0 +1,264 @@
+"""Presence of a process on a shared bus: its role, its work, its durations, and its leaving."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import anyio
+import msgspec
+import structlog
+from anyio.abc import TaskStatus
+
+from actors.bus.base import Bus, ConflictError
+from actors.bus.waiting import Changes
+from actors.clock import utc_now
+from evaluators.process.lease import waits
+from messages.base import BusError
+from messages.events import CandidateWritten, Event
+from messages.presence import Busy, Presence, Served, Tally, WorkerState, encode_entry, node_key
+
+BOUNDS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 600.0)
+"""A compilation takes seconds, an evaluation or a minute, an answer ten minutes at most."""
+
+
+class Histogram:
+    """Counts of durations, each in the first bucket whose bound it does not exceed."""
+
+    def __init__(self, bounds_s: tuple[float, ...] = BOUNDS_S) -> None:
+        self._bounds_s = bounds_s
+        self._counts = [0] * (len(bounds_s) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self._counts[bisect_left(self._bounds_s, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return bound → how many did not exceed it, in the order and words of Prometheus; the last bound is `+Inf`."""
+        total, found = 0, []
+        for bound, count in zip((*map(str, self._bounds_s), "+Inf"), self._counts, strict=True):
+            total += count
+            found.append((bound, float(total)))
+        return found
+
+
+EVERY_S = 3.0
+"""How often a process says that it is there."""
+SOONEST_S = 1.0
+"""Shortest time between two entries."""
+TTL_S = 15
+"""How long it counts as there after it last said so."""
+LEFT_TTL_S = 600
+"""For how long it is shown that it left."""
+PARTING_S = 2.0
+"""How long saying that it leaves may take."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Held(msgspec.Struct, frozen=True):
+    job_id: str
+    run_id: str
+    since: str
+    began: float
+
+
+class Member:
+    """One process's presence. Workers tell it what they take and finish, and ask it whether they may take more.
+
+    Presence is shown as well as the bus allows: a bus that is away is logged once and ends nothing.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        presence: Presence,
+        *,
+        every_s: float = EVERY_S,
+        ttl_s: int = TTL_S,
+        now: Callable[[], str] = utc_now,
+    ) -> None:
+        """Begin in the state that `presence` says; nothing is written before `keep`.
+
+        Args:
+            bus: where the entry is kept.
+            presence: who it is.
+            every_s: how often the entry is written anew.
+            ttl_s: how long the entry lives without.
+            now: stamps of the wall clock.
+        """
+        self._bus = bus
+        self._presence = presence
+        self._every_s = every_s
+        self._ttl_s = ttl_s
+        self._now = now
+        self._state: WorkerState = presence.state
+        self._detail = presence.detail
+        self._hindrance = ""
+        self._is_hindered = False
+        self._held: list[_Held] = []
+        self._tally = presence.tally
+        self._began = anyio.current_time()
+        self.job_s = Histogram()
+        """How long its jobs took, from taking to their end."""
+        self._revision = 0
+        self._is_away = False
+        self._changes = Changes()
+        self._news = anyio.Event()
+
+    @property
+    def name(self) -> str:
+        """The process's name."""
+        return self._presence.name
+
+    @property
+    def is_ready(self) -> bool:
+        """Say whether the process may take jobs: it has proved itself and stays."""
+        return self._state == "ready"
+
+    @property
+    def is_leaving(self) -> bool:
+        """Say whether the process takes no more jobs, for good."""
+        return self._state in ("leaving", "left")
+
+    @property
+    def presence(self) -> Presence:
+        """What the process says of itself now."""
+        now = anyio.current_time()
+        in_hand_s = sum(now - held.began for held in self._held)
+        hindered = self._state == "ready" and self._hindrance
+        return msgspec.structs.replace(
+            self._presence,
+            state="unfit" if hindered and self._is_hindered else self._state,
+            detail=self._hindrance if hindered else self._detail or self._waiting(),
+            busy=tuple(Busy(job_id=held.job_id, run_id=held.run_id, since=held.since) for held in self._held),
+            tally=msgspec.structs.replace(
+                self._tally,
+                busy_s=round(self._tally.busy_s + in_hand_s, 3),
+                uptime_s=round(now - self._began, 3),
+            ),
+            seen_at=self._now(),
+        )
+
+    def _waiting(self) -> str:
+        """Say for whose timing lease the jobs in hand wait."""
+        return "; ".join(f"waits for {wait}" for wait in waits()) if self._state == "ready" else ""
+
+    async def changed(self) -> None:
+        """Wait until the process may take jobs, or may no longer, or leaves."""
+        await self._changes.next()
+
+    def proving(self, detail: str) -> None:
+        """Take no jobs for now: the process does a known one first."""
+        self._turn("proving", detail)
+
+    def ready(self) -> None:
+        """Take jobs from now on."""
+        self._turn("ready", "")
+
+    def unfit(self, reason: str) -> None:
+        """Take no jobs until `ready` is called: what the process would say of them cannot be relied on."""
+        log.warning("takes no jobs", reason=reason)
+        self._turn("unfit", reason)
+
+    def leave(self) -> None:
+        """Take no jobs any more. Those in hand are finished, then `serve` returns."""
+        self._turn("leaving", "")
+
+    def serves(self, served: tuple[Served, ...]) -> None:
+        """Say for what jobs can be done now."""
+        self._presence = msgspec.structs.replace(self._presence, served=served)
+        self._news.set()
+
+    def hinder(self, reason: str, *, wholly: bool = False) -> None:
+        """Show why jobs are kept away from for now; an empty reason: none are.
+
+        Args:
+            reason: for people.
+            wholly: whether no job at all is taken.
+        """
+        self._hindrance, self._is_hindered = reason, wholly
+        self._news.set()
+
+    def took(self, job_id: str, run_id: str, *, attempt: int) -> None:
+        """Show a job that was taken."""
+        self._held.append(_Held(job_id, run_id, self._now(), anyio.current_time()))
+        if attempt > 1:
+            self._count(redelivered=1)
+        self._news.set()
+
+    def finished(self, job_id: str, result: Event | None, *, failed: bool = False) -> None:
+        """Show that a job is in hand no longer.
+
+        Args:
+            job_id: which one.
+            result: what was published; None: nothing.
+            failed: whether it was handed back or given up because of the infrastructure.
+        """
+        held = next(held for held in self._held if held.job_id == job_id)
+        self._held.remove(held)
+        done, took_s = 1 if result is not None and not failed else 0, anyio.current_time() - held.began
+        self.job_s.observe(took_s)
+        self._count(done=done, failed=int(failed), busy_s=took_s)
+        if isinstance(result, CandidateWritten):
+            self._count(
+                model_calls=result.usage.calls,
+                model_s=result.latency_s,
+                prompt_tokens=result.usage.prompt_tokens,
+                completion_tokens=result.usage.completion_tokens,
+            )
+        self._news.set()
+
+    async def keep(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the process's entry fresh until cancelled, then write that it left.
+
+        Says `started` when it has tried once.
+        """
+        try:
+            while True:
+                self._news = anyio.Event()
+                await self._show(self._ttl_s)
+                task_status.started()
+                task_status = anyio.TASK_STATUS_IGNORED
+                await anyio.sleep(SOONEST_S)
+                with anyio.move_on_after(self._every_s - SOONEST_S):
+                    await self._news.wait()
+        finally:
+            self._turn("left", self._detail)
+            with anyio.move_on_after(PARTING_S, shield=True):
+                await self._show(LEFT_TTL_S)
+
+    async def _show(self, ttl_s: int) -> None:
+        try:
+            await self._put(encode_entry(self.presence), ttl_s)
+        except BusError as error:
+            if not self._is_away:
+                log.warning("cannot show that this process is there; trying again", error=str(error))
+            self._is_away = True
+        else:
+            if self._is_away:
+                log.info("this process shows again that it is there")
+            self._is_away = False
+
+    async def _put(self, value: bytes, ttl_s: int) -> None:
+        """Write the entry. It has another revision than we know if it expired meanwhile, or if a reply was lost."""
+        key = node_key(self._presence.role, self._presence.name)
+        try:
+            self._revision = await self._bus.put(key, value, revision=self._revision, ttl_s=ttl_s)
+        except ConflictError:
+            entry = await self._bus.get(key)
+            self._revision = 0 if entry is None else entry.revision
+            self._revision = await self._bus.put(key, value, revision=self._revision, ttl_s=ttl_s)
+
+    def _turn(self, state: WorkerState, detail: str) -> None:
+        if self.is_leaving and state != "left":
+            return
+        self._state, self._detail = state, detail
+        self._changes.note()
+        self._news.set()
+
+    def _count(self, **more: float) -> None:
+        known = msgspec.structs.asdict(self._tally)
+        self._tally = Tally(**(known | {name: known[name] + value for name, value in more.items()}))

@@ -1,0 +1,397 @@
+"""Taking jobs: the queues that a worker serves, their order, and when it takes none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Protocol
+
+import anyio
+import structlog
+from anyio.abc import TaskStatus
+
+from actors.bus.base import Bus, Delivery, UnknownQueueError
+from actors.bus.waiting import Changes
+from actors.worker.fairness import Breaker, FairShares, Limits
+from actors.worker.member import Member
+from messages.base import BusError, Role
+from messages.presence import RUNS, RunCard, decode_card, run_key
+from messages.subjects import build_jobs, evaluate_jobs, run_of, write_jobs
+
+READ_EVERY_S = 1.0
+"""How often the runs are read: how late, at most, a worker hears of a new one."""
+
+log = structlog.get_logger(__name__)
+
+
+class Queues(Protocol):
+    """From where a worker takes jobs."""
+
+    def now(self) -> tuple[str, ...]:
+        """Return the queues in the order in which they are to be asked; none: there is nothing to do."""
+
+    async def changed(self, since: Sequence[str]) -> None:
+        """Wait until there are other queues than these, whatever their order."""
+
+    def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:
+        """Take note, as long as the block is open, that somebody asks these queues in this order."""
+
+    def took(self, queue: str, offered: Sequence[str]) -> None:
+        """Take note that a job of this queue was taken when these were asked in this order."""
+
+    def charge(self, queue: str, cost_s: float) -> None:
+        """Take note that a job of this queue has ended, after so many seconds of work."""
+
+
+class FixedQueues:
+    """The same queues always, the first one first: for a run of one process."""
+
+    def __init__(self, *queues: str) -> None:
+        self._queues = queues
+
+    def now(self) -> tuple[str, ...]:
+        """See `Queues.now`."""
+        return self._queues
+
+    async def changed(self, since: Sequence[str]) -> None:  # noqa: ARG002 - they never do
+        """See `Queues.changed`."""
+        await anyio.sleep_forever()
+
+    def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - no shares to keep
+        """See `Queues.asking`."""
+        return nullcontext()
+
+    def took(self, queue: str, offered: Sequence[str]) -> None:
+        """See `Queues.took`."""
+
+    def charge(self, queue: str, cost_s: float) -> None:
+        """See `Queues.charge`."""
+
+
+class SharedQueues:
+    """The queues of all runs on the board that a worker can serve, each run with its fair share of the worker."""
+
+    def __init__(
+        self,
+        board: Board,
+        *,
+        role: Role,
+        serves: Callable[[RunCard], bool],
+        tier: str = "",
+        shares: FairShares | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            board: where the runs are.
+            role: what the worker does: coder, builder or evaluator.
+            serves: says whether the worker can do a run's jobs.
+            tier: of a coder; empty: that of each run.
+            shares: the account of who got what; None: a new one.
+        """
+        self._board = board
+        self._role = role
+        self._serves = serves
+        self._tier = tier
+        self._shares = shares or FairShares()
+
+    def now(self) -> tuple[str, ...]:
+        """See `Queues.now`."""
+        self._shares.offer(self._weights())
+        return self._shares.order()
+
+    async def changed(self, since: Sequence[str]) -> None:
+        """See `Queues.changed`."""
+        while self._weights().keys() == set(since):
+            await self._board.changed()
+
+    @contextmanager
+    def asking(self, offered: Sequence[str]) -> Iterator[None]:
+        """See `Queues.asking`."""
+        first = offered[0] if offered else ""
+        self._shares.claim(first)
+        try:
+            yield
+        finally:
+            self._shares.release(first)
+
+    def took(self, queue: str, offered: Sequence[str]) -> None:
+        """See `Queues.took`."""
+        self._shares.took(queue, offered)
+
+    def charge(self, queue: str, cost_s: float) -> None:
+        """See `Queues.charge`."""
+        self._shares.charge(queue, cost_s)
+
+    def _weights(self) -> dict[str, int]:
+        cards = self._board.cards.values()
+        return {queue_of(self._role, card, self._tier): card.weight for card in cards if self._serves(card)}
+
+
+class Board:
+    """The runs that go on, read again and again."""
+
+    def __init__(self, bus: Bus, *, read_every_s: float = READ_EVERY_S) -> None:
+        self._bus = bus
+        self._read_every_s = read_every_s
+        self._changes = Changes()
+        self._cards: dict[str, RunCard] = {}
+        self._refused: dict[str, bytes] = {}
+        """Entries that are no cards, so that each is told of once."""
+        self._is_away = False
+
+    @property
+    def cards(self) -> Mapping[str, RunCard]:
+        """The runs that are not finished, by id. While the bus is away: as they were last."""
+        return self._cards
+
+    async def changed(self) -> None:
+        """Wait until a run has come or gone, or its card says something else."""
+        await self._changes.next()
+
+    async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Read the runs about once a second until cancelled; says `started` when it has tried once."""
+        while True:
+            await self._read()
+            task_status.started()
+            task_status = anyio.TASK_STATUS_IGNORED
+            await anyio.sleep(self._read_every_s)
+
+    async def _read(self) -> None:
+        try:
+            entries = await self._bus.entries(RUNS)
+        except BusError as error:
+            if not self._is_away:
+                log.warning("the runs cannot be read; trying again", error=str(error))
+            self._is_away = True
+            return
+        if self._is_away:
+            log.info("the runs can be read again")
+        self._is_away = False
+        cards = {}
+        for key, entry in entries.items():
+            card = self._card(key, entry.value)
+            if card is not None and card.state != "finished":
+                cards[card.run_id] = card
+        if cards != self._cards:
+            self._cards = cards
+            self._changes.note()
+
+    def _card(self, key: str, value: bytes) -> RunCard | None:
+        """Return what an entry says; None if that is no card of this run, or names queues that cannot be."""
+        card = decode_card(value)
+        if card is not None and _is_sound(key, card):
+            self._refused.pop(key, None)
+            return card
+        if self._refused.get(key) != value:
+            log.warning("run left out: its card cannot be read", key=key)
+            self._refused[key] = value
+        return None
+
+
+def queue_of(role: Role, card: RunCard, tier: str = "") -> str:
+    """Return the queue from which workers of this role (coders: of this tier) serve a run.
+
+    Raises:
+        ValueError: the card cannot be part of a queue's name, or this role has no queues.
+    """
+    match role:
+        case "coder":
+            return write_jobs(card.run_id, tier or card.tier)
+        case "builder":
+            return build_jobs(card.run_id, card.language, card.target.arch)
+        case "evaluator":
+            return evaluate_jobs(card.run_id, card.language, card.target.arch)
+        case "planner":
+            raise ValueError("planners take no jobs")
+
+
+def _is_sound(key: str, card: RunCard) -> bool:
+    roles: tuple[Role, ...] = ("coder", "builder", "evaluator")
+    try:
+        return run_key(card.run_id) == key and all(queue_of(role, card) for role in roles)
+    except ValueError:
+        return False
+
+
+ABSENT_S = 1.0
+"""For how long a queue that is not there is left out."""
+AWAY_S = 1.0
+"""Pause after the bus failed."""
+_PARTING_S = 2.0
+"""How long a worker that is stopped may take to hand back a job that it has just got."""
+_LOOK_S = 0.25
+"""How long each queue is asked alone, to find the one that is not there."""
+
+
+class Taking:
+    """Takes jobs for the slots of one worker.
+
+    Without a member, that is in a run of one process, nothing is bridged: whatever fails is raised.
+    """
+
+    def __init__(self, bus: Bus, queues: Queues, member: Member | None, limits: Limits | None = None) -> None:
+        self._bus = bus
+        self._queues = queues
+        self._member = member
+        self._breaker = Breaker(limits)
+        self._turned = Changes()
+        """The breaker decided something."""
+        self._absent: dict[str, float] = {}
+        """Queues that are not there, and until when they are left out."""
+        self._tried: set[str] = set()
+        """Queues that one slot asks for a job on trial; the others leave them to it."""
+        self._is_away = False
+        self._told: dict[str, str] = {}
+        """What was shown last: why which queues are kept away from."""
+        self._is_hindered = False
+        if member is not None:
+            member.hinder("")
+
+    async def next(self) -> Delivery | None:
+        """Wait for a job; None: the worker is leaving.
+
+        Raises:
+            messages.base.BusError: only without a member.
+        """
+        if self._member is None:
+            offered = self._queues.now()
+            return self._noted(await self._bus.pull(*offered), offered)
+        while not self._member.is_leaving:
+            wanted = self._queues.now()
+            offered = self._offered(wanted) if self._member.is_ready else ()
+            trials = set(offered) & self._breaker.reasons.keys()
+            self._tried |= trials
+            try:
+                with self._queues.asking(offered):
+                    delivery = await self._wait(wanted, offered)
+                if delivery is not None:
+                    return self._noted(delivery, offered)
+            finally:
+                self._tried -= trials
+        return None
+
+    def ended(self, queue: str, cost_s: float) -> None:
+        """Take note that a job of this queue has ended after so many seconds, and that this says nothing of us."""
+        self._queues.charge(queue, cost_s)
+        self._breaker.undecided(queue)
+        self._tell(queue)
+
+    def succeeded(self, queue: str) -> None:
+        """Take note that a job of this queue was done."""
+        self._breaker.succeeded(queue)
+
+    def failed(self, queue: str, reason: str, *, permanent: bool) -> None:
+        """Take note that a job of this queue failed for reasons that are not its own."""
+        self._breaker.failed(queue, reason, anyio.current_time(), permanent=permanent)
+        self._tell(queue)
+
+    def _noted(self, delivery: Delivery, offered: tuple[str, ...]) -> Delivery:
+        self._queues.took(delivery.queue, offered)
+        self._breaker.took(delivery.queue)
+        return delivery
+
+    def _offered(self, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        now = anyio.current_time()
+        self._breaker.keep_only(wanted)
+        self._show()
+        self._absent = {queue: until for queue, until in self._absent.items() if until > now}
+        left_out = self._absent.keys() | self._tried
+        return tuple(queue for queue in wanted if queue not in left_out and self._breaker.admits(queue, now))
+
+    async def _wait(self, wanted: tuple[str, ...], offered: tuple[str, ...]) -> Delivery | None:
+        """Wait for a job of those offered; None: something has changed, look again."""
+        found: Delivery | None = None
+        failure: BusError | None = None
+        now = anyio.current_time()
+        due = min([math.inf, *self._absent.values(), *self._breaker.ends_of_rests(now)])
+        try:
+            with anyio.CancelScope(deadline=due):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._until_changed, wanted, tasks.cancel_scope)
+                    try:
+                        found = await self._pull(offered)
+                    except BusError as error:
+                        failure = error
+                    tasks.cancel_scope.cancel()
+        except anyio.get_cancelled_exc_class():
+            if found is not None:  # it came at the very moment: nobody else would get it before its ack time-out
+                with anyio.move_on_after(_PARTING_S, shield=True):
+                    await found.nak()
+            raise
+        if isinstance(failure, UnknownQueueError):
+            return await self._without_absent(offered)
+        if failure is not None:
+            await self._bridge(failure)
+        elif found is not None and self._is_away:
+            log.info("the bus gives jobs again")
+            self._is_away = False
+        return found
+
+    async def _pull(self, offered: tuple[str, ...]) -> Delivery:
+        if not offered:
+            await anyio.sleep_forever()
+        return await self._bus.pull(*offered)
+
+    async def _until_changed(self, wanted: tuple[str, ...], pull: anyio.CancelScope) -> None:
+        """End a wait when other queues are to be served, the member may take jobs or no longer, or the breaker acts."""
+        member = self._member
+        if member is None:
+            return
+
+        async def queues() -> None:
+            await self._queues.changed(wanted)
+            pull.cancel()
+
+        async def state() -> None:
+            await member.changed()
+            pull.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(queues)
+            tasks.start_soon(state)
+            await self._turned.next()
+            pull.cancel()
+
+    async def _without_absent(self, offered: tuple[str, ...]) -> Delivery | None:
+        """Find the queue that is not there, and leave it out for a moment; the others may give a job meanwhile."""
+        for queue in offered:
+            with anyio.move_on_after(_LOOK_S):
+                try:
+                    return await self._bus.pull(queue)
+                except UnknownQueueError:
+                    if queue not in self._absent:  # another slot may have found the same
+                        log.info("queue not there yet, or no longer", queue=queue)
+                    self._absent[queue] = anyio.current_time() + ABSENT_S
+                except BusError as error:
+                    await self._bridge(error)
+        return None
+
+    async def _bridge(self, error: BusError) -> None:
+        """Wait for a bus that is away; told once."""
+        if not self._is_away:
+            log.warning("the bus gives no jobs; trying again", error=str(error))
+        self._is_away = True
+        await anyio.sleep(AWAY_S)
+
+    def _tell(self, queue: str) -> None:
+        """Show what is kept away from, and have waiting slots look again, if this queue is or was among that."""
+        concerned = queue in self._breaker.reasons or queue in self._told
+        self._show()
+        if concerned:
+            self._turned.note()
+
+    def _show(self) -> None:
+        """Say what is kept away from, where that has changed."""
+        if self._member is None:
+            return
+        reasons = dict(self._breaker.reasons)
+        wholly = bool(reasons) and all(queue in reasons for queue in self._queues.now())
+        if (reasons, wholly) == (self._told, self._is_hindered):
+            return
+        for queue in reasons.keys() - self._told.keys():
+            log.warning("keeps away from a run's jobs for a while", run=run_of(queue), reason=reasons[queue])
+        self._told, self._is_hindered = reasons, wholly
+        said = "; ".join(f"{run_of(queue)}: {reason}" for queue, reason in sorted(reasons.items()))
+        self._member.hinder(said, wholly=wholly)

@@ -1,0 +1,103 @@
+"""Names of devices (`cpu`, `cuda:0`, …) and the targets that artifacts are built for.
+
+- `platform_of(device: str) -> Platform`, raises ConfigError
+- `devices_of(text: str) -> tuple[str, ...]`, raises ConfigError: `cuda:0,cuda:1` names two
+- `physical_gpu(device: str) -> str`: which GPU of the host it is
+- `visible_gpu(device: str) -> dict[str, str]`: environment of a process that is to see this device only
+
+- `probe_target(language: Language, device: str = "cpu") -> Target`, raises EvaluatorError (permanent), ConfigError
+- `check_target(own: Target, asked: Target) -> None`, raises EvaluatorError (permanent)
+"""
+
+from __future__ import annotations
+
+import os
+
+from evaluators.languages import support_of
+from messages.base import ConfigError, EvaluatorError, Language
+from messages.tasks import Platform, Target
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+CPU = "cpu"
+
+
+def platform_of(device: str) -> Platform:
+    """Return the platform of a device.
+
+    Raises:
+        ConfigError: it is no device.
+    """
+    if device == CPU:
+        return "cpu"
+    kind, _, index = device.partition(":")
+    if kind == "cuda" and index.isdecimal():
+        return "cuda"
+    raise ConfigError(f"{device!r} is no device: it is cpu, or cuda:0, cuda:1, …")
+
+
+def devices_of(text: str) -> tuple[str, ...]:
+    """Return the devices that a list with commas names, each once.
+
+    Raises:
+        ConfigError: it names none, one twice, something else, or the CPU beside GPUs.
+    """
+    devices = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not devices or len(set(devices)) < len(devices):
+        raise ConfigError(f"{text!r} names no device, or one twice: it is cpu, or cuda:0, or cuda:0,cuda:1, …")
+    if len({platform_of(device) for device in devices}) > 1:
+        raise ConfigError(f"{text!r}: a run is for devices of one kind, cpu or GPUs")
+    return devices
+
+
+def physical_gpu(device: str) -> str:
+    """Return the number or UUID of a GPU of this host.
+
+    Raises:
+        ConfigError: it is none, or hidden by `CUDA_VISIBLE_DEVICES`.
+    """
+    index = int(device.partition(":")[2])
+    if _VISIBLE not in os.environ:
+        return str(index)
+    visible = [name.strip() for name in os.environ[_VISIBLE].split(",") if name.strip()]
+    if index >= len(visible):
+        raise ConfigError(f"there is no {device}: {_VISIBLE} shows {len(visible)} GPUs")
+    return visible[index]
+
+
+def visible_gpu(device: str) -> dict[str, str]:
+    """Return what makes a device the only one that a process sees; nothing for a CPU."""
+    if platform_of(device) == "cpu":
+        return {}
+    return {_VISIBLE: physical_gpu(device), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def probe_target(language: Language, device: str = "cpu") -> Target:
+    """Say what candidates of this language are built for here. Runs the compiler once (some 10 ms).
+
+    Args:
+        language: of the candidates.
+        device: `cpu`, or `cuda:0`, `cuda:1`, ….
+
+    Raises:
+        EvaluatorError: there is no usable toolchain; the text says what to install.
+        ConfigError: this release does not support the language.
+    """
+    return support_of(language, platform_of(device)).probe_target(device)
+
+
+def check_target(own: Target, asked: Target) -> None:
+    """Accept an artifact that was built for a host like this one.
+
+    Raises:
+        EvaluatorError: it was not.
+    """
+    if own.fingerprint != asked.fingerprint:
+        raise EvaluatorError(
+            f"built for {_say(asked)}, but this host is {_say(own)}: evaluate it where it was built for",
+            permanent=True,
+        )
+
+
+def _say(target: Target) -> str:
+    march = f" -march={target.march}" if target.march else ""
+    return f"{target.arch}{march} by {target.toolchain!r}"

@@ -1,0 +1,479 @@
+"""The candidate's side: one runner process per candidate, and the meaning of its end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from evaluators.build.builder import is_full
+from evaluators.judge.candidate.runner import Launcher, Own, Runner, RunnerError, RunnerSpec, say_end
+from evaluators.judge.candidate.sanitizer import sanitize
+from evaluators.judge.candidate.sealing import cache_of, filters_of, not_sealed, other_process
+from evaluators.judge.candidate.side import Answer, NoAnswerError, Stage
+from evaluators.judge.check.terms import Place, Terms, broken_rule
+from evaluators.judge.data.memory import Buffers
+from evaluators.judge.protocol import Artifact, Limits
+from evaluators.judge.reference.problem import Tensors
+from evaluators.languages.base import LanguageSupport
+from evaluators.languages.cpp.toolchain import tvm_ffi_library
+from evaluators.process.guard import kill_descendants
+from evaluators.runners.base import (
+    CALL,
+    EMPTY,
+    GIVE,
+    HOLD,
+    ISOLATION,
+    LOAD,
+    LOADED,
+    PROFILE,
+    RECORD_BYTES,
+    REUSED,
+    SEAL,
+)
+from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
+from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
+
+
+class HostError(Exception):
+    """The host has made a candidate fail: the judge is broken, not the candidate."""
+
+
+class Host:
+    """Watches the host of a judge."""
+
+    def __init__(self) -> None:
+        self._killed = _processes_killed()
+
+    def answer_for(self, verdict: Verdict) -> None:
+        """See that a failure is the candidate's own.
+
+        Raises:
+            HostError: it may be the host's.
+        """
+        killed, before = _processes_killed(), self._killed
+        self._killed = killed
+        if not isinstance(verdict, Crashed | DidNotBuild | TimedOut):
+            return
+        if killed > before and "SIGKILL" in verdict.reason:
+            raise HostError("this host ran out of memory while a candidate was judged")
+        if is_full(Path.cwd()):
+            raise HostError(f"the disk under {str(Path.cwd())!r} is full")
+
+
+def _processes_killed() -> int:
+    """Return how many processes the kernel has killed for want of memory; 0 where it does not tell."""
+    try:
+        lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+_EMPTY_CALLS = 15
+_THREAD_BYTES = 256 << 20
+"""Address space that a thread may need besides: its stack, and an arena of malloc's."""
+_CACHE_BYTES = 64 << 20
+"""Largest file that a GPU candidate may write: its compiled kernels."""
+_MOST_RECORDS = 4  # of so many bytes, beside what is printed: each is taken before the next
+_END_S = 5.0
+
+_Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild | Wrong)
+
+
+class CandidateFailedError(Exception):
+    """The candidate's process did not do its part; carries the verdict."""
+
+    def __init__(self, verdict: Crashed | TimedOut | Rejected | DidNotBuild | Wrong) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+class CandidateSide:
+    """A loaded candidate. A context manager: on exit its process and all that descends from it are killed."""
+
+    def __init__(
+        self,
+        place: Place,
+        artifact: Artifact,
+        support: LanguageSupport,
+        launcher: Launcher,
+        limits: Limits,
+        *,
+        threads: int,
+        others: Sequence[Place] = (),
+        keep: frozenset[int],
+        private_inputs: bool = False,
+        stops: bool = True,
+        cupti: str = "",
+    ) -> None:
+        """Prepare; entering the context starts the process.
+
+        Args:
+            place: the workload that it is called on first.
+            artifact: what was built.
+            support: of its language.
+            launcher: starts its runner.
+            limits: what it may use.
+            threads: how many OpenMP uses; as many as the reference.
+            others: all workloads that it can be asked for, by their numbers; empty: the one.
+            keep: process ids below this process that are not the candidate's.
+            private_inputs: let it write to a copy of its inputs, to see whether that is what it does.
+            stops: whether it is stopped between its calls.
+            cupti: the library by which its calls are to be recorded.
+        """
+        self._place = place
+        self._others = others or (place,)
+        self._artifact = artifact
+        self._support = support
+        self._launcher = launcher
+        self._limits = limits
+        self._threads = threads
+        self._keep = keep
+        self._private_inputs = private_inputs
+        self._stops = stops
+        self._cupti = cupti
+        self._may_start_compilers = False
+        self.empty_ns = 0
+        self.isolation: tuple[str, ...] = ()
+        """The layers that its process was behind when it had not loaded the candidate yet; as it said then."""
+        self._next: Runner | None = None
+        """The process that comes after this one."""
+
+    def __enter__(self) -> CandidateSide:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """Start a process, unless one was got ready that has not ended since, for lack of memory say."""
+        if self._next is not None and not self._next.lives:
+            self._next.close()
+            self._next = None
+        self._runner, self._next = self._next or self._started(), None
+        self._runner.line.workload = self._place.number
+        self._stage: Stage = "start"
+        self._held: dict[int, Tensors] = {}
+        """What the instance of a workload holds, by its number."""
+        self._called: set[int] = set()
+        """Workloads that it was called on, by their numbers."""
+        self._is_sealed = False
+        self._has_begun = False
+        """Whether it has answered: until then it starts an interpreter."""
+
+    def _started(self) -> Runner:
+        return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
+
+    def get_another_ready(self) -> None:
+        """Start the process in which a module will hold other parameters: on a GPU that takes a quarter of a second."""
+        self._next = self._next or self._started()
+
+    def _spec(self, own: Own) -> RunnerSpec:
+        """Return what a process is told."""
+        return RunnerSpec(
+            judge_pid=os.getpid(),
+            nonce=own.nonce,
+            folder=own.folder,
+            control_fd=own.control_fd,
+            inputs_fd=own.inputs_fd,
+            inputs_bytes=self._buffers.inputs.size_bytes,
+            outputs_fd=self._buffers.outputs.fd,
+            outputs_bytes=self._buffers.outputs.size_bytes,
+            workloads=tuple((*one.buffers.inputs.placed, *one.buffers.outputs.placed) for one in self._others),
+            product=self._artifact.product,
+            entry_point=self._artifact.entry_point,
+            tvm_ffi=tvm_ffi_library(),
+            private_inputs=self._private_inputs,
+            memory_bytes=self._memory_bytes(),
+            file_bytes=self._limits.printed_bytes + (_MOST_RECORDS * RECORD_BYTES if self._cupti else 0),
+            threads=self._threads,
+            terms=msgspec.structs.replace(self._terms, module=None, call=None),
+            calls=tuple(one.terms.call for one in self._others),
+            instances=tuple(one.terms.module for one in self._others if one.terms.module is not None),
+            cache=str(cache_of(self._artifact, len(self._others))),
+            cache_bytes=_CACHE_BYTES,
+            cupti=self._cupti,
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the process, and all that descends from it."""
+        self._end()
+        self._runner.close()
+
+    def load(self) -> None:
+        """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some.
+
+        Raises:
+            CandidateFailedError: it cannot be loaded.
+        """
+        limit_s = self._limits.load_s
+        self._await_start()
+        empty = sorted(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
+        self.empty_ns = empty[self._buffers.empty_rank(len(empty))]
+        self._see_isolation()
+        if self._terms.module is None:
+            self._load()
+
+    def _see_isolation(self) -> None:
+        """Ask which layers the process is behind, while none of the candidate is there: as many as its others were.
+
+        Raises:
+            RunnerError: they are fewer than are wanted, or other ones than before.
+        """
+        claim = self.ask(ISOLATION, limit_s=self._limits.load_s).status
+        layers, before = unpack(claim), self.isolation
+        if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
+            raise RunnerError(f"--isolation strict, but a runner here lacks {', '.join(missing)}")
+        if before and layers != before:
+            raise RunnerError(
+                f"a runner is behind {', '.join(layers)}, the one before it was behind {', '.join(before)}"
+            )
+        self.isolation, self._may_start_compilers = layers, may_start_compilers(claim)
+
+    def _await_start(self) -> None:
+        """Wait until it answers: nothing of the candidate is there yet, so whatever goes wrong is our failure."""
+        self.ask(EMPTY, limit_s=max(self._limits.load_s, self._limits.start_s))
+
+    def turn_to(self, place: Place) -> None:
+        """Have calls be on another workload; its memory is to be laid anew then."""
+        if place.number == self._place.number:
+            return
+        self._place = place
+        self._buffers.renew()
+        self._runner.line.workload = place.number
+
+    @property
+    def _buffers(self) -> Buffers:
+        return self._place.buffers
+
+    @property
+    def _terms(self) -> Terms:
+        return self._place.terms
+
+    def hold(self, state: Tensors) -> None:
+        """Have a module's instance for this workload hold these parameters, which lie in the buffers.
+
+        They are constants to it: other ones take another process, in which nothing of the former is left. That one
+        serves the other workloads as well.
+
+        Raises:
+            CandidateFailedError: it cannot be loaded.
+        """
+        number = self._place.number
+        if self._terms.module is None or self._held.get(number) is state:
+            return
+        if number in self._held:
+            self._leave()
+            self._begin()
+            self._await_start()
+            self._see_isolation()
+        self._held[number] = state
+        self._buffers.settle()
+        self._load()
+
+    def _load(self) -> None:
+        self._stage = "load"
+        status = self.ask(LOAD, limit_s=self._limits.load_s).status
+        if (broken := broken_rule(status, self._terms)) is not None:
+            raise CandidateFailedError(broken)
+        if status != LOADED:
+            failure = self._support.explain_load_failure(status, self._runner.log.tail())
+            raise CandidateFailedError(self._at_stage(failure))
+        self._stage = "first call"
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._runner.pid
+
+    def hurry(self, *, first: bool) -> None:
+        """Put its calls before other processes of the host from now on, or no longer: later calls, not first ones."""
+        self._runner.line.is_urgent = first
+
+    def ask(self, operation: int, *, limit_s: float) -> Answer:
+        """Let the candidate run until it answers.
+
+        Raises:
+            CandidateFailedError: it does not, or a call returns something else than 0.
+            RunnerError: it does not, though no candidate was loaded.
+        """
+        number = self._place.number
+        if operation == CALL:
+            self._stage = "call" if number in self._called else "first call"
+        try:
+            take = self._buffers.take if operation in {CALL, EMPTY, GIVE} else None
+            glimpse = self._buffers.glimpse
+            look = glimpse.take if operation == CALL and glimpse is not None else None
+            self._runner.line.arrangement = self._buffers.arrangement
+            is_later = number in self._called if operation == CALL else self._has_begun
+            is_timed = is_later and operation in {CALL, EMPTY, GIVE}
+            answer = self._runner.line.exchange(operation, limit_s=limit_s, is_timed=is_timed, take=take, look=look)
+        except NoAnswerError as silence:
+            raise CandidateFailedError(self._explain(silence)) from None
+        self._has_begun = True
+        if operation == CALL:
+            if (broken := broken_rule(answer.status, self._terms)) is not None:
+                raise CandidateFailedError(broken)
+            if answer.status != 0:
+                failure = self._support.explain_call_failure(answer.status, self._runner.log.tail())
+                raise CandidateFailedError(self._at_stage(failure))
+            self._called.add(number)
+            self._stage = "call"
+        return answer
+
+    def call_limit_s(self, later_s: float) -> float:
+        """Return how long the next call may take, given what a later one may: the first on a workload may take longer.
+
+        It compiles there what it needs for these shapes.
+        """
+        return later_s if self._place.number in self._called else max(later_s, self._limits.first_call_s)
+
+    def call(self, *, limit_s: float) -> Answer:
+        """Call the candidate once. Once it was called on all workloads, it has compiled, and is sealed.
+
+        Raises:
+            CandidateFailedError: see `ask` and `seal`.
+        """
+        answer = self.ask(CALL, limit_s=limit_s)
+        if len(self._called) == len(self._others):
+            self.seal()
+        return answer
+
+    def seal(self) -> None:
+        """Take away the means to start processes, where compilers needed them until now; at once if that was done.
+
+        Raises:
+            CandidateFailedError: they were not given up, or see `ask`.
+        """
+        if not self._may_start_compilers or self._is_sealed:
+            return
+        before = filters_of(self.pid)
+        self.ask(SEAL, limit_s=self._limits.load_s)
+        self._is_sealed = True
+        if (refusal := not_sealed(self.pid, before)) is not None:
+            raise CandidateFailedError(refusal)
+
+    def expect_alone(self) -> None:
+        """See that nothing of the candidate's runs besides its own process.
+
+        Raises:
+            CandidateFailedError: something does.
+        """
+        if (refusal := other_process(self.pid, self._keep)) is not None:
+            raise CandidateFailedError(refusal)
+
+    def empty(self) -> Answer:
+        """Do all that a call does, but for the candidate.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        return self.ask(EMPTY, limit_s=self._limits.load_s)
+
+    def keep_returned(self) -> None:
+        """Have a module's runner keep what the last call returned, as its caller would.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        self.ask(HOLD, limit_s=self._limits.load_s)
+
+    def give_kept(self) -> None:
+        """Have it hand over once more what it keeps: the outputs are that then.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        self.ask(GIVE, limit_s=self._limits.load_s)
+
+    def reuses_outputs(self) -> bool:
+        """Ask a module's runner whether the last call returned memory that an earlier result lies in.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        return bool(self.ask(REUSED, limit_s=self._limits.load_s).status)
+
+    def record(self, *, limit_s: float) -> bytes:
+        """Have a call made and recorded. Returns what was printed until then, the record last.
+
+        Raises:
+            CandidateFailedError: see `ask`.
+        """
+        self.ask(PROFILE, limit_s=limit_s)
+        return self._runner.log.take(2 * RECORD_BYTES)
+
+    def _at_stage(self, failure: _Failure) -> _Failure:
+        return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure
+
+    def _explain(self, silence: NoAnswerError) -> Crashed | TimedOut | Rejected:
+        """Say why there was no answer. The process is dead afterwards.
+
+        Raises:
+            RunnerError: it had not loaded the candidate yet: only our own code has run there.
+        """
+        stage = self._stage
+        if stage == "start" or silence.kind != "ended":
+            self._end()
+        if stage == "start":
+            told = f"; it said: {said}" if (said := self._runner.log.tail()) else ""
+            raise RunnerError(f"a runner {silence.kind} before it had loaded a candidate{told}")
+        if silence.kind == "timed out":
+            reason = f"killed after {silence.limit_s:g} s without an answer ({stage})"
+            return TimedOut(reason=reason, stage=stage, limit_s=silence.limit_s)
+        if silence.kind == "cannot be stopped":
+            return Rejected(reason="its process cannot be stopped between calls", rule="control")
+        if silence.kind == "went on":
+            return Rejected(reason="its process went on between its calls, while it was to be stopped", rule="control")
+        if silence.kind == "bad frame":
+            return Rejected(reason="it wrote to its runner's control socket", rule="control")
+        try:
+            code = self._runner.process.wait(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            self._end()
+            return Rejected(reason="it closed its runner's control socket", rule="control")
+        return Crashed(reason=f"{say_end(code)} ({stage})", stage=stage, log=self._runner.log.tail())
+
+    def sanitized(self, crashed: Crashed, path: str) -> Crashed:
+        """Call it once more under compute-sanitizer, on what it crashed on; it has ended. Returns a verdict with more.
+
+        Args:
+            crashed: the verdict.
+            path: of compute-sanitizer.
+        """
+        try:
+            spec = self._spec(Own(0, "", -1, -1))
+            return sanitize(spec, self._support.runner, self._place.number, self._buffers, path).told_in(crashed)
+        finally:
+            kill_descendants(keep=self._keep)
+
+    @property
+    def printed(self) -> str:
+        """Return the end of what the process printed, without this host's paths."""
+        return self._runner.log.tail()
+
+    @property
+    def segfaulted(self) -> bool:
+        """Whether the process ended by an access to memory that it may not touch."""
+        return self._runner.segfaulted
+
+    def _end(self) -> None:
+        self._runner.kill()
+        kill_descendants(keep=self._keep | ({self._next.pid} if self._next is not None else set()))
+
+    def _memory_bytes(self) -> int:
+        shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes
+        held = sum(place.held_bytes for place in self._others)
+        return shared + held + self._limits.memory_bytes + _THREAD_BYTES * self._threads

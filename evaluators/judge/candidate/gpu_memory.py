@@ -1,0 +1,85 @@
+"""The memory of a GPU belongs to judge and candidate alike: who is to answer for it when there is too little.
+
+What the judge keeps for later candidates is not to be this one's end; and a candidate that leaves the judge too little
+to look at its outputs has not passed, nor is it to be looked at with less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from evaluators.judge.candidate.candidate import HostError
+from evaluators.judge.protocol import Judged, Passed
+from evaluators.judge.reference.gpu_baseline import DEVICE
+from evaluators.judge.reference.problem import NoMemoryError
+from messages.verdicts import Crashed
+
+_TOOK_ALL = "it takes so much of the GPU's memory that the judge has too little to look at its outputs"
+_NEARLY = 0.8
+"""Of the memory that was free before any candidate came; the judge itself has some more by and by."""
+
+
+def free_bytes() -> int:
+    """Return how much memory of a GPU nobody has."""
+    torch.cuda.empty_cache()
+    return int(torch.cuda.mem_get_info(DEVICE)[0])
+
+
+def others_bytes() -> int:
+    """Return how much memory of a GPU is in use, but for what this process has."""
+    free, total = torch.cuda.mem_get_info(DEVICE)
+    return int(total - free - torch.cuda.memory_reserved(DEVICE))
+
+
+def has_as_much_free(before: int) -> bool:
+    """Say whether about as much is free as there was before any candidate came: then nobody else has taken it."""
+    return free_bytes() > _NEARLY * before
+
+
+def within_memory(
+    judge: Callable[[], Passed | Judged],
+    give_up: Callable[[], bool],
+    keep: Callable[[bool], None],
+    has_room: Callable[[], bool],
+) -> Passed | Judged:
+    """Judge a candidate; once more without what the judge keeps, if there was too little memory.
+
+    Less is kept from then on, if that was what it lacked: who asks for more than there is goes without in any case.
+
+    Args:
+        judge: does it. When it raises, the candidate is dead.
+        give_up: gives back what is kept for later candidates, and keeps nothing for now; says whether there was any.
+        keep: keeps again: less from now on, or as much as before.
+        has_room: says whether there is as much memory as ever, when no candidate is there.
+
+    Raises:
+        HostError: there is too little also without the candidate.
+    """
+    answer = _judged(judge)
+    if answer is not None and not _lacks_memory(answer):
+        return answer
+    has_given_up = give_up()
+    if has_given_up or answer is None:
+        answer = _judged(judge)
+    keep(has_given_up and answer is not None and not _lacks_memory(answer))
+    if answer is not None:
+        return answer
+    if not has_room():
+        raise HostError("the GPU has too little memory left to judge a candidate: other processes use it")
+    return Judged(verdict=Crashed(reason=_TOOK_ALL, stage="evaluation"))
+
+
+def _judged(judge: Callable[[], Passed | Judged]) -> Passed | Judged | None:
+    """Judge it; null where the judge itself found too little memory."""
+    try:
+        return judge()
+    except (NoMemoryError, torch.OutOfMemoryError):
+        return None
+
+
+def _lacks_memory(answer: Passed | Judged) -> bool:
+    """Say whether a candidate says of itself that it was given no memory of the GPU."""
+    verdict = answer.verdict if isinstance(answer, Judged) else None
+    return isinstance(verdict, Crashed) and "out of memory" in f"{verdict.reason} {verdict.log}".lower()

@@ -1,0 +1,243 @@
+"""What a GPU does in a call of a candidate: which kernels, for how long, and how well they fill it.
+
+The candidate's own process records it (`evaluators/vendors/nvidia/activities.py`), so all of it is a claim, and nothing
+in a verdict rests on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import torch
+
+from evaluators.judge.candidate.candidate import CandidateFailedError
+from evaluators.judge.candidate.runner import RunnerError
+from evaluators.judge.check.wrong import WrongOutputError
+from evaluators.judge.protocol import Artifact, Profiled
+from evaluators.judge.reference.gpu_baseline import DEVICE
+from evaluators.judge.reference.problem import ProblemError
+from evaluators.judge.time.gpu import GpuTimer
+from evaluators.process.printed import printable
+from evaluators.runners.base import PROFILED
+from evaluators.vendors.nvidia.activities import Activity, find_cupti
+from messages.verdicts import ProfiledKernel, WorkloadProfile
+
+_MOST_KERNELS = 24
+_MOST_ACTIVITIES = 20_000
+_LATEST_NS, _LONGEST_NS = 1 << 62, 10**12
+_LARGEST = (1 << 31) - 1
+"""Of a grid's sizes (CUDA C++ programming guide, "Technical specifications"); all else is smaller."""
+_BUILT_BYTES = 32 << 20
+_SAID = frozenset({"build.log", "meta.json"})
+_KERNELS_IN_ALL, _FEWEST_KERNELS = 120, 4
+"""Of all workloads together, and of each at least."""
+_NAMES_LOOKED_FOR = 100
+_NAME_CHARACTERS = 160
+_WARP_THREADS, _REGISTERS_AT_ONCE = 32, 256
+"""Registers are given to warps in pieces of so many (CUDA C++ programming guide, "Technical specifications")."""
+_REGISTERS = 65536
+"""That a multiprocessor has, from compute capability 3.7 on."""
+_RESERVED_SHARED_BYTES = 1024
+"""Of each block's, from compute capability 8.0 on; of 9.0 as well."""
+_BLOCKS = {(8, 6): 16, (8, 9): 24, (12, 0): 24}
+"""That a multiprocessor can have at once; others 32."""
+_activities = msgspec.json.Decoder(list[Activity])
+
+
+class ProfileError(Exception):
+    """A record cannot be used."""
+
+
+class Multiprocessors(msgspec.Struct, frozen=True, kw_only=True):
+    """Those of a GPU, and what each has."""
+
+    count: int
+    threads: int
+    registers: int
+    shared_bytes: int
+    blocks: int
+
+
+def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
+    """Record calls of a candidate that was timed, and say what they come to, or why nothing can be said."""
+    if not (cupti := find_cupti()):
+        return Profiled(error="CUPTI, by which calls are recorded, is not installed (nvidia-cuda-cupti)")
+    try:
+        recorded = timer.record(artifact, cupti, activities_in)
+        gpu, built = _multiprocessors(), _built(Path(artifact.product).parent)
+        most = max(_FEWEST_KERNELS, min(_MOST_KERNELS, _KERNELS_IN_ALL // len(recorded)))
+        workloads = tuple(summarize(name, calls, gpu, built, most=most) for name, calls in recorded.items())
+    except (CandidateFailedError, WrongOutputError, RunnerError, ProblemError, ProfileError, OSError) as error:
+        return Profiled(error=f"no call could be recorded: {error}")
+    except torch.OutOfMemoryError:
+        return Profiled(error="there is too little memory beside the candidate to have calls recorded")
+    return Profiled(workloads=workloads)
+
+
+def _built(artifact: Path) -> bytes:
+    """Return the contents of an artifact's files but for what was said of it, as far as they are not too many."""
+    contents, left = [], _BUILT_BYTES
+    for path in sorted(artifact.rglob("*")):
+        if path.is_file() and path.name not in _SAID and path.stat().st_size <= left:
+            contents.append(path.read_bytes())
+            left -= len(contents[-1])
+    return b"\n".join(contents)
+
+
+def activities_in(printed: bytes) -> list[Activity]:
+    """Return what a recorded call consisted of.
+
+    Raises:
+        ProfileError: no record was printed, or none that can be read.
+    """
+    _, is_there, behind = printed.rpartition(PROFILED)
+    if not is_there:
+        said = printable(printed.decode(errors="replace")).strip().splitlines()
+        raise ProfileError(f"nothing was recorded{f': {said[-1][:300]}' if said else ''}")
+    try:
+        found = _activities.decode(behind.partition(b"\n")[0])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProfileError(f"what was recorded cannot be read: {error}") from error
+    if len(found) > _MOST_ACTIVITIES:
+        raise ProfileError(f"more than {_MOST_ACTIVITIES} things were done in a call")
+    if not all(map(_may_be, found)):
+        raise ProfileError("what was recorded cannot be: it has numbers that no GPU has")
+    return found
+
+
+def _may_be(one: Activity) -> bool:
+    """Say whether a record is within bounds: who wrote it is the candidate's process."""
+    sizes = (*one.grid, *one.block, one.registers, one.shared_bytes, one.local_bytes)
+    is_time = 0 <= one.begun_ns <= one.ended_ns < _LATEST_NS and one.ended_ns - one.begun_ns < _LONGEST_NS
+    return is_time and all(0 <= size <= _LARGEST for size in sizes)
+
+
+def summarize(
+    workload: str,
+    calls: Sequence[Sequence[Activity]],
+    gpu: Multiprocessors,
+    built: bytes,
+    *,
+    most: int = _MOST_KERNELS,
+) -> WorkloadProfile:
+    """Return what several recorded calls on one workload come to.
+
+    Args:
+        workload: its name.
+        calls: what each consisted of, in the order of beginnings.
+        gpu: for occupancies.
+        built: all files of the candidate's artifact: kernels whose names stand there are its own.
+        most: kernels that are told of.
+
+    Raises:
+        ProfileError: in a call the GPU did nothing, or each time something else.
+    """
+    if not all(calls):
+        raise ProfileError("in a recorded call the GPU did nothing")
+    groups = [_grouped(activities) for activities in calls]
+    firsts = {key: first for group in reversed(groups) for key, (first, _, _) in group.items()}
+    found = {key: [group.get(key, (first, 0, 0)) for group in groups] for key, first in firsts.items()}
+    times_ns = {key: median(took_ns for _, _, took_ns in each) for key, each in found.items()}
+    longest = sorted((key for key in times_ns if times_ns[key]), key=lambda key: -times_ns[key])
+    if not longest:
+        raise ProfileError("the recorded calls have no kernel in common")
+    names = [*dict.fromkeys(name for name, _, block in longest if name and any(block))][:_NAMES_LOOKED_FOR]
+    own = {name for name in names if name.encode() in built}
+    return WorkloadProfile(
+        workload=workload,
+        span_us=median(_span_ns(activities) for activities in calls) / 1000,
+        busy_us=median(_busy_ns(activities) for activities in calls) / 1000,
+        kernels_us=sum(times_ns[key] for key in longest) / 1000,
+        own_us=sum(times_ns[key] for key in longest if key[0] in own) / 1000,
+        kernels=tuple(_kernel(firsts[key], found[key], gpu, is_own=key[0] in own) for key in longest[:most]),
+        left_out=len(longest[most:]),
+    )
+
+
+_Key = tuple[str, tuple[int, int, int], tuple[int, int, int]]
+_Group = tuple[Activity, int, int]
+"""The first, how many, and their ns."""
+
+
+def _grouped(activities: Sequence[Activity]) -> dict[_Key, _Group]:
+    found: dict[_Key, _Group] = {}
+    for one in activities:
+        first, count, took_ns = found.get((one.name, one.grid, one.block), (one, 0, 0))
+        found[one.name, one.grid, one.block] = first, count + 1, took_ns + one.ended_ns - one.begun_ns
+    return found
+
+
+def _kernel(first: Activity, groups: Sequence[_Group], gpu: Multiprocessors, *, is_own: bool) -> ProfiledKernel:
+    blocks = _blocks_at_once(first, gpu)
+    threads = first.block[0] * first.block[1] * first.block[2]
+    grid = first.grid[0] * first.grid[1] * first.grid[2]
+    return ProfiledKernel(
+        name=_short(first.told),
+        launches=int(median(count for _, count, _ in groups)),
+        time_us=median(took_ns for _, _, took_ns in groups) / 1000,
+        is_own=is_own,
+        grid=first.grid,
+        block=first.block,
+        registers=first.registers,
+        shared_bytes=first.shared_bytes,
+        local_bytes=first.local_bytes,
+        occupancy=min(1.0, blocks * threads / gpu.threads),
+        waves=grid / (blocks * gpu.count) if blocks else 0.0,
+    )
+
+
+def _blocks_at_once(kernel: Activity, gpu: Multiprocessors) -> int:
+    """Return how many blocks of a kernel a multiprocessor can have at once; 0 of what is none."""
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    if threads <= 0:
+        return 0
+    warps = -(-threads // _WARP_THREADS)
+    registers = -(-kernel.registers * _WARP_THREADS // _REGISTERS_AT_ONCE) * _REGISTERS_AT_ONCE * warps
+    shared_bytes = kernel.shared_bytes + _RESERVED_SHARED_BYTES
+    return max(
+        0,
+        min(
+            gpu.blocks,
+            gpu.threads // (warps * _WARP_THREADS),
+            gpu.registers // max(registers, 1),
+            gpu.shared_bytes // shared_bytes,
+        ),
+    )
+
+
+def _span_ns(activities: Sequence[Activity]) -> int:
+    return max(one.ended_ns for one in activities) - min(one.begun_ns for one in activities)
+
+
+def _busy_ns(activities: Sequence[Activity]) -> int:
+    """Return for how long at least one of them went on."""
+    busy = until = 0
+    for one in sorted(activities, key=lambda each: each.begun_ns):
+        busy += max(0, one.ended_ns - max(one.begun_ns, until))
+        until = max(until, one.ended_ns)
+    return busy
+
+
+def _short(name: str) -> str:
+    """Return a kernel's name without its parameters."""
+    depth = 0
+    for place in range(len(name) - 1, 0, -1):
+        depth += {")": 1, "(": -1}.get(name[place], 0)
+        if not depth:
+            name = name[:place] if name.endswith(")") else name
+            break
+    return " ".join(printable(name.removeprefix("void ")).split())[:_NAME_CHARACTERS]
+
+
+def _multiprocessors() -> Multiprocessors:
+    told = torch.cuda.get_device_properties(DEVICE)
+    return Multiprocessors(
+        count=told.multi_processor_count,
+        threads=told.max_threads_per_multi_processor,
+        registers=_REGISTERS,
+        shared_bytes=told.shared_memory_per_multiprocessor,
+        blocks=_BLOCKS.get((told.major, told.minor), 32),
+    )

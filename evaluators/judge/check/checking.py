@@ -1,0 +1,524 @@
+"""Checks a candidate: calls on several input distributions, each output against the reference.
+
+Of several workloads the cheapest comes first, and the first failing one decides. One process is called on all of them,
+so that what a candidate keeps from one shape to the next is seen. A module is called in two: its parameters are its
+own once it is loaded, so data with other ones, of all workloads, comes in a second process. A candidate that is not to
+be confirmed is checked like that on the cheapest workload; on each other one in brief: on what the task draws, and on
+one family more.
+
+A checking judge has low priority: it computes while another judge times, on what that one leaves free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TypeAlias
+
+import msgspec
+
+from evaluators.judge.candidate.bench import OUTPUTS_REUSED, Bench, Calls
+from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.candidate.sanitizer import find_sanitizer, is_gpu_crash
+from evaluators.judge.candidate.sealing import forget
+from evaluators.judge.check.compare import same_bytes
+from evaluators.judge.check.wrong import HELD_OUT, WrongOutputError, check_output, named, with_printed
+from evaluators.judge.data.draws import CheckedDraws
+from evaluators.judge.data.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
+from evaluators.judge.data.memory import Room, room_for
+from evaluators.judge.protocol import Artifact, Judged, Passed
+from evaluators.judge.reference.problem import Tensors, say_changed
+from evaluators.tolerances import STRICT, say_tolerance
+from messages.tasks import TaskSpec
+from messages.verdicts import CallCheck, Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
+
+_STALE = (
+    "right on the same data where its tensors lie as in its first call: it keeps addresses, tensors or a graph of "
+    "that call, and inputs and outputs lie elsewhere in each call"
+)
+
+
+class _First:
+    """The first call of a candidate."""
+
+    def __init__(self) -> None:
+        self.data: DataSet | None = None
+        self.outputs: Tensors = ()
+        """What it wrote then."""
+        self.is_repeated: bool | None = None
+        """Whether a second call on the same data gave the same bits; null: not made yet."""
+        self.is_overwritten = False
+        """Whether what it returned was another thing after later calls: it hands out the same memory again."""
+
+
+class Case:
+    """One workload: its data, and what the candidate that is being checked did on it."""
+
+    def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool, share: int, room: Room, is_first: bool) -> None:
+        """Prepare.
+
+        Args:
+            bench: the workload's.
+            task: for its tolerances.
+            is_slow: see `Checker`.
+            share: how many workloads share the time for further families.
+            room: for data, which they share.
+            is_first: whether it is the cheapest: it is checked on as many families as the one workload of a task, each
+                other one on fewer.
+        """
+        self.bench = bench
+        self.is_brief = False
+        """Whether the candidate is checked on little here."""
+        self._is_slow = is_slow
+        is_thorough = is_first and not is_slow
+        self._data = CheckData(
+            bench.problem,
+            task.tolerance,
+            families=CHECKS if is_thorough else FEW_CHECKS,
+            drawn=DRAWN if is_thorough else FEW_DRAWN,
+            extra_s=0.0 if is_slow else EXTRA_S if is_first else EXTRA_S / share,
+            room=room,
+        )
+        self.checks: list[CallCheck] = []
+        self._seeds: list[str] = []
+        self._first = _First()
+        self._draws = CheckedDraws()
+        self._calls: Calls | None = None
+        self._last: DataSet | None = None
+        """What it was called on last."""
+
+    def run(self, side: CandidateSide) -> None:
+        """Call a candidate on what every one is called on, with the task's own parameters.
+
+        Raises:
+            CandidateFailedError: a call fails.
+            WrongOutputError: an output is wrong.
+        """
+        self._calls = Calls(self.bench, side)
+        self._first, self._draws = _First(), CheckedDraws()
+        self.checks, self._seeds = [], []
+        for data in self._on_given_state():
+            self._call(self._calls, data)
+            if self.is_brief:
+                self._first.data = data
+            else:
+                self._keep_first(side, self._first, data)
+        if not self.is_brief and self.bench.returns_outputs and len(self.checks) > 1:
+            side.give_kept()
+            self._first.is_overwritten = not self._holds(self._first.outputs)
+
+    def run_rest(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
+        """Call it on data of families that are drawn for it, then on the first once more.
+
+        And on other parameters, unless it is a module: `run_on_other_state` does that.
+
+        Raises:
+            CandidateFailedError: a call fails.
+            WrongOutputError: an output is wrong.
+        """
+        if self._calls is None:
+            return
+        for data in self._drawn():
+            self._call(self._calls, data)
+        if not self.bench.returns_outputs:
+            self._call_on_other_state()
+        if self.bench.problem.draws:
+            self._draws.finish(self._draw_again, limit_s=self.bench.evaluation_limit_s)
+        elif not (self._is_slow or self.is_brief):
+            self._repeat(self._calls, self._first)
+
+    def get_ready(self, side: CandidateSide) -> None:
+        """Have the process begin that `run_on_other_state` will take, if any."""
+        if self.bench.returns_outputs and not self.is_brief and self._data.has_other_state:
+            side.get_another_ready()
+
+    def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
+        """Call a module on data with other parameters, which takes another process: one for all workloads.
+
+        Raises:
+            CandidateFailedError: a call fails.
+            WrongOutputError: an output is wrong.
+        """
+        if self.bench.returns_outputs:
+            self._call_on_other_state()
+
+    def _on_given_state(self) -> Iterator[DataSet]:
+        return self._data.in_brief() if self.is_brief else self._data.on_given_state()
+
+    def _drawn(self) -> Iterator[DataSet]:
+        return self._data.drawn_in_brief() if self.is_brief else self._data.drawn()
+
+    def _on_other_state(self) -> Iterator[DataSet]:
+        return iter(()) if self.is_brief else self._data.on_other_state()
+
+    def _call_on_other_state(self) -> None:
+        for data in self._on_other_state():
+            if self._calls is not None:
+                self._call(self._calls, data)
+
+    def forget(self) -> bool:
+        """Drop the data that is kept, and what the last candidate was called on. Returns whether any was kept."""
+        self._first, self._last = _First(), None
+        return self._data.forget()
+
+    def _call(self, calls: Calls, data: DataSet) -> None:
+        self._seeds.append(f"{data.family} {data.seed}")
+        self._last = data
+        calls.on(data)
+        try:
+            self.checks.append(self._checked(data))
+        except WrongOutputError as wrong:
+            raise self._explained(calls, data, wrong) from None
+        if not self.is_brief:
+            calls.look_for_reuse()
+
+    def _explained(self, calls: Calls, data: DataSet, wrong: WrongOutputError) -> WrongOutputError:
+        """Say of a wrong output whether it is right where the tensors lay in the first call."""
+        if calls.first in {None, self.bench.buffers.arrangement}:
+            return wrong
+        try:
+            calls.on(data, at=calls.first)
+            self._checked(data)
+        except (CandidateFailedError, WrongOutputError):
+            return wrong
+        reason = f"{wrong.verdict.reason}; {_STALE}"
+        return WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason))
+
+    def _draw_again(self, data: DataSet) -> int:
+        """Call it once more on data that it was called on before. Returns how long that took, in ns."""
+        if self._calls is None:
+            return 0
+        self._calls.on(data)
+        self._checked(data)
+        return self._calls.last.elapsed_ns
+
+    def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
+        """Call a candidate on data of every family, whatever it writes.
+
+        Args:
+            side: the candidate.
+            other_state: on data with other parameters, else on the rest.
+
+        Raises:
+            CandidateFailedError: a call fails.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls = Calls(self.bench, side)
+        for data in self._on_other_state() if other_state else chain(self._on_given_state(), self._drawn()):
+            calls.on(data)
+
+    def call_as_failed(self, side: CandidateSide) -> None:
+        """Call a candidate on the data set that it was called on last.
+
+        Raises:
+            CandidateFailedError: the call fails.
+            WrongOutputError: an output is wrong.
+        """
+        if self._last is not None:
+            Calls(self.bench, side).on(self._last)
+            self._checked(self._last)
+
+    def revisit(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
+        """Call it on the first data again, after it was called on other workloads: what it keeps must fit this one.
+
+        Raises:
+            CandidateFailedError: the call fails.
+            WrongOutputError: an output is wrong.
+        """
+        if self._calls is None or self._first.data is None:
+            return
+        was_right = "it was right here before it was called on other workloads"
+        try:
+            self._calls.on(self._first.data)
+            self._checked(self._first.data)
+        except WrongOutputError as wrong:
+            reason = f"{wrong.verdict.reason}; {was_right}"
+            raise WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason)) from None
+        except CandidateFailedError as failure:
+            reason = f"{failure.verdict.reason}; {was_right}"
+            raise CandidateFailedError(msgspec.structs.replace(failure.verdict, reason=reason)) from None
+
+    @property
+    def reference_dtype(self) -> str:
+        """Return the precision of the expected values."""
+        return self._data.reference_dtype
+
+    @property
+    def is_repeated(self) -> bool | None:
+        """Return whether a second call on the same data gave the same bits; null: none was made."""
+        return self._first.is_repeated
+
+    @property
+    def seeds_note(self) -> str:
+        """Say what the candidate was checked on."""
+        where = f" on {self._called!r}" if self._called else ""
+        return f"checked{where or ' on'} (family and seed): {', '.join(self._seeds)}"
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Say what else is to be known of the checks here."""
+        where = f"workload {self._called!r}: " if self._called else ""
+        if self.bench.problem.draws:
+            yield f"{where}{self._draws.note}"
+        for family, why in sorted(self._data.skipped.items()):
+            yield f"{where}not checked on {family} inputs: {why}"
+        for name in self._data.never_varied:
+            yield f"{where}`{name}` had the same value in every call: a kernel that never reads it passes, too"
+        if self._calls is not None and (self._first.is_overwritten or self._calls.is_reusing):
+            yield OUTPUTS_REUSED
+        if self._first.is_repeated is False:
+            yield f"{where}not deterministic: two calls on the same inputs differ, within the tolerance"
+
+    @property
+    def _called(self) -> str:
+        return HELD_OUT if self.bench.is_hidden else self.bench.workload
+
+    def _keep_first(self, side: CandidateSide, first: _First, data: DataSet) -> None:
+        """Keep what the first call gave.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer.
+        """
+        if first.data is None:
+            first.data = data
+            first.outputs = tuple(output.clone() for output in self._outputs)
+            if self.bench.returns_outputs:
+                side.keep_returned()
+
+    @property
+    def _outputs(self) -> Tensors:
+        return self.bench.buffers.results
+
+    def _checked(self, data: DataSet) -> CallCheck:
+        """Compare the outputs of the last call.
+
+        Raises:
+            WrongOutputError: one is wrong.
+        """
+        if data.complaint is not None:
+            if said := data.complaint(self._outputs):
+                raise WrongOutputError(Wrong(reason=said, family=data.family))
+            self._draws.saw(data, self._outputs)
+            return CallCheck(family=data.family, max_abs_error=0.0, error_ratio=0.0, workload=self._called)
+        found = [
+            check_output(data.family, name, out, expected, allowed)
+            for name, out, expected, allowed in zip(
+                self.bench.output_names, self._outputs, data.expected, data.allowed, strict=True
+            )
+        ]
+        worst = max(found, key=lambda check: check.error_ratio)
+        return msgspec.structs.replace(worst, workload=self._called)
+
+    def _repeat(self, calls: Calls, first: _First) -> None:
+        """Call it once more on data that it was right on, unless that was done, and see whether it gives the same bits.
+
+        Raises:
+            CandidateFailedError: the call fails.
+            WrongOutputError: it is wrong this time.
+        """
+        if first.data is None or first.is_repeated is not None:
+            return
+        calls.on(first.data)
+        try:
+            self._checked(first.data)
+        except WrongOutputError as wrong:
+            reason = f"{wrong.verdict.reason}; on the same inputs it was right before"
+            raise WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason)) from None
+        first.is_repeated = self._holds(first.outputs)
+
+    def _holds(self, outputs: Tensors) -> bool:
+        """Say whether the last call's outputs are these, bit by bit."""
+        return all(same_bytes(now, then) for now, then in zip(self._outputs, outputs, strict=True))
+
+
+_DOWNGRADE = 30.0
+"""Times what the reference itself loses: with so large an error a candidate computes in a lower precision."""
+
+_KEPT = (
+    "in a process of its own it is right there: what it keeps from other workloads does not fit, "
+    "or it is not right each time"
+)
+Glance: TypeAlias = Callable[[CandidateSide], Verdict | None]
+_Failure: TypeAlias = Crashed | DidNotBuild | Rejected | TimedOut | Wrong
+
+
+class Checker:
+    """Checks candidates of one task, one after the other."""
+
+    def __init__(self, benches: Sequence[Bench], task: TaskSpec, *, is_slow: bool) -> None:
+        """Prepare.
+
+        Args:
+            benches: of the task's workloads, by their numbers.
+            task: for its tolerances.
+            is_slow: candidates are so slow here that each family of data is tried once only.
+        """
+        self._benches = benches
+        self._is_slow = is_slow
+        self._tolerance = task.tolerance
+        by_cost = sorted(benches, key=lambda bench: (bench.is_hidden, bench.reference_ns))
+        self._room = room_for([bench.problem for bench in benches])
+        self._cases = [
+            Case(bench, task, is_slow=is_slow, share=len(benches), room=self._room, is_first=not place)
+            for place, bench in enumerate(by_cost)
+        ]
+
+    def check(self, artifact: Artifact, *, is_brief: bool = False, glance: Glance | None = None) -> Passed | Judged:
+        """Say that it passed, or what is wrong with it: on the cheapest workload first, on the hidden ones at last.
+
+        What fails once a hidden workload was called may tell of it, and is told as if it had failed there.
+
+        Args:
+            artifact: what was built.
+            is_brief: check it in brief on all but the cheapest workload.
+            glance: asked about what was right where every candidate is called; what it says is the verdict, and nothing
+                more is checked.
+        """
+        forget(artifact)
+        for case in self._cases[1:]:
+            case.is_brief = is_brief
+        step: _Step | None = None
+        with self._cases[0].bench.side(artifact, others=self._benches) as side:
+            try:
+                side.load()
+                for step in _runs(self._cases, is_whole=glance is None):
+                    step.take(side)
+                given_up = glance(side) if glance is not None else None
+                for step in _further(self._cases, has_rest=glance is not None) if given_up is None else ():
+                    step.take(side)
+                return self._passed(self._cases, side) if given_up is None else _given_up(given_up, side)
+            except WrongOutputError as wrong:
+                verdict: _Failure = with_printed(wrong.verdict, side.printed)
+            except CandidateFailedError as failure:
+                verdict = failure.verdict
+            is_segfault = isinstance(verdict, Crashed) and side.segfaulted
+        if step is None:
+            return Judged(verdict=verdict)
+        told = step.told
+        if not told.bench.is_hidden:
+            verdict = self._explained(artifact, _sanitized(side, verdict), step, is_segfault=is_segfault)
+        return Judged(verdict=named(verdict, told.bench.workload, hidden=told.bench.is_hidden))
+
+    def _explained(self, artifact: Artifact, verdict: _Failure, step: _Step, *, is_segfault: bool) -> _Failure:
+        """Say more of what failed on a workload, if another process of the candidate can tell."""
+        if isinstance(verdict, Crashed) and is_segfault:
+            return self._explain_segfault(artifact, verdict, self._cases[: self._cases.index(step.case) + 1])
+        may_keep = isinstance(verdict, Wrong | Crashed) and step.comes_after_others
+        if may_keep and self._is_right_alone(artifact, step.case):
+            return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {_KEPT}")
+        return verdict
+
+    def _explain_segfault(self, artifact: Artifact, crashed: Crashed, cases: Sequence[Case]) -> Crashed:
+        """Try the same calls once more with inputs that may be written to: does that cure it?"""
+        with cases[0].bench.side(artifact, private_inputs=True, others=self._benches) as side:
+            try:
+                side.load()
+                for case in cases:
+                    case.call(side)
+                for case in cases:
+                    case.call(side, other_state=True)
+            except (CandidateFailedError, WrongOutputError):
+                return crashed
+        reason = f"{crashed.reason}: it writes to its inputs, which are mapped read-only"
+        return msgspec.structs.replace(crashed, reason=reason)
+
+    def _is_right_alone(self, artifact: Artifact, case: Case) -> bool:
+        """Say whether it is right on what it failed on where nothing came before: then it kept what does not fit."""
+        with case.bench.side(artifact, others=self._benches) as side:
+            try:
+                side.load()
+                case.call_as_failed(side)
+            except (CandidateFailedError, WrongOutputError):
+                return False
+        return True
+
+    def forget(self) -> bool:
+        """Drop the data that is kept for the next candidates, and keep none for now. Returns whether there was any."""
+        self._room.close()
+        were_there = [case.forget() for case in self._cases]
+        return any(were_there)
+
+    def keep(self, *, less: bool) -> None:
+        """Keep data for the next candidates again: as much as before, or half as much from now on."""
+        self._room.reopen(halved=less)
+
+    @property
+    def isolation(self) -> tuple[str, ...]:
+        """Return the layers that the last candidate's process was behind."""
+        return self._cases[0].bench.isolation
+
+    def _passed(self, cases: Sequence[Case], side: CandidateSide) -> Passed:
+        is_hiding = any(case.bench.is_hidden for case in cases)
+        same = [case.is_repeated for case in cases if case.is_repeated is not None]
+        return Passed(
+            checks=tuple(check for case in cases for check in case.checks),
+            reference_dtype=cases[0].reference_dtype,
+            deterministic=all(same) if same else None,
+            notes=tuple(self._notes(cases)),
+            printed="" if is_hiding else side.printed,
+        )
+
+    def _notes(self, cases: Sequence[Case]) -> Iterator[str]:
+        for case in cases:
+            yield case.seeds_note
+        yield f"tolerance: {say_tolerance(self._tolerance)}"
+        yield from dict.fromkeys(note for case in cases for note in case.notes)
+        loss = max(check.own_error_ratio for case in cases for check in case.checks)
+        if self._tolerance.profile != STRICT and loss > _DOWNGRADE:
+            yield f"precision_downgrade: it errs by {loss:.3g} times what the reference loses in its own dtype"
+        if self._is_slow:
+            calls = sum(len(case.checks) for case in cases)
+            yield f"checked in {calls} calls, one per family of data: each takes long here"
+        if changed := cases[0].bench.problem.changed_state:
+            yield say_changed(changed)
+        if cases[0].bench.buffers.has_few_places:
+            yield "the tensors are so large that each input and output lies at one of two addresses, not of three"
+        if not cases[0].bench.problem.trains:
+            yield "the reference runs in eval mode: in training mode it is random"
+
+
+def _given_up(verdict: Verdict, side: CandidateSide) -> Judged:
+    return Judged(verdict=with_printed(verdict, side.printed))
+
+
+def _sanitized(side: CandidateSide, verdict: _Failure) -> _Failure:
+    """Have a crash on a GPU explained, where compute-sanitizer is installed."""
+    if not isinstance(verdict, Crashed) or not is_gpu_crash(verdict) or not (path := find_sanitizer()):
+        return verdict
+    return side.sanitized(verdict, path)
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """Part of a check, on one workload."""
+
+    case: Case
+    take: Callable[[CandidateSide], None]
+    told: Case
+    """Where what fails is told to have failed: once a hidden workload was called, there."""
+    comes_after_others: bool = False
+    """Whether its process was called on other workloads before."""
+
+
+def _runs(cases: Sequence[Case], *, is_whole: bool) -> Iterator[_Step]:
+    """Yield what is done first; the whole of it, or what every candidate is called on."""
+    hidden = _first_hidden(cases)
+    for case in cases:
+        told = hidden if hidden and case.bench.is_hidden else case
+        yield _Step(case, case.run, told, case is not cases[0])
+        if is_whole:
+            yield _Step(case, case.run_rest, told, case is not cases[0])
+
+
+def _further(cases: Sequence[Case], *, has_rest: bool) -> Iterator[_Step]:
+    """Yield what is done with what was right until then; first what is left of `_runs`."""
+    hidden = _first_hidden(cases)
+    yield from (_Step(case, case.get_ready, hidden or case) for case in cases)
+    if has_rest:
+        yield from (_Step(case, case.run_rest, hidden or case, len(cases) > 1) for case in cases)
+    # What is wrong in a second visit says itself that it was right in the first.
+    yield from (_Step(case, case.revisit, hidden or case) for case in cases[:-1])
+    yield from (_Step(case, case.run_on_other_state, hidden or case, case is not cases[0]) for case in cases)
+
+
+def _first_hidden(cases: Sequence[Case]) -> Case | None:
+    return next((case for case in cases if case.bench.is_hidden), None)

@@ -1,0 +1,124 @@
+"""Terms of a call: what a runner must keep to, and where a candidate is called on a workload."""
+
+from __future__ import annotations
+
+import ast
+
+import msgspec
+
+from evaluators.judge.data.memory import Buffers
+from evaluators.judge.reference.operators import denied_to_candidates
+from evaluators.judge.reference.problem import Problem, ProblemError
+from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, TRITON_RUNNERS, LanguageSupport
+from evaluators.policy.operators import PERMITTED
+from evaluators.runners.base import LIBRARY_CALL, NO_KERNEL, UNNAMED
+from messages.calls import CallForm
+from messages.tasks import ModuleTerms, TaskRules
+from messages.verdicts import LIBRARY_CALL_RULE, Rejected
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A module, as it is made for one workload."""
+
+    made: ModuleTerms
+    state: tuple[str, ...] = ()
+    """Names of the inputs that are its state, which come last: parameters, buffers, tensor attributes."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of what a runner is told; plain data of the problem, and nothing that a candidate could cheat with."""
+
+    denied: tuple[str, ...] = ()
+    """Torch operators that may not be called: `aten::mm`."""
+    launches: bool = False
+    """Whether every call must launch a kernel."""
+    module: Instance | None = None
+    """Of a module, whose state is its own once it is loaded, so that another state takes another process; else null.
+    A function that returns its outputs is one without state."""
+    keeps_cores: bool = False
+    """Whether its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
+    call: CallForm | None = None
+    """What a call takes and returns; null: one tensor after the other."""
+
+
+NO_TERMS = Terms()
+
+
+def terms_for(problem: Problem, rules: TaskRules, support: LanguageSupport) -> Terms:
+    """Return what runners of a task's candidates are told.
+
+    Raises:
+        ProblemError: modules cannot be made with what `get_init_inputs` returns.
+    """
+    denied = denied_to_candidates(problem, rules) if support.runner in TORCH_RUNNERS else ()
+    call = problem.call
+    terms = Terms(denied=denied, keeps_cores=rules.threads > 0, call=call)
+    if support.runner not in MODULE_RUNNERS:
+        return msgspec.structs.replace(terms, launches=support.runner in TRITON_RUNNERS)
+    if call is not None and call.calling == "destination":
+        return terms
+    instance = Instance(made=module_terms(problem), state=problem.state_names)
+    return msgspec.structs.replace(terms, module=instance)
+
+
+def module_terms(problem: Problem) -> ModuleTerms:
+    """Return how candidates that are modules are made.
+
+    Raises:
+        ProblemError: they cannot be made with what `get_init_inputs` returns.
+    """
+    arguments = literal(tuple(problem.init_inputs))
+    return ModuleTerms(arguments=arguments, parameters=problem.parameter_count, trains=problem.trains)
+
+
+def broken_rule(status: int, terms: Terms) -> Rejected | None:
+    """Say which rule a call's status says was broken; None if none."""
+    if terms.launches and status == NO_KERNEL:
+        return Rejected(
+            rule="no kernel launched",
+            reason="a call launched none of its @triton.jit kernels: the work must be done by them",
+        )
+    index = status - LIBRARY_CALL
+    if not terms.denied or not 0 <= index < len(terms.denied) + len(UNNAMED):
+        return None
+    name = (*terms.denied, *UNNAMED)[index]
+    return Rejected(
+        rule=LIBRARY_CALL_RULE,
+        reason=f"it calls {name}: this task denies library calls, whether or not their error is caught. {PERMITTED} A "
+        "task's author may allow more by name (--allow-library)",
+    )
+
+
+def literal(values: tuple[object, ...]) -> str:
+    """Return values as the text of a Python literal.
+
+    Raises:
+        ProblemError: they have no such form.
+    """
+    text = repr(values)
+    try:
+        same = repr(ast.literal_eval(text)) == text
+    except (ValueError, SyntaxError):
+        same = False
+    if not same:
+        raise ProblemError(
+            "get_init_inputs() returns something else than numbers, texts, booleans, None, and lists, tuples or dicts "
+            f"of them: {text[:200]}; candidates that are modules cannot be made with it"
+        )
+    return text
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """What a candidate's side is to know of a workload."""
+
+    buffers: Buffers
+    terms: Terms = NO_TERMS
+    number: int = 0
+    """Of the workload, among those whose calls a runner can be asked for."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Return how much a module's instance for this workload holds: its parameters."""
+        given = self.buffers.inputs.tensors
+        count = len(self.terms.module.state) if self.terms.module is not None else 0
+        return sum(tensor.nbytes for tensor in given[len(given) - count :])

@@ -1,0 +1,348 @@
+"""The memory in which the candidates of a task are called, and how much data a judge keeps.
+
+A side is stopped some tenths of a millisecond after its answer, and its outputs are compared then. A thread that goes
+on meanwhile would finish work whose time is already taken. So a few elements, drawn for this call, are kept as they are
+when the answer is there: before the stop, just behind the clock. Whatever differs later was not finished. A candidate
+that leaves one element in a hundred for later gets through one call in thirteen, and there are dozens.
+
+Not covered: work whose result is no output (clearing what the next call needs), and what runs beside the few
+microseconds of an empty call.
+
+What is kept need not be computed again, which in float64 takes longer than anything that a good candidate does.
+
+The workloads of a task share it: the same addresses hold tensors of other shapes from one call to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from evaluators.judge.data.arena import GUARD_BYTES, PLACES, Area, HostMemory, Placed, crossings, lay_out, total_bytes
+from evaluators.judge.data.gpu_arena import GpuArea
+from evaluators.judge.reference.problem import Problem, Tensors, needed_bytes
+from evaluators.vendors.nvidia.driver import Context, SharedMemory
+from messages.tasks import TensorSpec
+
+_PLACES = 256
+"""Of all outputs together: what is looked at must be there in a few microseconds."""
+_LEAST_PLACES = 16
+"""Of each output."""
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Glimpse:
+    """Some elements of outputs as they were at a moment."""
+
+    def __init__(self) -> None:
+        """Look at no place yet."""
+        self._bits: list[torch.Tensor] = []
+        self._places: list[torch.Tensor] = []
+        self._kept: list[torch.Tensor] = []
+
+    def draw(self, outputs: Tensors) -> None:
+        """Choose the places of the next look; takes time.
+
+        Args:
+            outputs: dense; somebody else writes to them.
+        """
+        self._bits = [output.view(-1).view(_INTEGERS[output.element_size()]) for output in outputs]
+        most = max(_LEAST_PLACES, _PLACES // max(1, len(self._bits)))
+        self._places = [_drawn(bits.numel(), most) for bits in self._bits]
+        self._kept = [torch.empty(len(places), dtype=bits.dtype) for bits, places in self._each()]
+
+    def take(self) -> None:
+        """Look now."""
+        for (bits, places), kept in zip(self._each(), self._kept, strict=True):
+            torch.index_select(bits, 0, places, out=kept)
+
+    def changed(self) -> tuple[int, int]:
+        """Return at how many of the places something else stands now, and at how many it was looked."""
+        pairs = list(zip(self._each(), self._kept, strict=True))
+        changed = sum(int((bits[places] != kept).sum()) for (bits, places), kept in pairs)
+        return changed, sum(len(kept) for _, kept in pairs)
+
+    def _each(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return list(zip(self._bits, self._places, strict=True)) if self._places else []
+
+
+def _drawn(count: int, most: int) -> torch.Tensor:
+    """Return some indices below `count`; all of them if there are no more than `most`."""
+    if count <= most:
+        return torch.arange(count)
+    # Of the system's entropy: what a problem does to torch's generator is no matter.
+    return torch.frombuffer(bytearray(os.urandom(8 * most)), dtype=torch.int64).remainder(count)
+
+
+_LEAST_ON_HOST, _HOST_ONE_IN = 512 << 20, 16
+"""On a host a judge keeps data of a sixteenth of the memory, or this much: there are three of them."""
+_TIMED_ON_GPU = 8 << 30
+_GPU_SHARE = 0.4
+"""Of a GPU's memory; and of what is free beyond what judging takes no more than half: candidates need some."""
+_SCRATCH_ONE_IN = 16
+"""Part of a GPU's memory that a judge may hold without using it."""
+
+
+class Room:
+    """Memory for the data of all workloads of a task, taken by whoever comes first."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """Begin with nothing in it.
+
+        Args:
+            most_bytes: how much there may be.
+        """
+        self._most_bytes = self._free_bytes = most_bytes
+        self._is_open = True
+
+    def take(self, size_bytes: int) -> bool:
+        """Take so much, if there is so much and it is open."""
+        if not self._is_open or size_bytes > self._free_bytes:
+            return False
+        self._free_bytes -= size_bytes
+        return True
+
+    def give_back(self, size_bytes: int) -> None:
+        """Give back what was taken."""
+        self._free_bytes += size_bytes
+
+    def close(self) -> None:
+        """Have nobody take of it for now; whoever took of it gives that back."""
+        self._is_open = False
+
+    def reopen(self, *, halved: bool) -> None:
+        """Have it taken again: all of it, or half from now on. Where more was taken, the rest waits for its return."""
+        self._is_open = True
+        lost_bytes = self._most_bytes - self._most_bytes // 2 if halved else 0
+        self._most_bytes -= lost_bytes
+        self._free_bytes -= lost_bytes
+
+
+def release_scratch(device: str) -> None:
+    """Give memory that computing took back to the GPU: torch keeps it, and the candidate's process needs some, too.
+
+    Args:
+        device: of the judge; on a host there is nothing to give back.
+    """
+    if device == "cpu":
+        return
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if unused > torch.cuda.mem_get_info(device)[1] // _SCRATCH_ONE_IN:
+        torch.cuda.empty_cache()
+
+
+def room_for(problems: Sequence[Problem]) -> Room:
+    """Return room for what candidates of a task are checked on.
+
+    Args:
+        problems: of all its workloads, loaded.
+    """
+    if problems[0].device == "cpu":
+        return Room(host_bytes())
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(problems[0].device)
+    return Room(gpu_bytes(free, total, max(map(needed_bytes, problems))))
+
+
+def gpu_bytes(free: int, total: int, needed: int) -> int:
+    """Return how much of a GPU's memory may be taken by data for the next candidates.
+
+    Args:
+        free: bytes that nobody has.
+        total: bytes that there are.
+        needed: bytes that judging one candidate takes.
+    """
+    return max(0, min(int(_GPU_SHARE * total), (free - needed) // 2))
+
+
+def timed_bytes(problem: Problem) -> int:
+    """Return how much data for timed calls is made before they begin."""
+    return host_bytes() if problem.device == "cpu" else _TIMED_ON_GPU
+
+
+def host_bytes() -> int:
+    """Return how much of a host's memory one kind of data may take."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_LEAST_ON_HOST, memory_bytes // _HOST_ONE_IN)
+
+
+_FEW_PLACES = 2
+"""Where tensors are so large that three places of each would leave too little memory for the rest."""
+_GPU_ONE_IN = 8
+"""Part of a GPU's memory that the places may take before there are fewer of them."""
+
+
+class SharedArea(Protocol):
+    """Tensors in memory that a runner maps as well. Siblings: `Area` on the host, `GpuArea` on a GPU."""
+
+    fd: int
+    size_bytes: int
+    placed: list[Placed]
+    tensors: Tensors
+    """At their places of the current arrangement."""
+    arrangement: int
+
+    @property
+    def moving(self) -> Tensors:
+        """Return the tensors that have several places, at each of them."""
+
+    def arrange(self, number: int) -> None:
+        """Choose the arrangement of the calls that follow; `fill` writes what it moves."""
+
+    def open_read_only(self) -> int:
+        """Return a descriptor for a runner."""
+
+    def fill(self, values: Sequence[torch.Tensor]) -> None:
+        """Write contents into the tensors."""
+
+    def forget(self) -> None:
+        """Forget what lies there: `fill` writes all of it."""
+
+    def altered(self) -> bool:
+        """Say whether somebody else wrote to them since."""
+
+    def settle(self) -> None:
+        """Wait until what was written can be seen by others."""
+
+    def restore(self) -> None:
+        """Have the memory be as when it was new, whatever a candidate did to it: as fast, and nothing of it left."""
+
+    def poison(self) -> None:
+        """Fill tensors and guards with their patterns."""
+
+    def broken_guards(self) -> bool:
+        """Say whether anything was written around the tensors since."""
+
+
+def make_areas(
+    name: str, layouts: Sequence[Sequence[TensorSpec]], *, device: str, guarded: bool, places: int = 1
+) -> Sequence[SharedArea]:
+    """Return memory of a device in which each of these sets of tensors has room, one of them at a time."""
+    needed_bytes = max(lay_out(name, specs, GUARD_BYTES if guarded else 0, places)[1] for specs in layouts)
+    if device == "cpu":
+        memory = HostMemory(name, needed_bytes)
+        return [Area(name, specs, guarded=guarded, places=places, memory=memory) for specs in layouts]
+    shared = SharedMemory(Context(), needed_bytes)
+    return [GpuArea(name, specs, guarded=guarded, places=places, memory=shared) for specs in layouts]
+
+
+def make_buffers(layouts: Sequence[Sequence[TensorSpec]], device: str = "cpu") -> list[Buffers]:
+    """Return the buffers of each workload: all in the same memory, so that one is in use at a time."""
+    inputs = [[spec for spec in specs if spec.role != "output"] for specs in layouts]
+    outputs = [[spec for spec in specs if spec.role == "output"] for specs in layouts]
+    places = places_for(layouts, host_bytes() if device == "cpu" else _gpu_bytes(device))
+    pairs = zip(
+        make_areas("inputs", inputs, device=device, guarded=False, places=places),
+        make_areas("outputs", outputs, device=device, guarded=True, places=places),
+        strict=True,
+    )
+    return [Buffers(*areas, places=places, on_gpu=device != "cpu") for areas in pairs]
+
+
+def places_for(layouts: Sequence[Sequence[TensorSpec]], most_bytes: int) -> int:
+    """Return how many places inputs and outputs have, given how much memory they may take together."""
+    moving_bytes = max(total_bytes([spec for spec in specs if spec.role != "parameter"]) for specs in layouts)
+    return PLACES if PLACES * moving_bytes <= most_bytes else _FEW_PLACES
+
+
+def _gpu_bytes(device: str) -> int:
+    return int(torch.cuda.mem_get_info(device)[1]) // _GPU_ONE_IN
+
+
+class Moves:
+    """Draws the arrangement of each call of a candidate."""
+
+    def __init__(self, places: int, *, is_timed: bool) -> None:
+        """Begin.
+
+        Args:
+            places: of each tensor.
+            is_timed: draw only arrangements in which all tensors are at places of the same number, so that what a
+                candidate keeps for each set of addresses is found again. All of them come among the first calls. Else
+                the first two calls have no place in common, the third crosses those, then any arrangement is drawn.
+        """
+        self._chance = random.SystemRandom()
+        self._crossings = crossings(places)
+        self._places = places
+        self._count = places if is_timed else places + len(self._crossings)
+        self._first = self._chance.sample(range(places), places if is_timed else _FEW_PLACES)
+        if not is_timed:
+            self._first.insert(0, places + self._crossings.index((self._first[0], self._first[1])))
+
+    def next(self) -> int:
+        """Return the number of the next arrangement."""
+        return self._first.pop() if self._first else self._chance.randrange(self._count)
+
+    def crossed(self) -> int:
+        """Return the number of an arrangement in which the places of tensors differ."""
+        return self._places + self._chance.randrange(len(self._crossings))
+
+
+class Buffers:
+    """Inputs and outputs of a workload's calls."""
+
+    def __init__(self, inputs: SharedArea, outputs: SharedArea, *, places: int, on_gpu: bool = False) -> None:
+        self._on_gpu = on_gpu
+        self.inputs, self.outputs = inputs, outputs
+        self.places = places
+        """Of each tensor, parameters aside."""
+        self._moves = Moves(places, is_timed=True)
+        self.glimpse = None if self._on_gpu else Glimpse()
+        """Of the outputs at the last answer; on a GPU all of them are taken then."""
+        self._taken: Tensors = tuple(torch.empty_like(place) for place in self.outputs.tensors) if self._on_gpu else ()
+
+    @property
+    def results(self) -> Tensors:
+        """Outputs of the last call, as they were when it was answered.
+
+        On a host the side is stopped then, so nobody writes them any more. A GPU goes on with what was launched:
+        there they are a copy, made at once.
+        """
+        return self._taken or self.outputs.tensors
+
+    def renew(self) -> None:
+        """Lay everything anew for the next candidate, what lies there already as well: the last one may have lied.
+
+        So also when another workload had the memory meanwhile.
+        """
+        self.inputs.forget()
+
+    def restore(self) -> None:
+        """Undo, before the next candidate, what the last one did to the memory itself."""
+        self.inputs.restore()
+        self.outputs.restore()
+
+    @property
+    def has_few_places(self) -> bool:
+        """Whether the tensors are so large that they have fewer places than others."""
+        return self.places < PLACES
+
+    @property
+    def arrangement(self) -> int:
+        """Return the number of the current arrangement."""
+        return self.outputs.arrangement
+
+    def lay(self, inputs: Tensors, state: Tensors, *, at: int | None = None) -> None:
+        """Write a call's data, in an arrangement; None: as for a timed call."""
+        number = self._moves.next() if at is None else at
+        self.inputs.arrange(number)
+        self.outputs.arrange(number)
+        self.inputs.fill((*inputs, *state))
+
+    def settle(self) -> None:
+        """Wait until everything laid and poisoned can be seen by the side."""
+        self.outputs.settle()
+
+    def take(self) -> None:
+        """Take the outputs: part of the measured time of a call, and of an empty one."""
+        for place, output in zip(self._taken, self.outputs.tensors, strict=False):
+            place.copy_(output)
+        self.outputs.settle()
+
+    def empty_rank(self, count: int) -> int:
+        """Return which of so many sorted empty calls stands for their cost: the fastest; on a GPU the middle one."""
+        return count // 2 if self._on_gpu else 0

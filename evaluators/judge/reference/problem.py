@@ -1,0 +1,1027 @@
+"""Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
+
+- `redirected(device: str)`: a context manager within which programs see a GPU that is the CPU; nothing on a GPU
+- `interpret_triton()`: has `@triton.jit` functions run by Triton's interpreter; before triton is imported
+
+Covered: arguments of torch's functions and methods that name a device, `.cuda()`, `.is_cuda`, `torch.Generator`, what
+programs ask `torch.cuda` (properties, streams, synchronisation), and Triton's driver. Not covered: events (there is no
+time to be had), memory statistics, graphs, NCCL, and whatever asks the CUDA driver itself.
+
+Modules are found by `import` as if they lay beside the problem file, packages and folders included; their sources are
+there for who asks for them (`inspect`, `@triton.jit`). Each loading runs all of them anew.
+
+The form says what lies between the tensors (`evaluators/runners/structure.py`); tensors are dense, on the problem's
+device.
+
+The state that the model computes with (parameters, buffers, other tensors it holds) is part of every call's data: a
+candidate gets it as inputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import inspect
+import math
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+import torch
+from torch.overrides import TorchFunctionMode
+
+from evaluators.judge.check.low_bits import LOW_BITS, steps_apart, wrong_steps
+from evaluators.runners.structure import TENSOR, Form, Room, StructureError, describe, flatten, paths, rebuild
+from messages.calls import CallForm, Calling, ConstantPlace, ListOf, Structure, TensorPlace, TupleOf, leaves_of
+from messages.tasks import Dimension, Measure, TaskSpec, TensorSpec, Workload
+
+_T = TypeVar("_T")
+_GPU = "cuda"
+_CAPABILITY = (9, 0)
+"""Of what is pretended: programs choose block sizes by it."""
+_PROCESSORS = 4
+"""Few: programs that are persistent loop over as many, and the interpreter is slow."""
+_SHARED_BYTES = 227 << 10
+_WARP = 32
+_IS_CUDA = vars(torch._C.TensorBase)["is_cuda"].__get__  # noqa: SLF001 - the way torch itself names the property
+
+
+class _ToDevice(TorchFunctionMode):
+    """Sends what is meant for a GPU to another device."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        arguments: Sequence[Any] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Call a function of torch with other devices."""
+        given = dict(options or {})
+        if function is torch.Tensor.cuda:
+            return arguments[0].to(self._device)
+        if function == _IS_CUDA:
+            return True
+        if function is torch.Tensor.pin_memory:
+            return arguments[0]
+        given.pop("pin_memory", None)
+        moved = {name: self._moved(value) for name, value in given.items()}
+        if isinstance(moved.get("device"), int):
+            moved["device"] = self._device
+        return function(*(self._moved(value) for value in arguments), **moved)
+
+    def _moved(self, value: object) -> object:
+        if isinstance(value, torch.device) and value.type == _GPU:
+            return torch.device(self._device)
+        if isinstance(value, str) and (value == _GPU or value.startswith(f"{_GPU}:")):
+            return self._device
+        return value
+
+
+@contextlib.contextmanager
+def redirected(device: str) -> Iterator[None]:
+    """Have a GPU that is named mean `device`, unless that is a GPU itself. May be nested; not for several threads."""
+    if not device.startswith("cpu") or _is_redirected():
+        yield
+        return
+    _pretend_driver()
+    raw_stream = {"_cuda_getCurrentRawStream": lambda *_: 0}
+    with (
+        _put(torch.cuda, _cuda_answers()),
+        _put(torch, {"Generator": _Generator}),
+        _put(torch._C, raw_stream),  # noqa: SLF001 - what compiled programs import from there
+        _ToDevice(device),
+    ):
+        yield
+
+
+def interpret_triton() -> None:
+    """Have Triton's interpreter run what is decorated from now on, autotuned kernels in their first configuration.
+
+    Raises:
+        RuntimeError: triton was imported before, to compile: its own functions are no longer to be interpreted.
+    """
+    if os.environ.get("TRITON_INTERPRET") != "1" and "triton.language" in sys.modules:
+        raise RuntimeError("triton was imported before it was to be interpreted")
+    os.environ["TRITON_INTERPRET"] = "1"
+    from evaluators.runners.autotune import take_first_configurations  # noqa: PLC0415 - it imports triton
+
+    take_first_configurations()
+
+
+def _is_redirected() -> bool:
+    return torch.Generator is not _TorchGenerator
+
+
+_TorchGenerator = torch.Generator
+
+
+class _Generator:
+    """Makes generators of the one device; a class, since annotations name it."""
+
+    def __new__(cls, device: object = "cpu") -> torch.Generator:  # type: ignore[misc]  # noqa: ARG004 - there is one
+        return _TorchGenerator("cpu")
+
+
+def _cuda_answers() -> dict[str, object]:
+    """Return what `torch.cuda` says of one GPU that does everything at once."""
+    stream = SimpleNamespace(
+        cuda_stream=0, synchronize=_nothing(), wait_stream=_nothing(), record_event=_nothing(), wait_event=_nothing
+    )
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": _nothing(),
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": _nothing(),
+        "device": _context(),
+        "device_of": _context(),
+        "_DeviceGuard": _context(),
+        "_exchange_device": lambda *_: 0,
+        "_maybe_exchange_device": lambda *_: 0,
+        "stream": _context(),
+        "Stream": lambda *_, **__: stream,
+        "current_stream": lambda *_, **__: stream,
+        "default_stream": lambda *_, **__: stream,
+        "synchronize": _nothing(),
+        "empty_cache": _nothing(),
+        "reset_peak_memory_stats": _nothing(),
+        "manual_seed": _nothing(),
+        "manual_seed_all": _nothing(),
+        "get_device_name": lambda *_, **__: "CPU",
+        "get_device_capability": lambda *_, **__: _CAPABILITY,
+        "get_device_properties": lambda *_, **__: SimpleNamespace(
+            name="CPU",
+            major=_CAPABILITY[0],
+            minor=_CAPABILITY[1],
+            multi_processor_count=_PROCESSORS,
+            total_memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            shared_memory_per_block_optin=_SHARED_BYTES,
+            warp_size=_WARP,
+        ),
+        "is_bf16_supported": lambda *_, **__: True,
+    }
+
+
+def _nothing() -> Callable[..., None]:
+    """Return a function that does nothing: another one for each name, since `torch._dynamo` tells them apart so."""
+    return lambda *_, **__: None
+
+
+def _context() -> Callable[..., contextlib.AbstractContextManager[None]]:
+    return lambda *_, **__: contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _put(holder: object, values: Mapping[str, object]) -> Iterator[None]:
+    """Have attributes hold other values for a while."""
+    before = {name: vars(holder)[name] for name in values if name in vars(holder)}
+    vars(holder).update(values)
+    try:
+        yield
+    finally:
+        vars(holder).update(before)
+        for name in values.keys() - before.keys():
+            del vars(holder)[name]
+
+
+def _pretend_driver() -> None:
+    """Give Triton, where it interprets, a driver that answers what programs ask of one."""
+    if os.environ.get("TRITON_INTERPRET") != "1" or "triton.runtime" not in sys.modules:
+        return
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - imported by who interprets only
+    from triton.runtime import driver  # noqa: PLC0415
+
+    properties = {
+        "multiprocessor_count": _PROCESSORS,
+        "max_shared_mem": _SHARED_BYTES,
+        "max_num_regs": 65536,
+        "warpSize": _WARP,
+        "sm_clock_rate": 1,
+        "mem_clock_rate": 1,
+        "mem_bus_width": 1,
+    }
+    target = GPUTarget(_GPU, _CAPABILITY[0] * 10 + _CAPABILITY[1], _WARP)
+    driver.set_active(
+        SimpleNamespace(
+            get_current_device=lambda: 0,
+            get_current_stream=lambda *_: 0,
+            get_current_target=lambda: target,
+            get_active_torch_device=lambda: torch.device("cpu"),
+            get_device_interface=lambda: torch.cuda,
+            get_device_capability=lambda *_: _CAPABILITY,
+            utils=SimpleNamespace(get_device_properties=lambda *_: properties),
+        )
+    )
+
+
+_MODULE_NAME = "ksearch_problem"
+
+
+class ProblemError(Exception):
+    """The problem's code failed, or does what a task may not do. The text is for the one who wrote it."""
+
+
+class NoMemoryError(ProblemError):
+    """It found too little memory on the GPU, which a candidate may have taken: that says nothing of the problem."""
+
+
+def stage_of(task: TaskSpec, device: str) -> Callable[[], AbstractContextManager[None]]:
+    """Return what the problem's code is to run in: on a CPU, if it names a GPU, that means the CPU."""
+    names_gpu = device == "cpu" and any("cuda" in text for text in _texts(task))
+    return partial(redirected, device) if names_gpu else nullcontext
+
+
+class Staged(Generic[_T]):
+    """Calls a reference; in its stage only if it fails without, since there every operator costs microseconds more.
+
+    That would be its time, and a candidate's credit.
+    """
+
+    def __init__(self, run: Callable[..., _T], stage: Callable[[], AbstractContextManager[None]]) -> None:
+        """Call nothing yet.
+
+        Args:
+            run: calls it.
+            stage: `stage_of` its task.
+        """
+        self._run, self._stage = run, stage
+        self.is_needed = False
+        """Whether it failed without."""
+
+    def __call__(self, *arguments: object) -> _T:
+        """Call it.
+
+        Raises:
+            ProblemError: it fails in its stage, too.
+        """
+        if not self.is_needed:
+            try:
+                return self._run(*arguments)
+            except ProblemError:
+                if self._stage is nullcontext:
+                    raise
+                self.is_needed = True
+        with self._stage():
+            return self._run(*arguments)
+
+
+def load_module(task: TaskSpec, device: str) -> ModuleType:
+    """Run a task's problem text and return the module; to be called in its stage.
+
+    Raises:
+        ProblemError: it fails, or a file beside it has the name of a module that is already loaded.
+    """
+    forget_modules()
+    finder = _Finder(task)
+    if taken := next((name for name in finder.files if name != _MODULE_NAME and name in sys.modules), None):
+        path = finder.files[taken][0]
+        raise ProblemError(f"the task's file {path!r} has the name of a module that the judge uses; rename it")
+    sys.meta_path.insert(0, finder)
+    if device == "cpu" and any("triton.jit" in text for text in _texts(task)):
+        called("the file", interpret_triton)
+    return called("the file", lambda: importlib.import_module(_MODULE_NAME))
+
+
+def forget_modules() -> None:
+    """Have no module of a problem be there any more."""
+    for finder in [one for one in sys.meta_path if isinstance(one, _Finder)]:
+        sys.meta_path.remove(finder)
+        for name in finder.files:
+            sys.modules.pop(name, None)
+
+
+def seed_all(seed: int) -> None:
+    """Seed whatever a problem draws with: torch, random, and numpy where it is there."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % (1 << 32))
+
+
+def called(what: str, function: Callable[[], _T]) -> _T:
+    """Call code of the problem.
+
+    Raises:
+        ProblemError: it raises, whatever it is.
+    """
+    try:
+        return function()
+    except ProblemError:
+        raise
+    except torch.OutOfMemoryError as error:
+        raise NoMemoryError(f"{what} finds too little memory: {' '.join(str(error).split())[:500]}") from error
+    except (Exception, SystemExit) as error:  # the problem's code may raise whatever it likes
+        text = " ".join(str(error).split())[:500]
+        raise ProblemError(f"{what} raises {type(error).__name__}: {text}") from error
+
+
+def _texts(task: TaskSpec) -> tuple[str, ...]:
+    return (task.text, *(file.text for file in task.files))
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.ExecutionLoader):
+    """Finds and loads the modules of one task."""
+
+    def __init__(self, task: TaskSpec) -> None:
+        self.files = {_MODULE_NAME: (f"{task.name}.py", task.text)}
+        """Path and text by module name; of folders without a file of their own, nothing."""
+        for file in task.files:
+            if file.path.endswith(".py"):
+                *folders, name = file.path.removesuffix(".py").removesuffix("/__init__").split("/")
+                for depth in range(1, len(folders) + 1):
+                    self.files.setdefault(".".join(folders[:depth]), ("/".join(folders[:depth]), ""))
+                self.files[".".join((*folders, name))] = (file.path, file.text)
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the interface's
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> importlib.machinery.ModuleSpec | None:
+        return importlib.util.spec_from_loader(fullname, self) if fullname in self.files else None
+
+    def is_package(self, fullname: str) -> bool:
+        return not self.files[fullname][0].endswith(".py") or self.files[fullname][0].endswith("/__init__.py")
+
+    def get_source(self, fullname: str) -> str:
+        return self.files[fullname][1]
+
+    def get_filename(self, fullname: str) -> str:
+        return self.files[fullname][0]
+
+
+Tensors: TypeAlias = tuple[torch.Tensor, ...]
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+    )
+}
+"""What a tensor of a task may hold."""
+
+
+_CALLS_AND_ROWS = 2
+
+
+def take_inputs(given: object, device: str) -> tuple[Form, Tensors]:
+    """Take apart what `get_inputs` returned: the arguments of a call.
+
+    Raises:
+        ProblemError: it is no list or tuple, or holds what cannot be an input.
+    """
+    if not isinstance(given, list | tuple):
+        raise ProblemError(
+            f"get_inputs() returns {type(given).__name__}; it must return a list of the arguments: tensors, numbers, "
+            "or lists, tuples and dicts of them"
+        )
+    form, tensors = _taken_apart(tuple(given), "get_inputs()", ("cpu", device))
+    return form, tuple(tensor.detach().to(device).contiguous() for tensor in tensors)
+
+
+def run_model(
+    model: torch.nn.Module, inputs: Tensors, device: str = "cpu", form: Form | None = None, *, wide: bool = False
+) -> Tensors:
+    """Call a model and return its outputs' tensors, dense.
+
+    Args:
+        model: the reference.
+        inputs: tensors among its arguments.
+        device: where they lie.
+        form: of the arguments; null: one tensor after the other.
+        wide: whether floating inputs are in float64; then room for outputs is as well.
+
+    Raises:
+        ProblemError: it fails, or returns something else than tensors.
+    """
+    result = _call(model, inputs, device, form, wide=wide)
+    # This is timed: what is around the model counts as the reference's time, and would be a candidate's credit.
+    outputs = (result,) if isinstance(result, torch.Tensor) else result
+    if isinstance(outputs, tuple | list) and all(type(value) is torch.Tensor for value in outputs):
+        for value in outputs:
+            _admit_tensor("an output of Model.forward()", value, (device,))
+        if outputs:
+            return tuple(value.detach().contiguous() for value in outputs)
+    return _outputs_of(result, device)[1]
+
+
+def call_model(
+    model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None, *, wide: bool = False
+) -> tuple[Form, Tensors]:
+    """Call a model as `run_model` does. Returns the form of its outputs too.
+
+    Raises:
+        ProblemError: as `run_model`.
+    """
+    return _outputs_of(_call(model, inputs, device, form, wide=wide), device)
+
+
+def gradients_of(
+    model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None
+) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradient of a random weighting of a model's outputs by each input; None where it has no influence.
+
+    Raises:
+        ProblemError: the model fails, or cannot be differentiated.
+    """
+    leaves = [tensor.detach().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
+
+    def differentiate() -> tuple[torch.Tensor | None, ...]:
+        result = _call(model, tuple(leaves), device, form, wide=False, differentiates=True)
+        _, parts = flatten(result, lambda value: isinstance(value, torch.Tensor))
+        outputs = [part for part in parts if isinstance(part, torch.Tensor) and part.requires_grad]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        weights = [torch.randn_like(output) for output in outputs]
+        found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
+        return tuple(next(found) if leaf.requires_grad else None for leaf in leaves)
+
+    return called("the gradient of Model.forward()", differentiate)
+
+
+def _call(
+    model: torch.nn.Module,
+    inputs: Tensors,
+    device: str,
+    form: Form | None,
+    *,
+    wide: bool,
+    differentiates: bool = False,
+) -> object:
+    arguments = inputs if form is None else rebuild(form, inputs, partial(_make_room, device, wide=wide))
+    if not isinstance(arguments, tuple):
+        raise TypeError("the form of arguments is a tuple's")
+    with torch.set_grad_enabled(differentiates):
+        return called("Model.forward()", lambda: model(*arguments))
+
+
+def _outputs_of(result: object, device: str) -> tuple[Form, Tensors]:
+    """Take apart what a model returned.
+
+    Raises:
+        ProblemError: it is something else than tensors.
+    """
+    if not isinstance(result, torch.Tensor) and not (isinstance(result, tuple | list | dict) and result):
+        raise ProblemError(
+            f"Model.forward() returns {type(result).__name__}; it must return a tensor, or a tuple, list or dict of "
+            "them"
+        )
+    shape, tensors = _taken_apart(result, "output", (device,))
+    if any(isinstance(leaf, ConstantPlace) and leaf.value is not None for leaf in leaves_of(as_structure(shape))):
+        raise ProblemError(
+            f"Model.forward() returns {describe(shape)}; numbers and texts are no outputs: return tensors"
+        )
+    if not tensors:
+        raise ProblemError("Model.forward() returns no tensor")
+    return shape, tuple(tensor.detach().contiguous() for tensor in tensors)
+
+
+def check_outputs(
+    check: Callable[..., object], form: Form, inputs: Tensors, output_form: Form, outputs: Tensors, device: str
+) -> object:
+    """Return what a problem's `check_outputs` says of outputs, or that it raises on them."""
+    arguments = rebuild(form, inputs, partial(_make_room, device, wide=False))
+    if not isinstance(arguments, tuple):
+        raise TypeError("the form of arguments is a tuple's")
+    with torch.no_grad():
+        try:
+            return called("check_outputs()", lambda: check(*arguments, rebuild(output_form, outputs)))
+        except NoMemoryError:
+            raise
+        except ProblemError as error:
+            return str(error)
+
+
+def place_outputs(
+    place: Callable[..., object], form: Form, inputs: Tensors, output_form: Form, outputs: Tensors, device: str
+) -> dict[str, torch.Tensor]:
+    """Return what a problem's `positions` says of the outputs of several calls, which are stacked.
+
+    Raises:
+        ProblemError: it raises, or returns something else than positions by order: (calls, rows) in [0, 1].
+    """
+    arguments = rebuild(form, inputs, partial(_make_room, device, wide=False))
+    if not isinstance(arguments, tuple):
+        raise TypeError("the form of arguments is a tuple's")
+    with torch.no_grad():
+        found = called("positions()", lambda: place(*arguments, rebuild(output_form, outputs)))
+    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+        raise ProblemError(f"positions() returns {type(found).__name__}; it must return a dict of tensors")
+    for name, value in found.items():
+        if (
+            value.dim() != _CALLS_AND_ROWS
+            or len(value) != len(outputs[0])
+            or not bool(((value >= 0) & (value <= 1)).all())
+        ):
+            raise ProblemError(f"positions(): {name!r} must be a tensor of calls x rows with values between 0 and 1")
+    return {str(name): value.cpu() for name, value in found.items()}
+
+
+def as_structure(form: Form) -> Structure:
+    """Return a form as a message."""
+    structure: Structure = msgspec.convert(form, Structure)
+    return structure
+
+
+def as_form(structure: Structure) -> Form:
+    """Return a message as the form that runners get."""
+    form: Form = msgspec.to_builtins(structure)
+    return form
+
+
+def call_form(calling: Calling, names: Sequence[str], arguments: Form, outputs: Form) -> CallForm | None:
+    """Return how calls are made; None where they take tensors one after the other, and return them so.
+
+    Args:
+        calling: how `python` candidates are called.
+        names: of the arguments.
+        arguments: their form.
+        outputs: form of what is returned.
+    """
+    given, returned = as_structure(arguments), as_structure(outputs)
+    is_row = isinstance(returned, TensorPlace) or (isinstance(returned, TupleOf | ListOf) and _is_flat(returned))
+    if not isinstance(given, TupleOf):
+        raise TypeError("the form of arguments is a tuple's")
+    if calling == "module" and _is_flat(given) and is_row:
+        return None
+    return CallForm(calling=calling, arguments=given, outputs=returned, names=tuple(names))
+
+
+def _is_flat(structure: TupleOf | ListOf) -> bool:
+    return all(isinstance(item, TensorPlace) for item in structure.items)
+
+
+def _taken_apart(value: object, what: str, devices: tuple[str, ...]) -> tuple[Form, Sequence[torch.Tensor]]:
+    if isinstance(value, torch.Tensor):  # as most references return: a call's time is not to depend on nests
+        _admit_tensor(what, value, devices)
+        return dict(TENSOR), (value,)
+    try:
+        form, found = flatten(value, lambda item: isinstance(item, torch.Tensor), what, room_of=_room_of)
+    except StructureError as error:
+        raise ProblemError(str(error)) from error
+    tensors = [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
+    for index, tensor in enumerate(tensors):
+        _admit_tensor(f"{what}: tensor {index}", tensor, devices)
+    return form, tensors
+
+
+def _room_of(value: object) -> Room | None:
+    """Say for which output a tensor on the `meta` device stands."""
+    if not isinstance(value, torch.Tensor) or value.device.type != "meta":
+        return None
+    return tuple(value.shape), str(value.dtype).removeprefix("torch.")
+
+
+def _make_room(device: str, shape: Sequence[int], dtype: str, *, wide: bool) -> torch.Tensor:
+    kind = DTYPES[dtype]
+    return torch.empty(tuple(shape), dtype=torch.float64 if wide and kind.is_floating_point else kind, device=device)
+
+
+def _admit_tensor(what: str, tensor: torch.Tensor, devices: tuple[str, ...]) -> None:
+    if str(tensor.device) not in devices:
+        raise ProblemError(f"{what} is on device {tensor.device}; it must be on {devices[-1]}")
+    if tensor.dtype not in DTYPES.values():
+        raise ProblemError(f"{what} is {tensor.dtype}, which is not supported")
+    if tensor.layout != torch.strided:
+        raise ProblemError(f"{what} is {tensor.layout}; it must be dense")
+    if tensor.numel() == 0:
+        raise ProblemError(f"{what} is empty")
+
+
+def state_of(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """List parameters, then buffers, then tensors that modules hold as plain attributes, each in module order."""
+    plain = [
+        (f"{path}.{name}" if path else name, value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    ]
+    return [*model.named_parameters(), *model.named_buffers(), *plain]
+
+
+def put_state(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
+    """Copy values into parameters, buffers and other tensors of a model, in the order of `state_of`."""
+    with torch.no_grad():
+        for (_, own), value in zip(state_of(model), state, strict=True):
+            own.copy_(value)
+
+
+def share_parameters(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
+    """Have a model compute with these very tensors as parameters; buffers, which it may change, are copied.
+
+    But for what normalisations have seen in training, in eval mode: that differs from call to call, and is only read.
+    """
+    put_state(model, state)
+    count = sum(1 for _ in model.parameters())
+    for index, ((name, own), value) in enumerate(zip(state_of(model), state, strict=True)):
+        if index < count or (not model.training and is_statistic(name)):
+            own.data = value
+
+
+def is_statistic(name: str) -> bool:
+    """Say whether that is what torch's normalisations call what they have seen in training."""
+    return name.rpartition(".")[2] in {"running_mean", "running_var"}
+
+
+def say_changed(names: Sequence[str]) -> str:
+    """Say that the reference changes its state, which no candidate's is compared with."""
+    return f"the reference changes {', '.join(names)} in each call; what a candidate leaves there is not compared"
+
+
+def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Say whether two dense tensors of one shape and dtype hold the same bits."""
+    return torch.equal(left.view(-1).view(torch.uint8), right.view(-1).view(torch.uint8))
+
+
+def _agree(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.dtype in LOW_BITS:
+        return not bool(wrong_steps(steps_apart(one, other)).any())
+    return torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def all_close(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
+    """Say whether two runs agree as far as the order of sums lets them."""
+    pairs = zip(left, right, strict=True)
+    # Equal bits first: comparing with a tolerance takes several times the tensor's memory.
+    return all(same_bits(one, other) or _agree(one, other) for one, other in pairs)
+
+
+__all__ = [
+    "DTYPES",
+    "Problem",
+    "ProblemError",
+    "Tensors",
+    "load_model",
+    "needed_bytes",
+    "require_memory",
+    "run_model",
+    "widen",
+]
+
+_INPUT_COPIES = 6
+_MOST_SAID = 500
+_ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 14
+"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured); a GPU's is everybody's."""
+
+
+class Problem:
+    """A task's reference program, ready to run."""
+
+    def __init__(self, task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> None:
+        """Load the problem and run it once.
+
+        Args:
+            task: the problem.
+            device: where its tensors live and its reference runs.
+            workload: what its inputs are made with; null: the task's first, if it names any.
+
+        Raises:
+            ProblemError: it cannot be used.
+        """
+        self.device = device
+        self.measure: Measure = task.rules.measure
+        self.rules = task.rules
+        self.stage = stage_of(task, device)
+        """What the problem's code is to run in."""
+        with self.stage():
+            self._module = load_module(task, device)
+        self.trains = True
+        """Whether the model is in training mode, as KernelBench leaves it."""
+        self._given = _given_by(task, workload)
+        with self.stage():
+            self.init_inputs, self._model = _build(self._module, task, device, self._given)
+        self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in state_of(self._model))
+        self.state_names = tuple(name for name, _ in state_of(self._model))
+        self.parameter_count = sum(1 for _ in self._model.parameters())
+        if task.calling != "module" and self.state:
+            raise ProblemError(
+                f"Model holds {self.state_names[0]}, but candidates of this task are functions: give it as an input"
+            )
+        self._wide: torch.nn.Module | None = None
+        self._form: Form | None = None
+        """Of the arguments of a call."""
+        self._layout: tuple[tuple[torch.Size, torch.dtype], ...] = ()
+        inputs = self.inputs(seed=_seed_of(task))
+        require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)), device)
+        self.output_specs: tuple[TensorSpec, ...] = ()
+        self._output_form = self._admit(inputs)
+        self.changed_state = tuple(
+            name
+            for (name, now), before in zip(state_of(self._model), self.state, strict=True)
+            if not same_bits(now.detach().contiguous(), before.contiguous())
+        )
+        """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
+        self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
+        """What a call takes and returns; null: one tensor after the other."""
+        require_memory(needed_bytes(self), device)
+        if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
+            raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
+
+    @property
+    def form(self) -> Form:
+        """Form of the arguments of a call."""
+        if self._form is None:
+            raise ProblemError("get_inputs() was not called yet")
+        return self._form
+
+    @property
+    def as_drawn(self) -> tuple[bool, ...]:
+        """Say of each input whether it has only values as `get_inputs` draws them: the file's `AS_DRAWN` names it.
+
+        Raises:
+            ProblemError: it names something else than inputs.
+        """
+        names, kept = tuple(self._input_names()), getattr(self._module, "AS_DRAWN", ())
+        if not isinstance(kept, list | tuple) or not all(isinstance(name, str) for name in kept):
+            raise ProblemError(f"AS_DRAWN is {kept!r}; it must be a list of names of inputs")
+        if unknown := next((one for one in kept if not any(_is_part(name, one) for name in names)), None):
+            raise ProblemError(f"AS_DRAWN names {unknown!r}, which is no input; there are: {', '.join(names)}")
+        return tuple(any(_is_part(name, one) for one in kept) for name in names)
+
+    @property
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """Inputs, then state, then outputs."""
+        inputs = zip(self._input_names(), self._layout, strict=True)
+        return (
+            *(_spec(name, "input", shape, dtype) for name, (shape, dtype) in inputs),
+            *(
+                _spec(name, "parameter", tensor.shape, tensor.dtype)
+                for name, tensor in zip(self.state_names, self.state, strict=True)
+            ),
+            *self.output_specs,
+        )
+
+    def inputs(self, seed: int) -> Tensors:
+        """Return the tensors that `get_inputs` gives for the workload under a seed: dense.
+
+        Raises:
+            ProblemError: it gives something else, or other shapes or constants than before.
+        """
+        seed_all(seed)
+        with self.stage(), torch.device(self.device):
+            given = called("get_inputs()", lambda: _filled(self._module.get_inputs, self._given))
+        form, tensors = take_inputs(given, self.device)
+        layout = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+        if self._form is None:
+            self._form, self._layout = form, layout
+        if layout != self._layout:
+            raise ProblemError("get_inputs() returns other shapes or dtypes from one call to the next")
+        if form != self._form:
+            raise ProblemError("get_inputs() returns other numbers, texts or keys from one call to the next")
+        return tensors
+
+    @property
+    def has_check(self) -> bool:
+        """Whether the file says itself what is right, by a function `check_outputs(arguments…, output)`.
+
+        Where an answer is right if it has certain properties (the factors of a matrix), outputs of one right program
+        differ from those of another by more than any rounding.
+        """
+        return callable(vars(self._module).get("check_outputs"))
+
+    def complaint(self, inputs: Tensors, outputs: Tensors) -> str:
+        """Return what the file's `check_outputs` has to say against outputs, bounded; empty if nothing.
+
+        It is the problem's own code, and runs here, on memory that is the judge's. Where it raises, it says so.
+
+        Raises:
+            ProblemError: it returns something else than a text.
+        """
+        with self.stage():
+            said = check_outputs(self._module.check_outputs, self.form, inputs, self._output_form, outputs, self.device)
+        if not isinstance(said, str):
+            raise ProblemError(
+                f"check_outputs() returns {type(said).__name__}; it must return a text, empty where all is right"
+            )
+        return " ".join(said.split())[:_MOST_SAID]
+
+    @property
+    def draws(self) -> bool:
+        """Whether the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
+
+        It says where in [0, 1) each draw of many calls lies, so that right ones are uniform; `judge/draws.py` counts.
+        """
+        return callable(vars(self._module).get("positions"))
+
+    def positions(self, inputs: Tensors, outputs: Sequence[Tensors]) -> dict[str, torch.Tensor]:
+        """Return what the file's `positions` says of the outputs of calls on the same inputs: (calls, rows) by order.
+
+        Args:
+            inputs: of the calls.
+            outputs: of each call, in their order; its check has nothing against any of them alone.
+
+        Raises:
+            ProblemError: it raises, or returns something else.
+        """
+        stacked = tuple(torch.stack(parts) for parts in zip(*outputs, strict=True))
+        with self.stage():
+            return place_outputs(self._module.positions, self.form, inputs, self._output_form, stacked, self.device)
+
+    def reference(self, inputs: Tensors, state: Tensors, *, wide: bool = False) -> Tensors:
+        """Run the reference; the tensors it is given stay as they are.
+
+        Args:
+            inputs: as `inputs` gives them.
+            state: as `self.state`.
+            wide: compute in float64. Floating inputs and state are converted.
+
+        Raises:
+            ProblemError: it fails; with `wide` also where it has no float64 form.
+        """
+        model = self._widened() if wide else self._model
+        put_state(model, state)
+        given = tuple(widen(tensor) for tensor in inputs) if wide else inputs
+        with self.stage():
+            outputs = run_model(model, given, self.device, self.form, wide=wide)
+        if wide and any(output.dtype in {torch.float32, torch.float16, torch.bfloat16} for output in outputs):
+            raise ProblemError("the reference leaves float64 on its way")
+        return outputs
+
+    def gradients(self, inputs: Tensors) -> tuple[torch.Tensor | None, ...]:
+        """Return how the outputs' sum, each element weighted at random, changes with each input; None: it does not.
+
+        Raises:
+            ProblemError: the reference fails, or cannot be differentiated.
+        """
+        put_state(self._model, self.state)
+        with self.stage():
+            return gradients_of(self._model, inputs, self.device, self.form)
+
+    @cached_property
+    def needs_stage(self) -> bool:
+        """Say whether the reference itself, not only its inputs, names a GPU that is not there: that slows it."""
+        inputs = self.inputs(seed=0)
+        put_state(self._model, self.state)
+        reference = Staged(lambda: run_model(self._model, inputs, self.device, self.form), self.stage)
+        reference()
+        return reference.is_needed
+
+    def _widened(self) -> torch.nn.Module:
+        if self._wide is None:
+            self._wide = called("Model in float64", lambda: copy.deepcopy(self._model).double())
+        return self._wide
+
+    def _admit(self, inputs: Tensors) -> Form:
+        """Run the reference twice and see that it can be judged by. Returns the form of its outputs.
+
+        Raises:
+            ProblemError: it changes its inputs, is random, or returns no tensors.
+        """
+        before = tuple(tensor.clone() for tensor in inputs)
+        with self.stage():
+            output_form, first = call_model(self._model, inputs, self.device, self.form)
+        if not all(same_bits(now, then) for now, then in zip(inputs, before, strict=True)):
+            raise ProblemError("the reference changes its inputs; write it without in-place operations on them")
+        if not self.draws and not all_close(first, self.reference(inputs, self.state)):
+            self.trains = False
+            self._model.eval()
+            first = self.reference(inputs, self.state)
+            if not all_close(first, self.reference(inputs, self.state)):
+                raise ProblemError("the reference is random: two calls with the same inputs give different outputs")
+        names = ("output",) if len(first) == 1 else tuple(_output_names(output_form))
+        self.output_specs = tuple(
+            _spec(name, "output", tensor.shape, tensor.dtype) for name, tensor in zip(names, first, strict=True)
+        )
+        return output_form
+
+    def _input_names(self) -> Iterator[str]:
+        """Yield the names of the tensors among `forward`'s arguments."""
+        names = self._argument_names()
+        for path in paths(self.form):
+            index, dot, below = path.partition(".")
+            yield f"{names[int(index)]}{dot}{below}"
+
+    def _argument_names(self) -> list[str]:
+        """Return what `forward` calls the arguments that it is given; `input3` where it has no name for one."""
+        names = [
+            parameter.name
+            for parameter in inspect.signature(self._model.forward).parameters.values()
+            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+        ]
+        given = self.form["items"]
+        count = len(given) if isinstance(given, list) else 0
+        return [names[index] if index < len(names) else f"input{index}" for index in range(count)]
+
+
+def needed_bytes(problem: Problem) -> int:
+    """Return how much memory judging a candidate takes, or more."""
+    copies = _ALL_COPIES if problem.device == "cpu" else _ALL_COPIES_ON_GPU
+    return copies * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in problem.tensors)
+
+
+def require_memory(most_bytes: int, device: str = "cpu") -> None:
+    """Refuse a problem for which this host or GPU is too small, before the kernel kills somebody.
+
+    Raises:
+        ProblemError: it is.
+    """
+    if device != "cpu":
+        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone is free, and the driver does not know it
+    free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
+    if most_bytes > free:
+        raise ProblemError(
+            f"judging it takes {most_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
+            "use smaller inputs"
+        )
+
+
+def _free_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+
+
+def load_model(task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> torch.nn.Module:
+    """Load a problem for its model alone, as the baseline worker needs it; see `Problem`. Runs nothing else.
+
+    Raises:
+        ProblemError: it fails.
+    """
+    with stage_of(task, device)():
+        return _build(load_module(task, device), task, device, _given_by(task, workload))[1]
+
+
+def widen(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a floating tensor in float64, others as they are."""
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _seed_of(task: TaskSpec) -> int:
+    """Return the seed under which a task's model is made: the same parameters in every run."""
+    return int(task.task_id[:12], 16)
+
+
+def _given_by(task: TaskSpec, workload: Workload | None) -> dict[str, Dimension]:
+    """Return what a workload gives to the problem's functions."""
+    chosen = workload or next(iter(task.shown), None)
+    return chosen.dimensions if chosen else {}
+
+
+def _filled(function: Callable[..., _T], given: dict[str, Dimension]) -> _T:
+    """Call a function of the problem with as much of what is given as it takes."""
+    if not given:
+        return function()
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return function(**given)
+    return function(**{name: value for name, value in given.items() if name in parameters})
+
+
+def _build(
+    module: ModuleType, task: TaskSpec, device: str, given: dict[str, Dimension]
+) -> tuple[Sequence[object], torch.nn.Module]:
+    """Return the arguments of the model, and the model: models of the same arguments have the same parameters."""
+    seed_all(_seed_of(task))
+    arguments = called("get_init_inputs()", lambda: _filled(module.get_init_inputs, given))
+    if not isinstance(arguments, list | tuple):
+        raise ProblemError(f"get_init_inputs() returns {type(arguments).__name__}; it must return a list")
+    with torch.device(device):
+        model = called("Model(*get_init_inputs())", lambda: module.Model(*arguments))
+    if not isinstance(model, torch.nn.Module):
+        raise ProblemError("Model is no torch.nn.Module")
+    return arguments, model.to(device)
+
+
+def _is_part(name: str, of: str) -> bool:
+    """Say whether a tensor is what a name means, or lies below it in a nest."""
+    return name == of or name.startswith(f"{of}.")
+
+
+def _output_names(form: Form) -> Iterator[str]:
+    """Yield the names of several outputs: `output1`, or by its key in a dict."""
+    for path in paths(form):
+        yield f"output{path}" if path[:1].isdecimal() else path
+
+
+def _spec(name: str, role: str, shape: torch.Size, dtype: torch.dtype) -> TensorSpec:
+    word = str(dtype).removeprefix("torch.")
+    if role == "input":
+        return TensorSpec(name=name, role="input", shape=tuple(shape), dtype=word)
+    if role == "output":
+        return TensorSpec(name=name, role="output", shape=tuple(shape), dtype=word)
+    return TensorSpec(name=name, role="parameter", shape=tuple(shape), dtype=word)

@@ -1,0 +1,1 @@
+"""Timing on CPU and GPU: pairs with the reference, both clocks, cold caches, quiet cores."""

@@ -1,0 +1,303 @@
+"""Signs that a host or a candidate disturbs a measurement: lost cores, waiting, a slow reference.
+
+Two things are looked at: how long a thread of the side stood in a run queue (`/proc/PID/task/*/schedstat`), because
+somebody else had its core; and how much of its cores the hypervisor gave to others (`steal` in `/proc/stat`). A side
+with more threads at work than cores has them waiting for each other: then the queue says nothing, and is not asked.
+Pressure (`/proc/pressure/cpu`) would not do: it counts the idle loops and low-priority checks that wait for us.
+
+Starting and stopping a side is the judge's own work, for which its threads wait as well. How long that takes now is
+learned from the calls of the reference, whose process is the judge's: where the host runs half as fast as an hour
+before, so does the judge.
+
+It is looked at now and then. A thread that wanted a core in most of these moments, while the process was given little
+CPU time, stood in line for it. What slept, and wants a core only when it is looked at, would have to know when.
+
+Once per judge the reference is timed against itself, as if it were a candidate: a ratio that is not 1 is the host's or
+ours. The same calls are the reference's history. A reference that is slower beside a candidate than in its history, and
+as quick as ever once the candidate is dead, was slowed down, most likely by it: its pairs give no credit. The slower
+calls of what it then takes are the measure. It is no accusation: on a busy host somebody else may have done that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from pathlib import Path
+from statistics import median, quantiles
+
+import msgspec
+
+from evaluators.judge.time.stopwatch import Pair, Timing, TimingPolicy, time_pairs
+
+_SHARE = 0.1
+"""Of a call's time: less is no matter."""
+WAITING_NS = 200_000
+"""Nor is less than this: 0.13 to 0.18 ms in which threads wait for the judge, on two cores at their usual speed."""
+STOPPING_NS = 200_000 + 5_000 * (os.cpu_count() or 1)
+"""Within this a side has stopped that only computes: 0.07 to 0.18 ms there, with one thread or several."""
+LOOKING_NS = 100_000
+"""Within this a look at the outputs is over: 0.01 to 0.04 ms there."""
+_RECENT = 15
+"""Calls of the reference that are asked."""
+_MARGIN, _MOST = 1.5, 2.5
+"""Times what they took, but no more than so many times what it usually is."""
+_AT_WORK = 0.05
+"""Of the time that all threads together computed: one that computed for less is not one of those that need a core. On
+a crowded host every thread waits, and those that hardly compute must not make the side look too wide for its cores."""
+_STEAL = 7
+_NS_PER_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
+
+
+class Usual:
+    """What the judge's own work on a side takes at most, as the host runs at present."""
+
+    def __init__(self, usual_ns: int) -> None:
+        """Begin with what it takes on a host at its usual speed."""
+        self._usual_ns = usual_ns
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+
+    def add(self, taken_ns: int) -> None:
+        """Learn from a call of the reference."""
+        self._recent.append(taken_ns)
+
+    @property
+    def most_ns(self) -> int:
+        """Return what is no disturbance."""
+        recent_ns = _MARGIN * median(self._recent) if self._recent else 0.0
+        return round(min(max(recent_ns, self._usual_ns), _MOST * self._usual_ns))
+
+
+class Watch:
+    """Looks at one side during its calls."""
+
+    def __init__(self, pid: int, cores: Collection[int], waiting: Usual) -> None:
+        """Watch a process.
+
+        Args:
+            pid: the side's.
+            cores: those that it may use.
+            waiting: for how long its threads wait for the judge.
+        """
+        self._waiting = waiting
+        self.waited_ns = 0
+        """For how long one of its threads stood in a run queue in the last call."""
+        self._threads = Path(f"/proc/{pid}/task")
+        self._cores = frozenset(cores)
+        self._before: dict[str, tuple[int, int]] = {}
+        self._stolen = 0
+
+    def begin(self) -> None:
+        """Note how things stand; the side is stopped."""
+        self._before = self._account()
+        self._stolen = self._steals()
+
+    def end(self, elapsed_ns: int) -> str:
+        """Say what kept the side from running since `begin`; empty: nothing that matters.
+
+        Args:
+            elapsed_ns: how long the call took.
+        """
+        allowed_ns = max(self._waiting.most_ns, int(_SHARE * elapsed_ns))
+        spent = [
+            (ran - self._before.get(thread, (0, 0))[0], waited - self._before.get(thread, (0, 0))[1])
+            for thread, (ran, waited) in self._account().items()
+        ]
+        computed_ns = sum(ran for ran, _ in spent)
+        at_work = sum(ran > _AT_WORK * computed_ns for ran, _ in spent)
+        self.waited_ns = max((waited for _, waited in spent), default=0)
+        if at_work <= len(self._cores) and self.waited_ns > allowed_ns:
+            return f"it waited {self.waited_ns / 1000:.0f} us for a core that another process had"
+        stolen_ns = (self._steals() - self._stolen) * _NS_PER_TICK
+        if stolen_ns > max(allowed_ns, int(_SHARE * elapsed_ns * len(self._cores))):
+            return f"the hypervisor ran something else for {stolen_ns / 1000:.0f} us"
+        return ""
+
+    def _account(self) -> dict[str, tuple[int, int]]:
+        """Return for how long each thread has run and stood in a run queue, in ns; empty where the kernel is silent."""
+        account: dict[str, tuple[int, int]] = {}
+        try:
+            for thread in self._threads.iterdir():
+                ran, waited, _ = (thread / "schedstat").read_text(encoding="ascii").split()
+                account[thread.name] = (int(ran), int(waited))
+        except (OSError, ValueError):
+            return {}
+        return account
+
+    def _steals(self) -> int:
+        """Return the stolen ticks of the side's cores so far."""
+        stolen = 0
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, _, rest = line.partition(" ")
+            if name.startswith("cpu") and name != "cpu" and int(name[3:]) in self._cores:
+                fields = rest.split()
+                stolen += int(fields[_STEAL]) if len(fields) > _STEAL else 0
+        return stolen
+
+
+_LOOKS = 16
+"""How often, in the time of one limit."""
+_STARVED_SHARE = 0.5
+"""Of the looks, and of the time: wanted a core in more, was given one for less."""
+_RUNNABLE = "R"
+
+
+class Starving:
+    """Looks at one process."""
+
+    def __init__(self, pid: int) -> None:
+        """Begin."""
+        self._pid = pid
+        self._used_s = cpu_s(pid)
+        self._wanting: Counter[str] = Counter()
+        self._chance = random.SystemRandom()
+
+    def pauses_s(self, over_s: float) -> list[float]:
+        """Return for how long to wait before each look of the next `over_s`."""
+        shares = [self._chance.uniform(0.5, 1.5) for _ in range(_LOOKS)]
+        return [over_s * share / sum(shares) for share in shares]
+
+    def look(self) -> None:
+        """See which threads want a core, whether they have one or not."""
+        with contextlib.suppress(OSError):  # it is gone, or one of its threads
+            for thread in Path(f"/proc/{self._pid}/task").iterdir():
+                self._wanting[thread.name] += stat_fields(thread / "stat")[0] == _RUNNABLE
+
+    def is_starved(self, over_s: float) -> bool:
+        """Say whether it wanted a core during the last `over_s` and was given little of it; then begin anew.
+
+        CPU time counts from the very beginning: who was given enough by and by is not waited for again.
+        """
+        wanted = max(self._wanting.values(), default=0) > _STARVED_SHARE * _LOOKS
+        self._wanting.clear()
+        return wanted and cpu_s(self._pid) - self._used_s < _STARVED_SHARE * over_s
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process so far; 0 if it is gone."""
+    try:
+        fields = stat_fields(Path(f"/proc/{pid}/stat"))
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def stat_fields(path: Path) -> list[str]:
+    """Return the fields behind the command's name, which stands in parentheses and may hold anything."""
+    return path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+
+
+SLOWED = 1.15
+"""So much slower beside a candidate is more than chance."""
+_POLICY = TimingPolicy(
+    min_pairs=4, max_pairs=12, lease_s=1.0, stretched_lease_s=1.0, half_width=0.005, hopeless_speedup=0.0
+)
+_TRIES = 2
+"""At finding the host fit: somebody else's second of work is no reason to time nothing."""
+_WORTH_A_NOTE = math.log(1.02)
+_UNFIT = math.log(1.10)
+_CALLS_ALONE, _MOST_CALLS_ALONE, _ALONE_S = 5, 24, 1.0
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One timed call."""
+
+    net_ns: int
+    disturbance: str = ""
+
+
+class Control:
+    """The reference against itself, and against its own past."""
+
+    def __init__(self, time_reference: Callable[[], Sample]) -> None:
+        """Prepare.
+
+        Args:
+            time_reference: times one call of the reference, with cold caches.
+        """
+        self._time_reference = time_reference
+        self._timing: Timing | None = None
+        self._history_us = math.inf
+
+    def check(self) -> str:
+        """Time the reference against itself, unless that went well before. Returns why nothing can be timed here."""
+        said: list[str] = []
+        while self._timing is None or _bias(self._timing) > _UNFIT:
+            if len(said) == _TRIES:
+                tries = ", then to ".join(said)
+                return f"the reference against itself comes to {tries}: this host cannot be timed on now"
+            self._timing = time_pairs(self._pair, _POLICY)
+            self._remember(self._timing.reference_latency_us)
+            said.append(f"{self._timing.speedup:.2f}x after {self._timing.pairs} pairs")
+        return ""
+
+    def slowed(self, during_us: float) -> str:
+        """Say that the reference was slower beside a candidate than it is alone, if so. The candidate must be dead.
+
+        What took caches or bandwidth from it, the candidate or somebody else who left at about the same time, cannot be
+        told from here. Either way its pairs say nothing.
+
+        Args:
+            during_us: the reference's median beside it.
+        """
+        if during_us <= SLOWED * self._history_us:
+            self._remember(during_us)
+            return ""
+        alone_us, slow_us = self._alone_us()
+        if during_us <= SLOWED * slow_us:
+            # The host has become slower: that is how it is from now on.
+            self._history_us = alone_us
+            return ""
+        self._remember(alone_us)
+        return (
+            f"the reference took {during_us:.1f} us beside this candidate, but {alone_us:.1f} us afterwards, alone: "
+            "this candidate slowed it down, or the host was busy meanwhile"
+        )
+
+    @property
+    def bias(self) -> float:
+        """Return by which share the reference against itself was off, where chance does not explain it; else 0."""
+        if self._timing is None or self._timing.interval.low <= 1.0 <= self._timing.interval.high:
+            return 0.0
+        return _bias(self._timing)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a result should say of it."""
+        if self._timing is None:
+            return ()
+        timing = self._timing
+        told = f"control: the reference against itself {timing.speedup:.3f}x after {timing.pairs} pairs"
+        holds_one = timing.interval.low <= 1.0 <= timing.interval.high
+        if _bias(timing) > _WORTH_A_NOTE and not holds_one:
+            told += "; that is not 1: this host was disturbed"
+        return (told,)
+
+    def _pair(self, first: bool) -> Pair:
+        one, other = self._time_reference(), self._time_reference()
+        candidate, reference = (one, other) if first else (other, one)
+        return Pair(
+            candidate_ns=candidate.net_ns,
+            reference_ns=reference.net_ns,
+            disturbance=one.disturbance or other.disturbance,
+        )
+
+    def _alone_us(self) -> tuple[float, float]:
+        """Return what the reference takes now: the median of some calls, and the slowest quarter's best."""
+        until = time.monotonic() + _ALONE_S
+        calls_ns: list[int] = []
+        while len(calls_ns) < _CALLS_ALONE or (len(calls_ns) < _MOST_CALLS_ALONE and time.monotonic() < until):
+            calls_ns.append(self._time_reference().net_ns)
+        _, middle, slow = quantiles(calls_ns, n=4)
+        return middle / 1000, slow / 1000
+
+    def _remember(self, latency_us: float) -> None:
+        self._history_us = min(self._history_us, latency_us)
+
+
+def _bias(timing: Timing) -> float:
+    return abs(math.log(timing.speedup))

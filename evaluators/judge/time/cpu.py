@@ -1,0 +1,447 @@
+"""Times candidates on a CPU: pairs with the reference on fresh data, every output checked.
+
+The candidate's process, its cores and the lease are its user's: see `timing.py`.
+
+A timing judge works alone on its device, under the lease. Whatever else this program does meanwhile on the host
+(checks, compilers) has low priority. Both sides go before other processes where that is permitted. If the task says on
+how many threads they run, both are bound to the same cores, the quietest ones, and the judge to the others.
+
+No candidate starts early: its process is stopped, every thread of it, before the next inputs are laid, and one that has
+started another process is rejected.
+
+Of several workloads each has a reference of its own, and all are asked of one process of the candidate; `rounds.py`
+says in which order, and what they come to together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+import msgspec
+import torch
+
+from evaluators.judge.candidate.bench import Bench, Calls
+from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.check.returned import copy_cost_ns, warm_up
+from evaluators.judge.check.wrong import refuse_if_wrong, timed_difference, with_printed
+from evaluators.judge.data.draws import Draws
+from evaluators.judge.data.families import GIVEN, DataSet, TimedData
+from evaluators.judge.protocol import Artifact
+from evaluators.judge.reference.baseline import FEW_PAGES, BaselineSide
+from evaluators.judge.time.control import LOOKING_NS, STOPPING_NS, WAITING_NS, Control, Sample, Usual, Watch
+from evaluators.judge.time.cores import AwakeCores, CoreShare
+from evaluators.judge.time.ground import Ground
+from evaluators.judge.time.rounds import Lane, Rounds, TimedWorkloads
+from evaluators.judge.time.stopwatch import (
+    POLICIES,
+    Pair,
+    Timing,
+    TimingPolicy,
+    floored,
+    net_ns,
+    outpaced,
+    too_fast,
+    widened,
+)
+from evaluators.process.guard import descendants_of
+from evaluators.runners.base import EMPTY
+from evaluators.sandbox import seccomp
+from messages.commands import Purpose
+from messages.tasks import TaskSpec
+from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict, Wrong
+
+_PREPARED_PAIRS = 24
+_OWN_DATA = 2
+"""Data sets that no candidate sees."""
+_EMPTY_CALLS = 15
+EMPTY_S = 30.0
+_SURE_SHARE = 0.5
+"""Of an empty call: what is left of a call by less, once that is taken off, is the difference of two large numbers."""
+_GROWTH_SHARE = 0.1
+"""Share of timed calls up to which new memory for the reference is no matter: medians do not see it."""
+_FASTEST_MEMORY = 2e12
+"""Bytes per second that no host's memory reaches: two sockets with twelve channels each give half of it."""
+_BETWEEN_PROCESSES = 0.02
+"""What two processes of the same program differ by for as long as they live, at least. A reference's own program as a
+module, 21 evaluations: 0.97 to 1.04."""
+_BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
+"""And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
+_NOISE_BETWEEN, _NOISE_PAIRS = 2.4, 40
+"""What makes calls differ from one second to the next makes processes differ, too, as a multiple of what so many pairs
+leave open: more pairs know more of their own process, and no more of others. Of 50 evaluations by ten judges beside a
+busy core, of what moves memory, 92 % of the intervals hold what the judge before, on a quiet host, says in the middle;
+with 0.8, which was enough for the same judge's, 70 % (docs/benchmarks/evaluator_cpu_judges.json)."""
+_STOPPED_LATE = "it went on for a while after its answer"
+
+
+class WorkloadTimer:
+    """What a timing judge keeps for one workload between candidates, and what it knows of the one that is timed."""
+
+    def __init__(self, bench: Bench, task: TaskSpec, baseline: BaselineSide, ground: Ground, *, share: int) -> None:
+        """Warm the reference up and make the data for the first candidate.
+
+        Args:
+            bench: the workload's.
+            task: for its tolerances.
+            baseline: the workload's reference.
+            ground: where both sides run.
+            share: how many workloads share the memory for data.
+
+        Raises:
+            BaselineError: the baseline worker is broken.
+        """
+        self.bench = bench
+        self.baseline = baseline
+        self._ground = ground
+        self._grown = 0
+        """Timed calls in which the reference was given new memory."""
+        self._floor_us = 0.0
+        """Less than this is not credited to the candidate."""
+        self._share: CoreShare | None = None
+        self._draws = Draws()
+        self._calls: Calls | None = None
+        """Of the candidate that is timed."""
+        self._waiting, self._stopping = Usual(WAITING_NS), Usual(STOPPING_NS)
+        self._control = Control(self._time_reference_between)
+        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
+        self._own_data = [self._data.next() for _ in range(_OWN_DATA)]
+        first = self._own_data[0]
+        bench.buffers.renew()
+        bench.buffers.lay(first.inputs, first.state)
+        baseline.attach(bench.buffers.inputs, bench.problem)
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def renew(self) -> None:
+        """Make data ready for the next candidate."""
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def check(self) -> str:
+        """Measure empty calls of the reference, and it against itself. Returns why nothing can be timed here now."""
+        self.bench.buffers.renew()
+        empty = [self.baseline.ask(EMPTY, limit_s=EMPTY_S).elapsed_ns for _ in range(_EMPTY_CALLS)]
+        self.baseline.empty_ns = min(empty)
+        return self._control.check()
+
+    def slowed(self, timing: Timing) -> str:
+        """Say that the candidate slowed the reference down, if so. It must be dead."""
+        self.bench.buffers.renew()
+        return self._control.slowed(timing.reference_latency_us)
+
+    def excess(self) -> str:
+        """Say that the candidate used more CPU time than its cores have, if so."""
+        return self._share.excess() if self._share is not None else ""
+
+    def lane(self, side: CandidateSide) -> Lane:
+        """Return the pairs of a candidate on this workload.
+
+        Args:
+            side: the candidate, loaded; a module's instance is made when its first call comes.
+        """
+        calls = self._calls = Calls(self.bench, side, is_timed=True)
+
+        def run_pair(candidate_first: bool) -> Pair:
+            return self._pair(side, calls, candidate_first=candidate_first)
+
+        self._share, self._grown, self._draws = None, 0, Draws()
+        return Lane(
+            run_pair,
+            lambda: self._enter(side, calls),
+            begin=lambda: calls.on(self._data.next()),
+            reference_ns=self.bench.reference_ns,
+        )
+
+    def _enter(self, side: CandidateSide, calls: Calls) -> None:
+        """Warm both sides up: for the first time, or after pairs of another workload.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        is_first = self._share is None
+        data = self._data.next()
+        for _ in range(self.bench.buffers.places - 1 if is_first else 1):
+            calls.on(data)
+        self.baseline.call(limit_s=self.bench.evaluation_limit_s)
+        if not is_first:
+            return
+        self._floor_us = side.empty_ns / 1000 * _SURE_SHARE
+        if self.bench.returns_outputs:
+            warm_up(calls, GIVEN)
+            limit_s = self.bench.evaluation_limit_s
+            calls.copy_ns = copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
+        # Once more: what was loaded may have threads, and may have moved them.
+        self._ground.join(side)
+        is_kept = seccomp.NAME in side.isolation
+        self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads and not is_kept else 0)
+
+    def _pair(self, side: CandidateSide, calls: Calls, *, candidate_first: bool) -> Pair:
+        data = self._data.next()
+        side.expect_alone()
+        self.bench.buffers.lay(data.inputs, data.state)
+        before = None if candidate_first else self._time_reference()
+        candidate = self._time_candidate(side, calls, data)
+        reference = before or self._time_reference()
+        self._compare(data, calls)
+        for _ in calls.elsewhere(data):
+            self._refuse_if_different(data, calls)
+        calls.look_after()
+        return Pair(
+            candidate_ns=candidate.net_ns,
+            reference_ns=reference.net_ns,
+            disturbance=candidate.disturbance or reference.disturbance,
+            is_own=bool(candidate.disturbance) and not reference.disturbance,
+        )
+
+    def _time_candidate(self, side: CandidateSide, calls: Calls, data: DataSet) -> Sample:
+        watch, share = Watch(side.pid, self._ground.cores, self._waiting), self._share
+
+        def just_before() -> None:
+            self._ground.sweep()
+            self._ground.refuse_elsewhere(side)
+            watch.begin()
+            if share is not None:
+                share.begin()
+
+        net_ns = calls.again(data.family, just_before=just_before)
+        self._ground.refuse_elsewhere(side)
+        last = calls.last
+        looking_ns = LOOKING_NS if self.bench.buffers.glimpse is not None else 0
+        late_ns = max(0, last.after_ns - looking_ns - self._stopping.most_ns)
+        # All of the call: what a module's outputs cost to hand over is taken off its time, not off its process's.
+        taken_ns = last.elapsed_ns + late_ns
+        if share is not None:
+            share.end(taken_ns)
+        disturbance = watch.end(taken_ns)
+        if late_ns:
+            # How much of its work it did between its answer and its stop, nobody knows.
+            disturbance = disturbance or _STOPPED_LATE
+        return Sample(net_ns=net_ns + late_ns, disturbance=disturbance)
+
+    def _time_reference(self) -> Sample:
+        watch = Watch(self.baseline.pid, self._ground.cores, self._waiting)
+        self._ground.sweep()
+        pages = self.baseline.page_faults()
+        watch.begin()
+        answer = self.baseline.call(limit_s=self.bench.evaluation_limit_s)
+        disturbance = watch.end(answer.elapsed_ns)
+        self._waiting.add(watch.waited_ns)
+        self._stopping.add(answer.after_ns)
+        self._grown += self.baseline.page_faults() - pages > FEW_PAGES
+        return Sample(net_ns=net_ns(answer.elapsed_ns, self.baseline.empty_ns), disturbance=disturbance)
+
+    def _time_reference_between(self) -> Sample:
+        """Time the reference among all that goes on between two of its calls in pairs, the candidate's call aside.
+
+        Back to back it would be a third faster: new inputs come from the judge's core, outputs are copied, processes
+        are looked for, and caches are swept once for each side.
+        """
+        descendants_of(os.getpid())
+        self._own_data.reverse()
+        self.bench.buffers.lay(self._own_data[0].inputs, self._own_data[0].state)
+        self.bench.buffers.outputs.poison()
+        self._ground.sweep()
+        sample = self._time_reference()
+        self.baseline.keep()
+        return sample
+
+    def _compare(self, data: DataSet, calls: Calls) -> None:
+        """Compare the outputs of a timed call with the reference's of the same pair.
+
+        Raises:
+            WrongOutputError: they differ.
+        """
+        self._refuse_if_different(data, calls)
+        if data.positions is not None:
+            self._draws.add(data.positions([self.bench.buffers.results]))
+
+    def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
+        names, outputs = self.bench.output_names, self.bench.buffers.results
+        refuse_if_wrong(
+            lambda: timed_difference(names, outputs, self.baseline.keep(), data), lambda: calls.again(data.family)
+        )
+
+    def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
+        """Return what pairs come to."""
+        interval = timing.interval
+        if timing.hopeless:
+            return outpaced(timing, policy)
+        if said := self._draws.complaint():
+            return Wrong(reason=said, family="timed calls")
+        if doubt := too_fast(
+            timing,
+            tensor_bytes=self.bench.tensor_bytes,
+            needed_bytes=lambda: self.bench.needed_bytes,
+            bytes_per_s=_FASTEST_MEMORY,
+        ):
+            return doubt
+        if timing.is_chosen:
+            reason = (
+                f"{timing.own_discards} of {len(timing.discarded)} disturbed pairs were so for what kept the candidate "
+                f"alone from running, or had it go on: it may choose what is measured; the last: {timing.discarded[-1]}"
+            )
+            return Unstable(reason=reason, speedup_interval=interval)
+        if timing.is_disturbed:
+            reason = (
+                f"{len(timing.discarded)} of {timing.pairs} pairs were disturbed, as far as that can be seen from "
+                f"outside; the last one: {timing.discarded[-1]}"
+            )
+            return Unstable(reason=reason, speedup_interval=interval)
+        if timing.half_width > policy.unstable_half_width:
+            reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
+            return Unstable(reason=reason, speedup_interval=interval)
+        sure = floored(timing, self._floor_us)
+        own = _BETWEEN_PROCESSES if self.baseline.has_huge_pages() else _BETWEEN_PROCESSES_OF_SMALL_PAGES
+        return Measured(
+            timed=True,
+            latency_us=sure.latency_us,
+            reference_latency_us=sure.reference_latency_us,
+            speedup_vs_reference=sure.speedup,
+            speedup_interval=widened(sure.interval, max(between_processes(timing, own), self._control.bias)),
+            pairs=timing.pairs,
+        )
+
+    def notes(self, timing: Timing) -> list[str]:
+        """Return what a verdict says of how it was timed here."""
+        notes = [*self._control.notes, *(self._calls.notes() if self._calls is not None else ())]
+        if not self.baseline.has_huge_pages():
+            notes.append(
+                "the kernel gives no huge pages on request: which pages a process was given may make it up to a "
+                "quarter slower than another, and the interval is wider for that"
+            )
+        if self.bench.problem.needs_stage:
+            notes.append(
+                "the reference names a GPU on its way, which here means the CPU: finding that out is part of its time, "
+                "so the speedup is too high"
+            )
+        if timing.discarded:
+            notes.append(
+                f"disturbed pairs that were run again: {len(timing.discarded)}; the last: {timing.discarded[-1]}"
+            )
+        if timing.latency_us < self._floor_us:
+            notes.append(
+                f"a call comes to {timing.latency_us:.1f} us less an empty call, and that is less than half of one: "
+                f"told as {self._floor_us:.1f} us, which is sure"
+            )
+        if self._grown > _GROWTH_SHARE * timing.pairs:
+            notes.append(
+                f"in {self._grown} of {timing.pairs} timed calls the reference was given new memory, which costs time"
+            )
+        return notes
+
+
+def between_processes(timing: Timing, usual: float) -> float:
+    """Return by which share another process of the same program may differ, on a host that is as noisy as this one.
+
+    Args:
+        timing: of pairs of one process.
+        usual: what processes differ by on a quiet host.
+    """
+    # What pairs leave open shrinks with the root of their number.
+    noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
+    return max(usual, _NOISE_BETWEEN * noise)
+
+
+_UNKNOWN = Interval(low=0.0, high=0.0)
+"""Of a candidate that was not timed at all."""
+
+
+class Timer:
+    """Times candidates of one task that passed their checks, one after the other."""
+
+    def __init__(
+        self, benches: Sequence[Bench], task: TaskSpec, baselines: Sequence[BaselineSide], awake: AwakeCores
+    ) -> None:
+        """Warm the references up and make the data for the first candidate.
+
+        Args:
+            benches: of the task's workloads, by their numbers; hidden ones are not timed.
+            task: for its tolerances and rules.
+            baselines: the references of those that are timed.
+            awake: keeps the cores from sleeping meanwhile.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        self._benches = benches
+        self._baselines = baselines
+        self._awake = awake
+        self._ground = Ground(task.rules.threads)
+        timed = [bench for bench in benches if not bench.is_hidden]
+        self._workloads = TimedWorkloads(
+            WorkloadTimer(bench, task, baseline, self._ground, share=len(timed))
+            for bench, baseline in zip(timed, baselines, strict=True)
+        )
+        self._timers = self._workloads.timers
+
+    def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
+        """Time one candidate.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        policy = msgspec.structs.replace(POLICIES[purpose], keep_above=keep_above)
+        ground, baselines, named = self._ground, self._baselines, self._workloads.named
+        with ground.placed(baselines), ground.hurried(baselines) as is_privileged, self._awake:
+            for timer in self._timers:
+                if unfit := timer.check():
+                    return named(Unstable(reason=unfit, speedup_interval=_UNKNOWN), timer)
+            with self._workloads.first.bench.side(artifact, others=self._benches) as side:
+                rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
+                printed = side.printed
+            if not isinstance(rounds, Rounds):
+                return with_printed(rounds, printed)
+            # One that was given up gets no credit: whether it slowed the reference down need not be known.
+            for timer, timing in () if rounds.together.hopeless else zip(self._timers, rounds.timings, strict=False):
+                if slowed := timer.slowed(timing):
+                    return named(Unstable(reason=slowed, speedup_interval=timing.interval), timer)
+        verdict = with_printed(self._workloads.conclude(rounds, policy), printed)
+        if isinstance(verdict, Measured):
+            return msgspec.structs.replace(verdict, notes=self._notes(rounds, is_privileged=is_privileged))
+        return verdict
+
+    def renew(self) -> None:
+        """Make data ready for the next candidate."""
+        for timer in self._timers:
+            timer.renew()
+
+    def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
+        """Load a candidate and time it, where and as the references run.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output of a timed call is wrong.
+        """
+        self._ground.join(side)
+        side.ask(EMPTY, limit_s=EMPTY_S)
+        side.load()
+        lanes = [self._workloads.lane(timer, timer.lane(side)) for timer in self._timers]
+        rounds = self._workloads.run(side, lanes, policy)
+        for timer in self._timers:
+            if excess := timer.excess():
+                raise CandidateFailedError(Rejected(reason=excess, rule="threads"))
+        return rounds
+
+    def _notes(self, rounds: Rounds, *, is_privileged: bool) -> tuple[str, ...]:
+        threads, cores = self._ground.threads, self._ground.cores
+        bound = f", bound to {_cores_text(cores)}" if threads else ""
+        notes = [
+            self._ground.swept,
+            f"reference: eager torch {torch.__version__} on {_threads_text(self._benches[0].threads)}{bound}; "
+            "OpenMP has as many",
+        ]
+        for timer, timing in zip(self._timers, rounds.timings, strict=False):
+            where = f"workload {timer.bench.workload!r}: " if timer.bench.workload else ""
+            notes += [f"{where}{note}" for note in timer.notes(timing)]
+        if not is_privileged:
+            notes.append("timed at normal priority: other processes of this host could get in between")
+        return tuple(notes)
+
+
+def _cores_text(cores: frozenset[int]) -> str:
+    return f"core {min(cores)}" if len(cores) == 1 else f"cores {', '.join(map(str, sorted(cores)))}"
+
+
+def _threads_text(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"

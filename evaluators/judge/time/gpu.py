@@ -1,0 +1,747 @@
+"""Times candidates on a GPU: pairs with the references on fresh data, every output checked.
+
+They have inputs of their own, in memory that no candidate maps: what a candidate leaves running on the GPU cannot have
+the reference compute something else than was asked for.
+
+The new pairs count, and those before do not: who is honest only while doubts are settled is timed as that.
+
+Each side times its own calls by events of the GPU; the judge, by its own clock, the whole of each: request, call,
+everything finished, and (of a candidate) its outputs copied out. A candidate's events are believed only as far as the
+judge's clock agrees: what it says beyond them, and more than beyond those of empty calls in their midst, is added to
+its time, or it is refused. The candidate's process answers those, too, so they in turn are held against some from
+before it was loaded, more coarsely: a process that has been at work answers later than one that has not. In few calls
+that may be noise: pairs that are doubted are run again, and then those count and no others.
+
+Of several workloads each has references of its own, and all are asked of one process of the candidate; `rounds.py`
+says in which order, and what they come to together.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from statistics import median
+from typing import Protocol, TypeVar
+
+import msgspec
+import torch
+
+from evaluators.judge.candidate.bench import Bench, Calls
+from evaluators.judge.candidate.candidate import CandidateSide
+from evaluators.judge.check.wrong import refuse_if_wrong, timed_difference, with_printed
+from evaluators.judge.data.draws import Draws
+from evaluators.judge.data.families import DataSet, TimedData
+from evaluators.judge.data.memory import SharedArea, make_areas
+from evaluators.judge.protocol import Artifact
+from evaluators.judge.reference.baseline import KEEP
+from evaluators.judge.reference.gpu_baseline import DEVICE, GpuBaselineSide
+from evaluators.judge.reference.problem import Problem, Tensors
+from evaluators.judge.time.cores import AwakeCores
+from evaluators.judge.time.gpu_clocks import Seen, Unloaded, lower_quartile
+from evaluators.judge.time.gpu_cover import IDLE, Cover, CoverSearch, Looks, may_wait, stir, told
+from evaluators.judge.time.rounds import Lane, Rounds, TimedWorkloads, together
+from evaluators.judge.time.stopwatch import (
+    Pair,
+    Timing,
+    TimingPolicy,
+    about,
+    outpaced,
+    ratio_interval,
+    slowed,
+    too_fast,
+    widened,
+)
+from messages.commands import Purpose
+from messages.tasks import TaskSpec
+from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstable, Verdict, Wrong
+
+_EMPTY_CALLS = 20
+
+
+class GpuReferences:
+    """The eager reference, and perhaps a second baseline."""
+
+    def __init__(
+        self,
+        baselines: Sequence[GpuBaselineSide],
+        given: SharedArea,
+        problem: Problem,
+        cover: Cover,
+        touch: Callable[[int], None],
+    ) -> None:
+        """Begin; nothing is computed before `warm_up`.
+
+        Args:
+            baselines: the eager reference, and perhaps another one.
+            given: where their inputs lie. Other workloads' use the same memory.
+            problem: what they compute.
+            cover: what every timed call begins behind.
+            touch: does with the GPU what comes before any call, given how long a cover that begins behind, in us.
+        """
+        self._baselines = baselines
+        self._given, self._problem = given, problem
+        self._cover, self._touch = cover, touch
+        self._covers_us: dict[GpuBaselineSide, int] = {}
+        self.alone_ns = 0.0
+        """What a call of the reference takes before any candidate ran."""
+
+    def warm_up(self, data: DataSet, calls: int) -> None:
+        """Begin to compute, find out what calls best begin behind, and what the reference takes.
+
+        Args:
+            data: on which.
+            calls: of which it is the middle one.
+
+        Raises:
+            BaselineError: a worker is broken.
+        """
+        self.lay(data)
+        for side in self._baselines:
+            side.attach(self._given, self._problem)
+        for side in self._baselines:
+            self._covers_us[side] = self._cover.search().best_for(partial(self._behind_ns, side))
+        self.alone_ns = max(1.0, median(self.now_ns() for _ in range(calls)))
+
+    @property
+    def eager(self) -> GpuBaselineSide:
+        """The reference."""
+        return self._baselines[0]
+
+    @property
+    def second(self) -> GpuBaselineSide | None:
+        """The other baseline, if there is one."""
+        return self._baselines[1] if len(self._baselines) > 1 else None
+
+    @property
+    def cover_us(self) -> int:
+        """How long a cover calls of the reference begin behind, or `IDLE`."""
+        return self._covers_us[self.eager]
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether the reference may be such that waits for the GPU in its midst."""
+        return may_wait(self.cover_us, self.alone_ns)
+
+    def lay(self, data: DataSet) -> None:
+        """Write the inputs of the calls that follow: all, since another workload's may lie there."""
+        self._given.forget()
+        self._given.fill((*data.inputs, *data.state))
+        self._given.settle()
+
+    def now_ns(self) -> int:
+        """Return what a call of the reference takes now, on what lies there.
+
+        Raises:
+            BaselineError: the worker is broken.
+        """
+        return self._behind_ns(self.eager, self.cover_us)
+
+    def time(self, seen: Seen) -> None:
+        """Time a call of each on what lies there, and an empty one of the reference.
+
+        Raises:
+            BaselineError: a worker is broken.
+        """
+        self._touch(self.cover_us)
+        answer = self.eager.call()
+        seen.reference.append(answer.span_ns)
+        seen.add("reference", answer)
+        self._touch(self.cover_us)
+        seen.add("empty reference", self.eager.empty())
+        if self.second is not None:
+            seen.second.append(self._behind_ns(self.second, self._covers_us[self.second]))
+
+    def copy_ns(self) -> float:
+        """Return what copying outputs like the reference's takes.
+
+        Raises:
+            BaselineError: the worker is broken.
+        """
+        copies = [self.eager.ask(KEEP).elapsed_ns for _ in range(_EMPTY_CALLS)]
+        nothing = [self.eager.empty().elapsed_ns for _ in range(_EMPTY_CALLS)]
+        return max(0.0, lower_quartile(copies) - lower_quartile(nothing))
+
+    def outputs(self) -> Tensors:
+        """Return what the reference's last call came to; valid until the next.
+
+        Raises:
+            BaselineError: the worker is broken.
+        """
+        return self.eager.keep()
+
+    def _behind_ns(self, side: GpuBaselineSide, cover_us: int) -> int:
+        self._touch(cover_us)
+        return side.call().span_ns
+
+
+_REPEATS, _REPEATING_S = 2, 5.0
+"""How often pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
+noise, so not often."""
+
+
+class Doubted(Protocol):
+    """What times candidates on one workload."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the candidate's events are not to be believed."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether they are not, whatever is added to its time."""
+
+    def begin_again(self) -> None:
+        """Forget its pairs."""
+
+
+def settle_doubts(timers: Sequence[Doubted], run_again: Callable[[int, Rounds], Rounds], rounds: Rounds) -> Rounds:
+    """Have pairs of each workload that is doubted run again. Returns what counts.
+
+    Args:
+        timers: of all workloads; the first that is refused decides, and the others are not looked at.
+        run_again: runs the pairs of one, by its number, given what all came to before.
+        rounds: what all came to.
+    """
+    if rounds.together.hopeless:
+        return rounds
+    for number, timer in enumerate(timers):
+        begun, repeats = time.perf_counter(), 0
+        while timer.is_doubtful:
+            if repeats == _REPEATS or (repeats and time.perf_counter() - begun > _REPEATING_S):
+                break
+            timer.begin_again()
+            rounds = run_again(number, rounds)
+            repeats += 1
+            if rounds.together.hopeless:
+                return rounds
+        if timer.is_refused:
+            return rounds
+    return rounds
+
+
+CLOCK = "clock"
+"""Rule by which a candidate is refused whose events do not agree with the judge's clock."""
+_PREPARED_PAIRS = 16
+_WARM_UPS, _LONG_NS = 5, 100_000_000
+"""Calls before any is timed; of what takes so long, as few as can be."""
+_BEFORE_SEARCH = 3
+"""`torch.compile` records what it replays in the second one."""
+_UNLOADED_CALLS = 12
+"""Behind each cover; what they are held against has a slack of 60 us."""
+_GLANCES = 2
+"""At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
+GLANCED = 1.5
+"""What a glance may be off by: few calls, in the process of the checks."""
+_RECORDED_CALLS = 5
+_FASTEST_MEMORY = 10e12
+"""Bytes per second that no GPU's memory reaches: an H200 has 4.8e12, a B200 8e12."""
+_BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
+"""What processes of the same program differ by for as long as they live: of 39 speedups of eight kernels (130 us to
+2.6 ms) 33 lay within 0.2 % of their kernel's median, all within 0.33 % (docs/benchmarks/gpu_repeats.json); of two
+kernels of 4 to 5 us all but one of eight within 0.1 us (docs/benchmarks.md)."""
+_SLOWED, _SLOWED_WAITING = 1.2, 2.0
+"""Reference slower than alone by this factor: something else works on the GPU. One that waits for the GPU in its midst
+also waits for its core, whose speed may well change by a quarter in a second (seen on an H200's host)."""
+
+
+class GpuWorkloadTimer:
+    """What a judge of a GPU keeps for one workload between candidates, and what it knows of the one that is timed."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        task: TaskSpec,
+        baselines: list[GpuBaselineSide],
+        awake: AwakeCores,
+        cover: Cover,
+        given: SharedArea,
+        *,
+        share: int,
+    ) -> None:
+        """Warm the baselines up and make the data for the first candidate.
+
+        Args:
+            bench: the workload's.
+            task: for its tolerances.
+            baselines: the eager reference, and perhaps a second one.
+            awake: keeps the cores from sleeping meanwhile.
+            cover: what every timed call begins behind.
+            given: where the baselines' inputs lie. Other workloads' use the same memory.
+            share: how many workloads share the memory for data.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        self.bench = bench
+        self._awake = awake
+        self._cover = cover
+        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
+        self._references = GpuReferences(baselines, given, bench.problem, cover, self._touch)
+        self._references.warm_up(self._data.next(), self._warm_ups)
+        self._copy_ns = self._references.copy_ns() if bench.returns_outputs else 0.0
+        self._take_ns = self._time_taking()
+        self._draws = Draws()
+        self._calls: Calls | None = None
+        """Of the candidate that is timed."""
+        self._seen, self._looks = self._seen_of(Unloaded(self._take_ns)), Looks(cover.longest_gap_ns)
+        self._data.prepare(_PREPARED_PAIRS)
+
+    def _seen_of(self, unloaded: Unloaded) -> Seen:
+        return Seen(unloaded, self._copy_ns, self._take_ns, reference_cover_us=self._references.cover_us)
+
+    def _time_taking(self) -> float:
+        """Return what the judge's own copy of outputs like these takes, in ns: part of every call, empty ones too."""
+        took: list[int] = []
+        for _ in range(_EMPTY_CALLS):
+            self._touch(min(self._cover.levels))
+            self.bench.buffers.settle()
+            begun = time.perf_counter_ns()
+            self.bench.buffers.take()
+            took.append(time.perf_counter_ns() - begun)
+        return lower_quartile(took)
+
+    @property
+    def _warm_ups(self) -> int:
+        return 1 if self._is_long else _WARM_UPS
+
+    @property
+    def _is_long(self) -> bool:
+        return self.bench.reference_ns > _LONG_NS
+
+    def renew(self, *, is_timed_again: bool) -> None:
+        """Make data anew that the last candidate saw: all of it, if the next one is the same."""
+        if is_timed_again:
+            self._data.replace(_PREPARED_PAIRS, is_hurried=True)
+        else:
+            self._data.prepare(_PREPARED_PAIRS)
+
+    def time_unloaded(self, side: CandidateSide) -> Unloaded:
+        """Find out what an empty call costs while the process is not the candidate's.
+
+        Once for all workloads: nothing in an empty call is of one but the judge's own copy of outputs, which is known
+        of each. Every further one would keep the GPU busy for a fifth of a second only to measure the same again.
+
+        Raises:
+            CandidateFailedError: it does not answer.
+        """
+        unloaded = Unloaded(self._take_ns)
+        side.turn_to(self.bench.place)
+        side.empty()
+        with self._awake:
+            for cover_us in self._cover.levels:
+                for _ in range(_UNLOADED_CALLS):
+                    self._touch(cover_us)
+                    unloaded.add(cover_us, side.empty())
+        return unloaded
+
+    def glance(self, side: CandidateSide) -> Pair:
+        """Return the least that any of a few calls of a candidate takes that is being checked, and the reference alone.
+
+        Raises:
+            CandidateFailedError: it does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls, data = Calls(self.bench, side, is_timed=True), self._data.apart()
+        calls.on(data)
+        levels = (IDLE, max(self._cover.levels)) * _GLANCES
+        candidate_ns = min(self._candidate_ns(calls, data.family, level) for level in levels)
+        return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=round(self._references.alone_ns))
+
+    def pace(self, side: CandidateSide) -> float:
+        """Return how many times as long as alone the reference takes now, beside whoever is at work on the GPU, or 1.
+
+        Args:
+            side: the candidate, which is not called.
+
+        Raises:
+            BaselineError: the baseline worker is broken.
+        """
+        side.turn_to(self.bench.place)
+        self._references.lay(self._data.apart())
+        now_ns = min(self._references.now_ns() for _ in range(_GLANCES))
+        return max(now_ns / self._references.alone_ns, 1.0)
+
+    def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch, looks: Looks) -> Lane:
+        """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
+
+        Args:
+            side: the candidate.
+            unloaded: empty calls of its process from before it was loaded, on whichever workload.
+            search: finds what its calls are to begin behind, on all workloads.
+            looks: between its calls, on all workloads.
+        """
+        calls, seen = Calls(self.bench, side, is_timed=True), self._seen_of(unloaded)
+        self._calls, self._seen, self._looks, self._draws = calls, seen, looks, Draws()
+
+        def run_pair(candidate_first: bool) -> Pair:
+            data = self._data.next()
+            if candidate_first:
+                self._time_candidate(calls, data, seen)
+            looks.look(self._stir)
+            self._references.lay(data)
+            self._references.time(seen)
+            if not candidate_first:
+                self._time_candidate(calls, data, seen)
+            self._compare(data, calls)
+            for _ in calls.elsewhere(data):
+                self._refuse_if_different(data, calls)
+            calls.look_after()
+            self._touch(seen.cover_us)
+            seen.add("empty call", side.empty())
+            return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
+
+        return Lane(
+            run_pair,
+            lambda: self._enter(calls, search),
+            begin=lambda: calls.on(self._data.next()),
+            reference_ns=self.bench.reference_ns,
+        )
+
+    def _enter(self, calls: Calls, search: CoverSearch) -> None:
+        """Warm both sides up: for the first time, or after pairs of another workload.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer, or takes too long.
+            WrongOutputError: it writes beside its outputs.
+        """
+        is_first, self._seen.is_entered = not self._seen.is_entered, True
+        # One call was made, and searching makes further ones, on what lies there.
+        most = (_BEFORE_SEARCH if search.hides else _WARM_UPS) - 1
+        for _ in range(most if is_first and not self._is_long else 1):
+            data = self._data.next()
+            calls.on(data)
+        if is_first:  # what it keeps for a set of addresses, it may make in the second call with them
+            for _ in range(self.bench.buffers.places if not self._is_long else 1):
+                calls.on(data)
+        self._references.lay(data)
+        self._references.eager.call()
+        if is_first:
+            self._seen.cover_us = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
+
+    def record(self, side: CandidateSide) -> Iterator[bytes]:
+        """Have some calls recorded, under the conditions of timed ones. Yields what was printed until each one's end.
+
+        Raises:
+            CandidateFailedError: the candidate does not answer.
+            WrongOutputError: it writes beside its outputs.
+        """
+        calls, data = Calls(self.bench, side, is_timed=True), self._data.next()
+        for _ in range(self._warm_ups):
+            calls.on(data)
+        best = self._cover.search().best_for(lambda level: self._candidate_ns(calls, data.family, level))
+        # Launching takes longer while it is recorded.
+        cover_us = IDLE if best == IDLE else max(self._cover.levels)
+        for _ in range(_RECORDED_CALLS):
+            yield calls.recorded(self._cover.over(cover_us))
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the candidate's events are not to be believed."""
+        return self._seen.is_doubtful
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether they are not, whatever is added to its time."""
+        return self._seen.is_refused
+
+    def begin_again(self) -> None:
+        """Forget the pairs of the candidate that is timed, and make other data, of all kinds, for those that follow."""
+        self._seen.repeat(longest_us=max(self._cover.levels))
+        self._data.replace(_PREPARED_PAIRS)
+
+    def _candidate_ns(self, calls: Calls, family: str, cover_us: int) -> int:
+        calls.again(family, cover=self._cover.over(cover_us))
+        return calls.last.span_ns
+
+    def _time_candidate(self, calls: Calls, data: DataSet, seen: Seen) -> None:
+        self._looks.look(self._stir)
+        self.bench.buffers.lay(data.inputs, data.state)
+        seen.candidate.append(self._candidate_ns(calls, data.family, seen.cover_us))
+        seen.add("call", calls.last)
+
+    def _stir(self) -> None:
+        """Have other data of the same kind where the candidate has its inputs; all of it is laid anew then."""
+        stir(self.bench.buffers.inputs.moving)
+        self.bench.buffers.renew()
+
+    def _touch(self, cover_us: int) -> None:
+        """Do with the GPU what comes before a candidate's call, so that every call finds it in the same state."""
+        self.bench.buffers.outputs.poison()
+        self.bench.buffers.settle()
+        self._cover.over(cover_us)()
+
+    def _compare(self, data: DataSet, calls: Calls) -> None:
+        """Compare the outputs of a timed call with the reference's of the same pair.
+
+        Raises:
+            WrongOutputError: they differ.
+        """
+        self._refuse_if_different(data, calls)
+        if data.positions is not None:
+            self._draws.add(data.positions([self.bench.buffers.results]))
+
+    def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
+        names, outputs, at = self.bench.output_names, self.bench.buffers.results, self.bench.buffers.arrangement
+        refuse_if_wrong(
+            lambda: timed_difference(names, outputs, self._references.outputs(), data), lambda: calls.on(data, at=at)
+        )
+
+    def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
+        """Return what pairs come to."""
+        seen = self._seen
+        if timing.hopeless:
+            return outpaced(timing, policy)
+        if said := self._draws.complaint():
+            return Wrong(reason=said, family="timed calls")
+        refusal = self._doubt(timing, seen)
+        if refusal is not None:
+            return refusal
+        factor = 1 + seen.added_share
+        timing = slowed(timing, factor, is_certain=False)
+        interval = timing.interval
+        if said := self._looks.complaint():
+            return Unstable(reason=said, speedup_interval=interval)
+        longer = timing.reference_latency_us * 1000 / self._references.alone_ns
+        is_waiting = self._references.may_wait and self.bench.problem.measure == "device"
+        if longer > (_SLOWED_WAITING if is_waiting else _SLOWED):
+            reason = f"the reference took {longer:.2f} times as long as alone: something else worked on the GPU"
+            return Unstable(reason=reason, speedup_interval=interval)
+        if timing.half_width > policy.unstable_half_width:
+            reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
+            return Unstable(reason=reason, speedup_interval=interval)
+        measured = Measured(
+            timed=True,
+            latency_us=timing.latency_us,
+            reference_latency_us=timing.reference_latency_us,
+            speedup_vs_reference=timing.speedup,
+            speedup_interval=widened(timing.interval, between_processes(timing.latency_us)),
+            measure=self.bench.problem.measure,
+            pairs=timing.pairs,
+            notes=self._notes(seen),
+        )
+        return self._with_second(measured, seen, factor)
+
+    def _doubt(self, timing: Timing, seen: Seen) -> Rejected | Quarantined | None:
+        """Say why the candidate's own times are not believed, if so."""
+        if seen.is_refused:
+            return Rejected(reason=seen.complaint(timing.latency_us), rule=CLOCK)
+        return too_fast(
+            timing,
+            tensor_bytes=self.bench.tensor_bytes,
+            needed_bytes=lambda: self.bench.needed_bytes,
+            bytes_per_s=_FASTEST_MEMORY,
+        )
+
+    def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
+        """Add what the second baseline says of a candidate that takes longer than its events say by a factor."""
+        if self._references.second is None:
+            return measured
+        ratios = [math.log(second / own) for second, own in zip(seen.second, seen.candidate, strict=True)]
+        middle, low, high = ratio_interval(ratios, may_do=True)
+        interval = Interval(low=math.exp(low) / factor, high=math.exp(high))
+        return msgspec.structs.replace(
+            measured,
+            baseline=self._references.second.kind,
+            baseline_latency_us=median(seen.second) / 1000,
+            speedup_vs_baseline=math.exp(middle) / factor,
+            baseline_interval=widened(interval, between_processes(median(seen.candidate) / 1000)),
+        )
+
+    def _notes(self, seen: Seen) -> tuple[str, ...]:
+        begins, reference_begins = told(seen.cover_us), told(self._references.cover_us)
+        added_us = seen.added_share * median(seen.candidate) / 1000
+        return (
+            f"the L2 cache is overwritten before every timed call; the candidate's begin {begins}, the reference's "
+            f"{reference_begins}",
+            f"reference: eager torch {torch.__version__}, TF32 matmul {_say(torch.backends.cuda.matmul.allow_tf32)}, "
+            f"TF32 convolution {_say(torch.backends.cudnn.allow_tf32)}",
+            f"the judge's clock says {seen.beyond_ns[0] / 1000:+.1f} us beyond the events, "
+            f"{seen.excess_ns('reference', 'empty reference')[0] / 1000:+.1f} us for the reference (lower quartiles)"
+            + (f"; {added_us:.1f} us are added to its time for what goes beyond noise" if added_us else "")
+            + (f"; all pairs were run {1 + seen.repeats} times" if seen.repeats else ""),
+            self._looks.note(),
+            *(self._calls.notes() if self._calls is not None else ()),
+        )
+
+
+def between_processes(latency_us: float) -> float:
+    """Return by which share a call's latency may differ in another process."""
+    return _BETWEEN_PROCESSES + _BETWEEN_PROCESSES_NS / 1000 / max(latency_us, _BETWEEN_PROCESSES_NS / 1000)
+
+
+def _say(is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+_Read = TypeVar("_Read")
+
+POLICIES: dict[Purpose, TimingPolicy] = {
+    "screen": TimingPolicy(
+        min_pairs=16,
+        # Four blocks: the fewest that have an interval.
+        min_pairs_of_several=8,
+        long_ns=10e6,
+        max_pairs=100,
+        lease_s=1.0,
+        stretched_lease_s=3.0,
+        more_time=0.1,
+        half_width=0.005,
+    ),
+    "confirm": TimingPolicy(
+        min_pairs=40, min_pairs_of_several=20, max_pairs=300, lease_s=4.0, stretched_lease_s=6.0, half_width=0.003
+    ),
+}
+
+
+class GpuTimer:
+    """Times candidates of one task that passed their checks, one after the other."""
+
+    def __init__(
+        self,
+        benches: Sequence[Bench],
+        task: TaskSpec,
+        baselines: Sequence[list[GpuBaselineSide]],
+        awake: AwakeCores,
+    ) -> None:
+        """Warm the baselines up and make the data for the first candidate.
+
+        Args:
+            benches: of the task's workloads, by their numbers; hidden ones are not timed.
+            task: for its tolerances and rules.
+            baselines: of each workload that is timed the eager reference, and perhaps a second one.
+            awake: keeps the cores from sleeping meanwhile.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        self._benches = benches
+        self._awake = awake
+        timed = [bench for bench in benches if not bench.is_hidden]
+        self._cover = cover = Cover(task.rules.measure)
+        # No candidate maps these.
+        layouts = [[spec for spec in bench.problem.tensors if spec.role != "output"] for bench in timed]
+        given = make_areas("given", layouts, device=DEVICE, guarded=False)
+        self._workloads = TimedWorkloads(
+            GpuWorkloadTimer(bench, task, sides, awake, cover, area, share=len(timed))
+            for bench, sides, area in zip(timed, baselines, given, strict=True)
+        )
+        self._timers = self._workloads.timers
+        self._last = ""
+        """What was timed last."""
+
+    def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
+        """Time one candidate.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        policy = msgspec.structs.replace(POLICIES[purpose], keep_above=keep_above)
+        verdict = self._timed(artifact, policy)
+        if not (isinstance(verdict, Rejected) and verdict.rule == CLOCK):
+            return verdict
+        # A busy host, too, may keep a process from answering when its GPU is done; it seldom does so twice. Whose work
+        # goes on beside its events does it again.
+        again = self._timed(artifact, policy)
+        note = f"timed once more in another process, since in the first one {verdict.reason}"
+        return msgspec.structs.replace(again, notes=(*again.notes, note)) if isinstance(again, Measured) else again
+
+    def glance(self, side: CandidateSide, keep_above: float) -> Verdict | None:
+        """Look at a candidate that is being checked: is it so slow that there is nothing to time? None: it is not.
+
+        Args:
+            side: the candidate, which was right on every workload.
+            keep_above: see `EvaluateCandidate`.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+        """
+        found = self._workloads.attempt(lambda: self._glanced(side, keep_above))
+        if not isinstance(found, Rounds):
+            return found
+        policy = msgspec.structs.replace(POLICIES["screen"], keep_above=keep_above)
+        is_hopeless = found.together.interval.high < keep_above
+        return self._workloads.given_up(found, policy) if is_hopeless else None
+
+    def _glanced(self, side: CandidateSide, keep_above: float) -> Rounds:
+        """Make a few calls on every workload.
+
+        Raises:
+            BaselineError: a baseline worker is broken.
+            CandidateFailedError: it fails.
+            WrongOutputError: it writes beside its outputs.
+        """
+        pairs = []
+        with self._awake:
+            for timer in self._timers:
+                self._workloads.turn_to(timer)
+                pairs.append(timer.glance(side))
+            found = _about(pairs)
+            if found.together.interval.high < keep_above:
+                # Somebody else may be at work on the GPU. The middle one: a short call may come between his.
+                found = _about(pairs, self._timers[len(self._timers) // 2].pace(side))
+        return found
+
+    def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
+        """Time it in a process of its own."""
+        with self._workloads.first.bench.side(artifact, others=self._benches) as side:
+            # While the process begins.
+            self._renew(is_timed_again=artifact.product == self._last)
+            self._last = artifact.product
+            rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
+            printed = side.printed
+        verdict = self._workloads.conclude(rounds, policy) if isinstance(rounds, Rounds) else rounds
+        return with_printed(verdict, printed)
+
+    def record(self, artifact: Artifact, cupti: str, read: Callable[[bytes], _Read]) -> dict[str, list[_Read]]:
+        """Have calls of a candidate recorded. Returns what was read of each, by workloads.
+
+        Args:
+            artifact: of one that was timed.
+            cupti: the library by which that is done.
+            read: is given what was printed until the end of each.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: it writes beside its outputs.
+        """
+        with self._workloads.first.bench.side(artifact, others=self._benches, cupti=cupti) as side:
+            side.load()
+            with self._awake:
+                return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
+
+    def _renew(self, *, is_timed_again: bool) -> None:
+        """Make data anew that the last candidate saw: all of it, for one that saw it itself."""
+        for timer in self._timers:
+            timer.renew(is_timed_again=is_timed_again)
+
+    def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
+        """Load a candidate and time it.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output of a timed call is wrong.
+        """
+        unloaded, search = self._workloads.first.time_unloaded(side), self._cover.search()
+        looks = Looks(self._cover.longest_gap_ns, is_alone=self._cover.is_alone)
+        side.load()
+        lanes = [self._workloads.lane(timer, timer.lane(side, unloaded, search, looks)) for timer in self._timers]
+        with self._awake:
+            rounds = self._workloads.run(side, lanes, policy)
+            run_again = partial(self._workloads.run_again, side, lanes, policy)
+            return settle_doubts(self._timers, run_again, rounds)
+
+
+def _about(pairs: Sequence[Pair], pace: float = 1.0) -> Rounds:
+    """Return what glances come to, if references take `pace` times as long now as is said."""
+    timings = tuple(slowed(about(pair, GLANCED), 1 / pace) for pair in pairs)
+    return Rounds(timings=timings, together=together(timings))
+
+
+def is_healthy() -> bool:
+    """Say whether the GPU still computes for this process."""
+    try:
+        return int(torch.ones(1024, device=DEVICE).sum()) == 1024
+    except RuntimeError:
+        return False

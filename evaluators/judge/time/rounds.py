@@ -1,0 +1,459 @@
+"""Times a candidate on all workloads of a task in rounds, and combines the results.
+
+How one workload is timed is its timer's matter: `workload_timing.py`, `gpu_workload_timing.py`.
+
+All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
+the workload that is known least. Precision and racing are those of the geometric mean, and the time for all of them
+grows by a part of one's for each workload more. Where calls take long the first pairs may do (`TimingPolicy.long_ns`);
+where one takes half a second and more, they have to.
+
+The speedup of a task with several workloads is the geometric mean of theirs: the logarithm is the mean of logarithms.
+Its interval's ends are the means, likewise, of the ends of theirs. If all are off in the same direction at once
+(comonotone errors) that is exact; if they err independently it is wider than need be: quantiles of a sum are at most
+the sum of the quantiles for elliptical distributions, whatever depends on what (Embrechts, McNeil, Straumann,
+"Correlation and dependence in risk management", 2002, theorem 1). So the lower end is credited to nobody for luck.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from evaluators.judge.candidate.bench import Bench
+from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.check.wrong import Failure, WrongOutputError, named
+from evaluators.judge.time.stopwatch import (
+    FOUR,
+    Pair,
+    Timing,
+    TimingPolicy,
+    decide,
+    is_unfit,
+    outpaced,
+    summarize,
+    time_pairs,
+    with_discards,
+)
+from messages.verdicts import Interval, Measured, Outpaced, TimedWorkload, Unstable, Verdict
+
+
+class TimesOne(Protocol):
+    """What times candidates on one workload."""
+
+    bench: Bench
+
+    def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
+        """Return what pairs come to."""
+
+
+_Timer = TypeVar("_Timer", bound=TimesOne)
+
+
+class TimedWorkloads(Generic[_Timer]):
+    """The workloads of a task on which candidates are timed, the cheapest first."""
+
+    def __init__(self, timers: Iterable[_Timer]) -> None:
+        """Put them in order.
+
+        Args:
+            timers: of at least one workload.
+        """
+        self.timers = sorted(timers, key=lambda timer: timer.bench.reference_ns)
+        self._at = self.timers[0]
+        """The workload of which something is being done."""
+
+    @property
+    def first(self) -> _Timer:
+        """Return the cheapest one."""
+        return self.timers[0]
+
+    def attempt(self, run: Callable[[], Rounds]) -> Rounds | Verdict:
+        """Time a candidate; if it fails, return the verdict, which says on which workload.
+
+        Args:
+            run: loads it and times it.
+        """
+        self._at = self.first
+        try:
+            return run()
+        except WrongOutputError as wrong:
+            return self.named(wrong.verdict, self._at)
+        except CandidateFailedError as failure:
+            return self.named(failure.verdict, self._at)
+
+    def turn_to(self, timer: _Timer) -> None:
+        """Take note of the workload of which something is done now."""
+        self._at = timer
+
+    def lane(self, timer: _Timer, lane: Lane) -> Lane:
+        """Return a workload's pairs, of which it is known that they are being run."""
+
+        def turned(act: Callable[[], None]) -> Callable[[], None]:
+            def act_there() -> None:
+                self.turn_to(timer)
+                act()
+
+            return act_there
+
+        lane.begin, lane.enter = turned(lane.begin), turned(lane.enter)
+        return lane
+
+    def run(self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy) -> Rounds:
+        """Run the pairs of a candidate that is loaded.
+
+        Args:
+            side: the candidate.
+            lanes: of each workload, in their order.
+            policy: when to stop.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output of a timed call is wrong.
+        """
+        # What a candidate compiles, it compiles on its first call on each workload. So all of these come before any
+        # pair: then nothing can be started any more, and what was started is looked for, now and in the end.
+        for lane in lanes:
+            lane.begin()
+        side.seal()
+        side.expect_alone()
+        rounds = time_lanes(lanes, policy)
+        side.expect_alone()
+        return rounds
+
+    def run_again(
+        self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy, number: int, before: Rounds
+    ) -> Rounds:
+        """Run the pairs of one workload again, of a candidate that has been sealed; see `repeat_lane`.
+
+        Raises:
+            CandidateFailedError: it fails.
+            WrongOutputError: an output of a timed call is wrong.
+        """
+        side.expect_alone()
+        self.turn_to(self.timers[number])
+        rounds = repeat_lane(lanes, number, policy, before)
+        side.expect_alone()
+        return rounds
+
+    def conclude(self, rounds: Rounds, policy: TimingPolicy) -> Verdict:
+        """Return what the pairs come to: of several workloads the first that is no measurement decides."""
+        if len(self.timers) == 1:
+            return self.first.conclude(rounds.together, policy)
+        if rounds.together.hopeless:
+            return self.given_up(rounds, policy)
+        # How exactly each is known is not asked: what counts is how exactly their mean is.
+        each_policy = msgspec.structs.replace(policy, unstable_half_width=math.inf)
+        found: dict[str, Measured] = {}
+        for timer, timing in zip(self.timers, rounds.timings, strict=False):
+            verdict = timer.conclude(timing, each_policy)
+            if not isinstance(verdict, Measured):
+                return self.named(verdict, timer)
+            found[timer.bench.workload] = verdict
+        measured = measured_together(found, rounds.together, policy)
+        if not isinstance(measured, Measured):
+            return measured
+        notes = [f"workload {name!r}: {note}" for name, one in found.items() for note in one.notes]
+        return msgspec.structs.replace(measured, notes=tuple(notes))
+
+    def given_up(self, rounds: Rounds, policy: TimingPolicy) -> Outpaced:
+        """Return the verdict on a candidate that was given up; of several workloads each is told."""
+        verdict = outpaced(rounds.together, policy)
+        if len(self.timers) == 1:
+            return verdict
+        pairs = zip(self.timers, rounds.timings, strict=False)
+        workloads = tuple(told(timer.bench.workload, timing) for timer, timing in pairs)
+        return msgspec.structs.replace(verdict, workloads=workloads)
+
+    def named(self, verdict: Failure, timer: _Timer) -> Failure:
+        """Return a verdict that says on which workload it came about."""
+        return named(verdict, timer.bench.workload)
+
+
+_FIRST_VISIT, _VISIT = 4, 8
+"""Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
+them come as many as it lacks. Of a workload that needs fewer than the second number, so many."""
+_SLOW_NS = 500_000_000
+"""A workload whose reference takes so long gets four pairs where there are others."""
+_REPEATED = 16
+"""Pairs at least that are run again where the first ones are doubted: few let noise decide."""
+
+
+class Lane:
+    """One workload while a candidate is timed on it."""
+
+    def __init__(
+        self,
+        run_pair: Callable[[bool], Pair],
+        enter: Callable[[], None],
+        *,
+        begin: Callable[[], None],
+        reference_ns: float = 0.0,
+    ) -> None:
+        """Begin without a pair.
+
+        Args:
+            run_pair: measures one pair; told whether the candidate goes first.
+            enter: done before the first pairs, and before pairs of this workload follow those of another.
+            begin: makes the first call, before any pair of any workload.
+            reference_ns: about what a call of the reference takes: of long calls, four pairs may do, or have to.
+        """
+        self.run_pair = run_pair
+        self.enter, self.begin = enter, begin
+        self._reference_ns = reference_ns
+        self.pairs: list[Pair] = []
+        self.disturbed: list[Pair] = []
+        self.timing: Timing | None = None
+        """Of the pairs so far."""
+
+    def visit(self, policy: TimingPolicy) -> None:
+        """Run some pairs; fewer if it turns out that the host is not fit to time on."""
+        self.enter()
+        fewest = self.fewest_pairs(policy)
+        lacking = fewest - len(self.pairs)
+        count = _FIRST_VISIT if not self.pairs else lacking if lacking > 0 else min(_VISIT, fewest)
+        self._run(min(len(self.pairs) + count, self.most_pairs(policy)), policy)
+
+    def repeat(self, policy: TimingPolicy) -> None:
+        """Run as many pairs again, or more; those before count no longer."""
+        count = min(max(len(self.pairs), _REPEATED), self.most_pairs(policy))
+        self.pairs.clear()
+        self.disturbed.clear()
+        self.enter()
+        self._run(count, policy)
+
+    def _run(self, until: int, policy: TimingPolicy) -> None:
+        """Run pairs until there are so many, and sum them up."""
+        while len(self.pairs) < until and not self.is_unfit(policy):
+            pair = self.run_pair(len(self.pairs) % 2 == 0)
+            (self.disturbed if pair.disturbance else self.pairs).append(pair)
+        is_unfit = self.is_unfit(policy)
+        pairs = [*self.pairs, *self.disturbed] if is_unfit else self.pairs
+        timing = summarize(pairs, may_do=self.fewest_pairs(policy) == FOUR)
+        self.timing = with_discards(timing, self.disturbed, policy, is_unfit=is_unfit)
+
+    def is_unfit(self, policy: TimingPolicy) -> bool:
+        """Say whether too many pairs were disturbed."""
+        return is_unfit(self.pairs, self.disturbed, policy)
+
+    def fewest_pairs(self, policy: TimingPolicy) -> int:
+        """Return how many pairs it gets in any case."""
+        return FOUR if self._reference_ns > min(policy.long_ns, _SLOW_NS) else policy.min_pairs
+
+    def most_pairs(self, policy: TimingPolicy) -> int:
+        """Return how many pairs it gets at most."""
+        return FOUR if self._reference_ns > _SLOW_NS else policy.max_pairs
+
+    @property
+    def half_width(self) -> float:
+        """Return how well it is known."""
+        return self.timing.half_width if self.timing else math.inf
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the pairs of several workloads say."""
+
+    timings: tuple[Timing, ...]
+    """Of each workload, in their order; shorter if it was given up before all had their turn."""
+    together: Timing
+
+
+def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
+    """Run pairs of all workloads, in turn, until their geometric mean is known well enough or the time is used up.
+
+    All have begun.
+    """
+    if len(lanes) == 1:
+        lanes[0].enter()
+        timing = time_pairs(lanes[0].run_pair, policy)
+        return Rounds(timings=(timing,), together=timing)
+    policy = _longer(policy, len(lanes))
+    begun = time.perf_counter()
+    while (lane := _next(lanes, policy)) is not None:
+        lane.visit(policy)
+        timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
+        if lane.is_unfit(policy):
+            return Rounds(timings=timings, together=together(timings))
+        if len(timings) == len(lanes):
+            found = together(timings)
+            counted = msgspec.structs.replace(found, pairs=_counted(lanes, policy))
+            decided = decide(counted, time.perf_counter() - begun, policy)
+            if decided is not None:
+                return Rounds(timings=timings, together=msgspec.structs.replace(decided, pairs=found.pairs))
+    timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
+    return Rounds(timings=timings, together=together(timings))
+
+
+def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before: Rounds) -> Rounds:
+    """Run the pairs of one workload again, which count instead. Returns what all come to then.
+
+    Args:
+        lanes: of all workloads, in their order.
+        number: of the one.
+        policy: as for the first pairs.
+        before: what all came to. The lower end does not rise: else it would be of use to have bad luck doubted.
+    """
+    if len(lanes) == 1:
+        timing = _no_better(time_lanes(lanes, policy).together, before.together)
+        return Rounds(timings=(timing,), together=timing)
+    lane = lanes[number]
+    lane.repeat(policy)
+    if lane.timing is not None:
+        lane.timing = _no_better(lane.timing, before.timings[number])
+    timings = tuple(lane.timing for lane in lanes if lane.timing is not None)
+    return Rounds(timings=timings, together=together(timings))
+
+
+def _no_better(timing: Timing, before: Timing) -> Timing:
+    """Return a timing whose lower end is no higher than the one before; it is as wide as its interval then."""
+    interval = timing.interval
+    low = min(interval.low, before.interval.low)
+    half_width = max(timing.half_width, math.log(interval.high / low) / 2)
+    return msgspec.structs.replace(timing, interval=Interval(low=low, high=interval.high), half_width=half_width)
+
+
+def together(timings: Sequence[Timing]) -> Timing:
+    """Return what several workloads come to: geometric means, also of the ends of their intervals."""
+    return Timing(
+        pairs=min(timing.pairs for timing in timings),
+        latency_us=geometric_mean([timing.latency_us for timing in timings]),
+        reference_latency_us=geometric_mean([timing.reference_latency_us for timing in timings]),
+        speedup=geometric_mean([timing.speedup for timing in timings]),
+        interval=mean_interval([timing.interval for timing in timings]),
+        half_width=fmean(timing.half_width for timing in timings),
+        discarded=tuple(disturbance for timing in timings for disturbance in timing.discarded),
+        is_disturbed=any(timing.is_disturbed for timing in timings),
+    )
+
+
+def mean_interval(intervals: Sequence[Interval]) -> Interval:
+    """Return the geometric means of both ends."""
+    return Interval(
+        low=geometric_mean([interval.low for interval in intervals]),
+        high=geometric_mean([interval.high for interval in intervals]),
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive numbers."""
+    return math.exp(fmean(math.log(value) for value in values))
+
+
+def measured_together(found: Mapping[str, Measured], all_of_them: Timing, policy: TimingPolicy) -> Measured | Unstable:
+    """Return the verdict on a candidate that was measured on each of several workloads.
+
+    Args:
+        found: by the workloads' names.
+        all_of_them: what their pairs come to.
+        policy: says how exactly the geometric mean must be known.
+    """
+    if all_of_them.half_width > policy.unstable_half_width:
+        reason = (
+            f"after {all_of_them.pairs} pairs or more on each workload the geometric mean of their speedups is only "
+            f"known to ±{all_of_them.half_width:.0%}"
+        )
+        return Unstable(reason=reason, speedup_interval=all_of_them.interval)
+    workloads = tuple(_workload(name, measured) for name, measured in found.items())
+    mean = Measured(
+        timed=True,
+        latency_us=geometric_mean([one.latency_us for one in workloads]),
+        reference_latency_us=geometric_mean([one.reference_latency_us for one in workloads]),
+        speedup_vs_reference=geometric_mean([one.speedup_vs_reference for one in workloads]),
+        speedup_interval=mean_interval([one.speedup_interval for one in workloads]),
+        measure=next(iter(found.values())).measure,
+        pairs=sum(one.pairs for one in workloads),
+        workloads=workloads,
+    )
+    return _with_baseline(mean, next(iter(found.values())).baseline)
+
+
+def _with_baseline(mean: Measured, name: str) -> Measured:
+    """Add what a second baseline comes to, if there is one."""
+    latencies = [one.baseline_latency_us for one in mean.workloads if one.baseline_latency_us is not None]
+    speedups = [one.speedup_vs_baseline for one in mean.workloads if one.speedup_vs_baseline is not None]
+    intervals = [one.baseline_interval for one in mean.workloads if one.baseline_interval is not None]
+    if not name or not len(latencies) == len(speedups) == len(intervals) == len(mean.workloads):
+        return mean
+    return msgspec.structs.replace(
+        mean,
+        baseline=name,
+        baseline_latency_us=geometric_mean(latencies),
+        speedup_vs_baseline=geometric_mean(speedups),
+        baseline_interval=mean_interval(intervals),
+    )
+
+
+def _workload(name: str, measured: Measured) -> TimedWorkload:
+    """Return what is told of one workload that was measured.
+
+    Raises:
+        ValueError: it was not timed.
+    """
+    latency_us, reference_us = measured.latency_us, measured.reference_latency_us
+    speedup, interval = measured.speedup_vs_reference, measured.speedup_interval
+    if latency_us is None or reference_us is None or speedup is None or interval is None:
+        raise ValueError(f"workload {name!r} was not timed")
+    return TimedWorkload(
+        name=name,
+        latency_us=latency_us,
+        reference_latency_us=reference_us,
+        speedup_vs_reference=speedup,
+        speedup_interval=interval,
+        baseline_latency_us=measured.baseline_latency_us,
+        speedup_vs_baseline=measured.speedup_vs_baseline,
+        baseline_interval=measured.baseline_interval,
+        pairs=measured.pairs,
+    )
+
+
+def told(name: str, timing: Timing) -> TimedWorkload:
+    """Return what is told of one workload whose timing was given up."""
+    return TimedWorkload(
+        name=name,
+        latency_us=timing.latency_us,
+        reference_latency_us=timing.reference_latency_us,
+        speedup_vs_reference=timing.speedup,
+        speedup_interval=timing.interval,
+        pairs=timing.pairs,
+    )
+
+
+def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
+    """Return a policy with time for so many workloads, each of which needs fewer pairs than one alone."""
+    factor = 1 + policy.more_time * (count - 1)
+    return msgspec.structs.replace(
+        policy,
+        min_pairs=policy.min_pairs_of_several,
+        lease_s=factor * policy.lease_s,
+        stretched_lease_s=factor * policy.stretched_lease_s,
+    )
+
+
+def _counted(lanes: Sequence[Lane], policy: TimingPolicy) -> int:
+    """Return the fewest pairs of any workload, as if each had to have as many as any other."""
+    return min(_as_counted(lane, policy) for lane in lanes)
+
+
+def _as_counted(lane: Lane, policy: TimingPolicy) -> int:
+    count = len(lane.pairs)
+    if count >= lane.most_pairs(policy):
+        return policy.max_pairs
+    return max(count, policy.min_pairs) if count >= lane.fewest_pairs(policy) else count
+
+
+def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
+    """Return the workload whose turn it is: those with the fewest pairs up to the minimum, then the least known.
+
+    Null: what is not known well enough has had all the pairs that it may have.
+    """
+    too_few = [lane for lane in lanes if len(lane.pairs) < lane.fewest_pairs(policy)]
+    if too_few:
+        return min(too_few, key=lambda lane: len(lane.pairs))
+    worth_it = [
+        lane for lane in lanes if len(lane.pairs) < lane.most_pairs(policy) and lane.half_width > policy.half_width
+    ]
+    return max(worth_it, key=lambda lane: lane.half_width, default=None)

@@ -1,0 +1,95 @@
+"""Real-time priority around one timed call, and nowhere else.
+
+A thread at real-time priority must not wait for others in the kernel: `wait4` on a child, for one, spins until whoever
+looks at that child in /proc has run, which on the same core never happens then. So the judge's thread and its side get
+that priority just before the request of a timed call and lose it once the side has stopped, or after `URGENT_S`. In
+between the judge polls, signals, looks at outputs, and asks for the side's state without reaping it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+
+from evaluators.judge.time import progress
+from evaluators.process.watchdog import demote
+
+_JUDGE_PRIORITY = 2
+_SIDE_PRIORITY = 1
+
+
+def is_permitted() -> bool:
+    """Say whether this process may use real-time priority."""
+    try:
+        _hurry(threading.get_native_id(), _JUDGE_PRIORITY)
+    except PermissionError:
+        return False
+    finally:
+        demote(threading.get_native_id())
+    return True
+
+
+class Urgency:
+    """A context: threads of a stopped side, and this thread before them, at real-time priority.
+
+    Threads that a side starts meanwhile begin at normal priority (SCHED_RESET_ON_FORK): so all that have to be demoted
+    are known without a look at /proc, and a thread that ends was never above others.
+    """
+
+    def __init__(self, threads: Sequence[int]) -> None:
+        """Prepare.
+
+        Args:
+            threads: of the side; empty: nothing is done at all.
+        """
+        self._threads = threads
+        self.is_on = False
+        """Whether they have it now."""
+        self._collects = gc.isenabled()
+
+    def __enter__(self) -> Urgency:
+        if self._threads:
+            progress.name_urgent(self._threads)
+            self.is_on = True
+            gc.disable()  # a finalizer may open files and reap children
+            try:
+                for thread in self._threads:
+                    _hurry(thread, _SIDE_PRIORITY)
+                _hurry(threading.get_native_id(), _JUDGE_PRIORITY)
+            except BaseException:
+                self.end()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Go back to normal priority: the side first, since this thread must not be below it while it runs."""
+        if not self.is_on:
+            return
+        for thread in (*self._threads, threading.get_native_id()):
+            demote(thread)
+        self.is_on = False
+        progress.name_urgent(())
+        if self._collects:
+            gc.enable()
+
+
+def _hurry(thread: int, priority: int) -> None:
+    """Give one thread a real-time priority; nothing if it has ended.
+
+    Niceness would not do: a normal process keeps its core until the next tick, some milliseconds, whoever waits.
+
+    Raises:
+        PermissionError: that is not permitted.
+    """
+    try:
+        os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+    except ProcessLookupError:
+        return

@@ -1,0 +1,147 @@
+"""Starts `evaluators/process/guard.py` from a coroutine: the only way in which this floor runs a compiler or a judge.
+
+- `await run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport`
+- `await start_guarded(job, ...) -> Process` and `await stop_guarded(process)`, for a command that is talked to
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from messages.base import EvaluatorError
+
+GUARD = Path(__file__).with_name("guard.py")
+_STOP_S = 10.0
+
+
+class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A command and its limits; fields as in `evaluators.process.guard.DEFAULTS`."""
+
+    command: tuple[str, ...]
+    wall_s: float = 0.0
+    cpu_s: int = 0
+    memory_bytes: int = 0
+    file_bytes: int = 0
+    idle: bool = False
+    log_path: str = ""
+    log_bytes: int = 1 << 20
+    pass_fds: tuple[int, ...] = ()
+    scratch: str = ""
+    isolation: str = ""
+    reads: tuple[str, ...] = ()
+    watched: bool = False
+
+
+class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a guarded command ended."""
+
+    how: str
+    """`ended`, `timed_out` or, of a judge that made no progress, `stalled`."""
+    exit_code: int | None
+    signal: int | None
+    wall_s: float
+    cpu_s: float
+    """Of the command and all its descendants."""
+    wanted_core: bool
+    """Whether something of it was not asleep when it was stopped at its limit."""
+    max_rss_bytes: int
+    log_cut: bool
+    undying: tuple[str, ...] = ()
+    """What was killed and is still there."""
+
+
+_report = msgspec.json.Decoder(GuardReport)
+
+
+async def run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport:
+    """Run a command to its end or its limit. Cancelled: the command and all its descendants are killed first.
+
+    Raises:
+        EvaluatorError: the guard could not be started, or said nothing.
+    """
+    async with open_guarded(job, cwd=cwd, environment=environment) as process:
+        report = await read_report(process)
+    if report is None:
+        raise EvaluatorError(f"the guard of {job.command[0]!r} died")
+    return report
+
+
+async def read_report(process: Process) -> GuardReport | None:
+    """Wait for a guarded command's end and return how it was; None if the guard itself died."""
+    if process.stdout is None:
+        return None
+    try:
+        line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 1 << 16)
+    except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return None
+    return _report.decode(line)
+
+
+@asynccontextmanager
+async def open_guarded(
+    job: GuardJob, *, cwd: Path, environment: dict[str, str], pass_fds: Sequence[int] = (), stderr: int | None = None
+) -> AsyncIterator[Process]:
+    """Start a guard; on exit have it kill what is left, and wait for that.
+
+    Must be entered on the event loop's thread: guard and command end with the thread that started them.
+
+    Raises:
+        EvaluatorError: it could not be started.
+    """
+    process = await start_guarded(job, cwd=cwd, environment=environment, pass_fds=pass_fds, stderr=stderr)
+    try:
+        yield process
+    finally:
+        await stop_guarded(process)
+
+
+async def start_guarded(
+    job: GuardJob, *, cwd: Path, environment: dict[str, str], pass_fds: Sequence[int] = (), stderr: int | None = None
+) -> Process:
+    """Start a guard. Whoever calls this owes it `stop_guarded`.
+
+    Raises:
+        EvaluatorError: it could not be started.
+    """
+    arguments = [sys.executable, "-I", "-S", str(GUARD), msgspec.json.encode(job).decode()]
+    try:
+        return await anyio.open_process(
+            arguments,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if stderr is None else stderr,
+            cwd=cwd,
+            env=environment,
+            pass_fds=pass_fds,
+        )
+    except OSError as error:
+        raise EvaluatorError(f"cannot start a process: {error}") from error
+
+
+async def stop_guarded(process: Process) -> None:
+    """Have the guard kill all that is left, and wait until it has. Not cancelled by the caller's scope, but bounded."""
+    with anyio.CancelScope(shield=True):
+        if process.stdin is not None:
+            await process.stdin.aclose()
+        with anyio.move_on_after(_STOP_S):
+            await process.wait()
+        if process.returncode is None:
+            process.kill()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                await stream.aclose()
+
+
+def plain_environment(**more: str) -> dict[str, str]:
+    """Return a small environment: where programs are, and C locale. Nothing else of the user's, no secrets."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **more}

@@ -1,0 +1,351 @@
+"""A judge process as its evaluator holds it: started under a guard, asked by frames, ended with all that it started."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from signal import SIGKILL
+from typing import Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.abc import Process, UNIXSocketStream
+
+import evaluators
+from evaluators.hardware.target import platform_of, visible_gpu
+from evaluators.judge.protocol import (
+    HEADER_BYTES,
+    Artifact,
+    Check,
+    Describe,
+    Described,
+    FromJudge,
+    Judged,
+    JudgeFailed,
+    Open,
+    Opened,
+    Passed,
+    ProblemBroken,
+    Profile,
+    Profiled,
+    Time,
+    ToJudge,
+    body_bytes,
+    decode_from_judge,
+    encode_frame,
+)
+from evaluators.languages.interpreting import is_interpreted
+from evaluators.process.guarded import (
+    GuardJob,
+    GuardReport,
+    plain_environment,
+    read_report,
+    start_guarded,
+    stop_guarded,
+)
+from evaluators.process.lease import Lease
+from evaluators.process.warmed import WarmProcess
+from evaluators.runners.pages import HEAP_ENVIRONMENT
+from messages.base import ConfigError, EvaluatorError, Language, ProtocolError
+from messages.commands import Purpose
+from messages.tasks import TaskDescription
+from messages.verdicts import Verdict
+
+_KEPT_VARIABLES = (
+    "HOME",
+    "XDG_CACHE_HOME",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
+"""What a judge gets of the user's environment: where things are, and what torch's default threads are."""
+_ENTRY = "evaluators.judge.entry"
+_FLAGS = ("-W", "ignore:Failed to initialize NumPy")
+_LOG = "judge.log"
+_OPEN_S = 300.0
+_SILENCE_S = 1800.0
+"""A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
+
+_Answer = TypeVar("_Answer", bound=Opened | Described | Judged | Profiled)
+
+
+class _Guard(Protocol):
+    """The guard of a judge."""
+
+    async def report(self) -> GuardReport | None:
+        """Wait for the judge's end and return how it was; None if the guard itself died."""
+
+    async def stop(self) -> None:
+        """Have it kill all that is left, and wait until it has."""
+
+
+class _OwnGuard:
+    """A guard that was started for a judge that is a program of its own."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def report(self) -> GuardReport | None:
+        return await read_report(self._process)
+
+    async def stop(self) -> None:
+        await stop_guarded(self._process)
+
+
+class JudgeProcess:
+    """A judge, as its evaluator holds it."""
+
+    def __init__(self, key: tuple[str, Language], guard: _Guard, stream: UNIXSocketStream, folder: Path) -> None:
+        self.key = key
+        self._folder = folder
+        self._guard = guard
+        self._stream = stream
+        self._buffer = bytearray()
+        self._is_open = False
+        self.is_sound = True
+        """Whether it can be asked again."""
+
+    async def begin(self, request: Open) -> None:
+        """Give the judge its task, which it begins to load.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        with self._watched(_OPEN_S):
+            await self._send(request)
+
+    async def opened(self) -> None:
+        """Wait until it has loaded its task.
+
+        Raises:
+            ConfigError: the problem cannot be used.
+            EvaluatorError: the judge failed.
+        """
+        if self._is_open:
+            return
+        with self._watched(_OPEN_S):
+            self._expect(await self._receive(), Opened)
+        self._is_open = True
+
+    async def describe(self) -> TaskDescription:
+        """Ask for the task's description.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        with self._watched(_OPEN_S):
+            await self._send(Describe())
+            return self._expect(await self._receive(), Described).description
+
+    async def check(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Passed | Judged:
+        """Ask whether a candidate is correct: it passed, or a verdict.
+
+        On a GPU, one far below `keep_above` (see `EvaluateCandidate`) may be found outpaced already.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        await self._send(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
+        answer = await self._receive_soon()
+        return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
+
+    async def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
+        """Ask how fast a correct candidate is; `keep_above` as in `EvaluateCandidate`.
+
+        Raises:
+            EvaluatorError: the judge failed.
+        """
+        await self._send(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
+        return self._expect(await self._receive_soon(), Judged).verdict
+
+    async def profile(self, artifact: Artifact) -> Profiled:
+        """Ask what the GPU does in a call of a candidate that was timed.
+
+        If the judge fails at that it is not sound any more, and there is no profile: what was measured stands.
+        """
+        try:
+            await self._send(Profile(artifact=artifact))
+            return self._expect(await self._receive_soon(), Profiled)
+        except EvaluatorError as error:
+            self.is_sound = False
+            return Profiled(error=str(error))
+
+    async def _receive_soon(self) -> FromJudge:
+        with self._watched(_SILENCE_S):
+            return await self._receive()
+
+    async def end(self) -> None:
+        """Kill it and all that it started."""
+        with anyio.CancelScope(shield=True):
+            await self._stream.aclose()
+            await self._guard.stop()
+            await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._folder, ignore_errors=True))
+
+    @contextmanager
+    def _watched(self, limit_s: float) -> Iterator[None]:
+        try:
+            with anyio.fail_after(limit_s):
+                yield
+        except TimeoutError as error:
+            raise EvaluatorError(f"the judge has said nothing for {limit_s:g} s") from error
+
+    async def _send(self, message: ToJudge) -> None:
+        try:
+            await self._stream.send(encode_frame(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise EvaluatorError(await self._obituary()) from error
+
+    async def _receive(self) -> FromJudge:
+        try:
+            size = body_bytes(await self._exactly(HEADER_BYTES))
+            return decode_from_judge(await self._exactly(size))
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise EvaluatorError(await self._obituary()) from error
+        except ProtocolError as error:
+            raise EvaluatorError(str(error)) from error
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._buffer) < size:
+            self._buffer += await self._stream.receive()
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
+        return taken
+
+    async def _obituary(self) -> str:
+        """Say that the judge died, with its last words."""
+        report = await self._guard.report()
+        if report is not None and report.how == "stalled":
+            remains = f"; would not die: {', '.join(report.undying)}" if report.undying else ""
+            return f"the judge made no progress; its watchdog demoted and killed it{remains}"
+        if report is not None and report.signal is not None:
+            return f"the judge died of signal {report.signal}" + (
+                " (out of memory?)" if report.signal == SIGKILL else ""
+            )
+        log = await anyio.to_thread.run_sync(_read_tail, self._folder / _LOG)
+        last = log.strip().splitlines()[-1:] or ["it left no message"]
+        return f"the judge died: {last[0][:500]}"
+
+    def _expect(self, answer: FromJudge, kind: type[_Answer]) -> _Answer:
+        if isinstance(answer, kind):
+            return answer
+        if isinstance(answer, ProblemBroken):
+            raise ConfigError(answer.text)
+        if isinstance(answer, JudgeFailed):
+            raise EvaluatorError(f"the judge failed: {answer.text}", permanent=answer.permanent)
+        raise EvaluatorError(f"the judge answered {type(answer).__name__} instead of {kind.__name__}")
+
+
+def warm_judges() -> WarmProcess:
+    """Return what judges on a CPU are forked from: it has imported what they all import, 2.5 s of a core's time."""
+    return WarmProcess(_ENTRY, environment=_environment(), flags=_FLAGS)
+
+
+async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = None) -> JudgeProcess:
+    """Start a judge and have it load its task.
+
+    Args:
+        opening: its task, and what it is for.
+        warm: what it is forked from.
+        lease: what is held while it loads; null: nothing. On a GPU a judge that loads disturbs what another one times.
+
+    Raises:
+        ConfigError: the problem cannot be used.
+        EvaluatorError: the judge failed.
+    """
+    async with lease or nullcontext():
+        judge = await begin_judge(opening, warm)
+        try:
+            await judge.opened()
+        except BaseException:
+            await judge.end()
+            raise
+    return judge
+
+
+async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
+    """Start a judge that begins to load its task; whoever asks it for something waits for `opened` first.
+
+    Args:
+        opening: its task, and what it is for.
+        warm: what it is forked from, unless its imports depend on what it is for.
+
+    Raises:
+        EvaluatorError: it cannot be started.
+    """
+    folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
+    platform = platform_of(opening.device)
+    own = {"TRITON_INTERPRET": "1"} if is_interpreted(opening.task, platform) else {}
+    own |= visible_gpu(opening.device) | _compiler_caches(opening, folder)
+    environment = _environment(**own)
+    with theirs:
+        job = GuardJob(
+            command=(sys.executable, "-P", *_FLAGS, "-m", _ENTRY, str(theirs.fileno())),
+            log_path=_LOG,
+            pass_fds=(theirs.fileno(),),
+            scratch=str(folder),
+            idle=opening.work == "check",
+            watched=opening.work != "check",
+        )
+        guard: _Guard
+        if platform == "cpu" and not own:
+            guard = warm.start(job, cwd=folder, environment=environment, passed=theirs)
+        else:
+            process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
+            guard = _OwnGuard(process)
+    key = (opening.task.task_id, opening.language)
+    judge = JudgeProcess(key, guard, await UNIXSocketStream.from_socket(ours), folder)
+    try:
+        await judge.begin(opening)
+    except BaseException:
+        await judge.end()
+        raise
+    return judge
+
+
+def _environment(**own: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept, **HEAP_ENVIRONMENT, **own)
+
+
+def _prepare() -> tuple[Path, socket.socket, socket.socket]:
+    """Make a judge's folder and the two ends of its socket.
+
+    Raises:
+        EvaluatorError: this host has no room for them.
+    """
+    try:
+        ours, theirs = socket.socketpair()
+    except OSError as error:
+        raise EvaluatorError(f"cannot start a judge: {error}") from error
+    try:
+        return Path(tempfile.mkdtemp(prefix="ksearch-judge-")), ours, theirs
+    except OSError as error:
+        ours.close()
+        theirs.close()
+        raise EvaluatorError(f"cannot start a judge: {error}") from error
+
+
+def _compiler_caches(opening: Open, folder: Path) -> dict[str, str]:
+    """Have `torch.compile` of a baseline leave its files in the judge's folder, and compile where it is called."""
+    if not opening.baseline:
+        return {}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "inductor-triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+
+
+def _read_tail(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[-4000:]
+    except FileNotFoundError:
+        return ""

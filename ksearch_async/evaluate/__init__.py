@@ -1,0 +1,1 @@
+"""The evaluator as a product: settings, judging without a search, tasks and sources."""

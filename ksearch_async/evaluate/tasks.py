@@ -1,0 +1,283 @@
+"""Tasks given in Python, problems described from their text, and refusal of unfit tasks.
+
+A task made here is a path like any other (`os.PathLike`): asked for it, it writes itself to the user's cache folder,
+under a name that its content decides, so that a run can be resumed without the program that made it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, ParamSpec, TypeVar
+
+import msgspec
+
+from evaluators.tasks.own.document import Bounds, Document, Input, Rules
+from evaluators.tasks.own.reading import read_task
+from evaluators.tasks.own.source_text import standalone
+from evaluators.tasks.own.template import REFERENCE
+from evaluators.tasks.own.writing import write_folder
+from ksearch_async.errors import refusal
+from messages.base import ConfigError, Language
+from messages.tasks import Dimension, LibraryCalls, TaskDescription, TaskSpec, Workload, content_hash
+
+if TYPE_CHECKING:
+    import torch
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Workloads = Mapping[str, Mapping[str, Dimension]]
+
+
+class OwnTask(Generic[_P, _R]):
+    """A function that is the reference of a task: it can be called as before, and given to `run` and `evaluate`."""
+
+    def __init__(self, function: Callable[_P, _R], document: Document, files: Mapping[str, str]) -> None:
+        self._function = function
+        self._document = document
+        self._files = dict(files)
+        self.name = document.name
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call the reference."""
+        return self._function(*args, **kwargs)
+
+    def __fspath__(self) -> str:
+        """Write the task to the cache folder, if it is not there yet, and return its folder.
+
+        Raises:
+            ConfigError: it is no task, or cannot be written.
+        """
+        name = f"{self.name}-{content_hash(repr(self._document), *self._files, *self._files.values())[:12]}"
+        folder = _cache_folder() / name
+        return os.fspath(self.write(folder))
+
+    def write(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the task as a folder with a `task.toml`, to keep or to edit, and return it.
+
+        Raises:
+            ConfigError: it is no task, or cannot be written.
+        """
+        path = Path(folder)
+        write_folder(path, self._document, self._files)
+        read_task(os.fspath(path))
+        return path
+
+
+class ModuleTask:
+    """A torch module that is the reference of a task; to be given to `run`, `search` and `evaluate`."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        """A problem file in KernelBench's format."""
+
+    def __fspath__(self) -> str:
+        """Write the problem file to the cache folder, and return its path.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        return os.fspath(self.write(_cache_folder() / content_hash(self.text)[:12] / f"{self.name}.py"))
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Write the problem file and return its path.
+
+        Raises:
+            ConfigError: it cannot be written.
+        """
+        file = Path(path)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(self.text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write a task to {str(file)!r}: {error.strerror}") from error
+        return file
+
+
+def task(
+    *,
+    inputs: Sequence[Input],
+    workloads: _Workloads,
+    hidden_workloads: _Workloads | None = None,
+    name: str = "",
+    description: str = "",
+    tolerance: str = "strict",
+    rtol: float | None = None,
+    atol: float | None = None,
+    languages: Sequence[Language] = (),
+    calling: Literal["function", "destination"] = "function",
+    library_calls: LibraryCalls = "deny",
+) -> Callable[[Callable[_P, _R]], OwnTask[_P, _R]]:
+    """Make a function the reference of a task; what the arguments mean is what stands in a `task.toml`.
+
+    The function is read as text, with the imports, functions, classes and constants of its file that it names: it must
+    stand at the top level of a file. Its decorators are left out.
+
+    Args:
+        inputs: its arguments, in their order.
+        workloads: name to dimension to value.
+        hidden_workloads: on which kernels must be right before one counts as the best; models are not told of them.
+        name: of the task; empty: the function's.
+        description: models read it; empty: the function's docstring.
+        tolerance: a profile, as `--tolerance`.
+        rtol: instead of the profile's.
+        atol: instead of the profile's.
+        languages: what kernels may be written in; empty: any.
+        calling: how candidates in Python are called.
+        library_calls: whether torch's own operators may do the work.
+    """
+
+    def made(function: Callable[_P, _R]) -> OwnTask[_P, _R]:
+        document = Document(
+            name=name or function.__name__,
+            reference=f"{REFERENCE}:{function.__name__}",
+            description=description or (function.__doc__ or "").strip(),
+            inputs=tuple(inputs),
+            workloads={one: dict(given) for one, given in workloads.items()},
+            hidden_workloads={one: dict(given) for one, given in (hidden_workloads or {}).items()},
+            tolerance=Bounds(profile=tolerance, rtol=rtol, atol=atol),
+            languages=tuple(languages),
+            calling=calling,
+            rules=Rules(library_calls=library_calls),
+        )
+        return OwnTask(function, document, {REFERENCE: standalone(function)})
+
+    return made
+
+
+def task_from_module(
+    module: type[torch.nn.Module], inputs: Sequence[torch.Tensor], *, init_inputs: Sequence[object] = (), name: str = ""
+) -> ModuleTask:
+    """Return a task whose reference is a torch module, with inputs like these examples.
+
+    Args:
+        module: its class, at the top level of a file; it is read as text, as `task` does. Its parameters are drawn
+            anew, from a seed of the task: values that an instance was trained to are no part of a task.
+        inputs: one example of each input: shapes and dtypes count, of integers also how large they are. Floating ones
+            are drawn from a normal distribution with about the example's mean and deviation.
+        init_inputs: what it is made with: numbers, texts, booleans, None, and lists, tuples and dicts of them.
+        name: of the task; empty: the class's.
+
+    Raises:
+        ConfigError: its source is not to be had, or it is made with something else.
+    """
+    if not isinstance(module, type):
+        raise ConfigError(
+            f"task_from_module takes a class and what it is made with, not an instance of {type(module).__name__}: "
+            "task_from_module(Model, inputs, init_inputs=[…])"
+        )
+    text = standalone(module).rstrip("\n")
+    known = re.compile(rf"\b{re.escape(module.__name__)}\b")
+    if len(known.findall(text)) == 1:  # named where it is defined only: it can be called as problem files call it
+        text, alias = known.sub("Model", text), ""
+    else:
+        alias = f"\n\n\nModel = {module.__name__}"
+    drawn = ",\n".join(f"        {_like(index, one)}" for index, one in enumerate(inputs))
+    functions = (
+        f"\n\n\ndef get_inputs():\n    import torch\n\n    return [\n{drawn},\n    ]\n"
+        f"\n\ndef get_init_inputs():\n    return {_literal(init_inputs)}\n"
+    )
+    return ModuleTask(name or module.__name__, text + alias + functions)
+
+
+def _like(index: int, example: torch.Tensor) -> str:
+    """Return the expression that draws a tensor like an example."""
+    dtype, shape = str(example.dtype), tuple(example.shape)
+    if example.numel() == 0 or example.is_complex():
+        raise ConfigError(f"inputs[{index}] is {dtype} of shape {shape}; tasks take dense tensors that are not empty")
+    if example.is_floating_point():
+        values = example.double()
+        mean, deviation = float(values.mean()), float(values.std(correction=0))
+        # To one digit: the task is to be the same for another example of the same kind.
+        centre = 0.0 if abs(mean) < deviation / 10 else mean
+        return f"torch.randn({shape}, dtype={dtype}) * {deviation:.1g} + {centre:.1g}"
+    if dtype == "torch.bool":
+        return f"torch.rand({shape}) < {float(example.double().mean()):.6g}"
+    return f"torch.randint({int(example.min())}, {int(example.max()) + 1}, {shape}, dtype={dtype})"
+
+
+def _literal(values: Sequence[object]) -> str:
+    try:
+        msgspec.json.encode(list(values))
+    except TypeError as error:
+        raise ConfigError(f"init_inputs: {error}; give numbers, texts, lists and dicts") from error
+    return repr(list(values))
+
+
+def _cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "ksearch" / "tasks"
+
+
+class ProblemFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem as its text describes it."""
+
+    name: str
+    summary: str
+    """First line of the file's docstring."""
+    formula: str = ""
+    """Docstring of `Model`."""
+    inputs: tuple[str, ...] = ()
+    """Arguments of `Model.forward`."""
+    shapes: str = ""
+    """Docstring of `Model.forward`: shapes and dtypes, as far as its author says them."""
+    sizes: dict[str, dict[str, Dimension]] = {}
+    """Workload → dimension → extent, where the problem names workloads; hidden ones are not among them."""
+
+
+def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> ProblemFacts:
+    """Read a problem's docstrings and its workloads; what it does not say stays empty.
+
+    Args:
+        task: the problem.
+        workloads: of which it is to tell; null: the task's own.
+    """
+    tree = ast.parse(task.text)
+    model = _class(tree.body, "Model")
+    forward = _function(model.body, "forward") if model else None
+    said = (ast.get_docstring(tree) or "").strip()
+    return ProblemFacts(
+        name=task.name,
+        summary=said.partition("\n")[0],
+        formula=(ast.get_docstring(model) or "") if model else "",
+        inputs=tuple(argument.arg for argument in forward.args.args[1:]) if forward else (),
+        shapes=(ast.get_docstring(forward) or "") if forward else "",
+        sizes={one.name: one.dimensions for one in (task.shown if workloads is None else workloads)},
+    )
+
+
+def _class(body: Sequence[ast.stmt], name: str) -> ast.ClassDef | None:
+    return next((node for node in body if isinstance(node, ast.ClassDef) and node.name == name), None)
+
+
+def _function(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None:
+    return next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == name), None)
+
+
+def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:
+    """Accept a task that can tell a kernel from a trick.
+
+    Args:
+        description: with what was found when its reference ran.
+        allow_trivial: accept any.
+
+    Raises:
+        ConfigError: an answer that computes nothing would pass.
+    """
+    intake = description.intake
+    if intake is None or intake.fitness != "refused" or allow_trivial:
+        return
+    raise refusal(
+        f"task {description.name!r} cannot tell a kernel from an answer that computes nothing: {intake.findings[0]}",
+        f"ksearch check-task says more; --allow-trivial takes it all the same (tolerance: {intake.tolerance})",
+    )
+
+
+def marks_of(description: TaskDescription) -> tuple[str, ...]:
+    """Return what whoever uses the task's results should know, a sentence each."""
+    return () if description.intake is None else description.intake.findings

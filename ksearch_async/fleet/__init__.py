@@ -1,0 +1,1 @@
+"""Many hosts: signing in, nodes, runs over NATS, stand-by planners, and the status of a server."""

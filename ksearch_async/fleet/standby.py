@@ -1,0 +1,242 @@
+"""A planner that stands by: it leads whatever run of a server nobody leads, several at once, and records what it leads.
+
+A run is anybody's when it is not finished and its lease has expired or was given back. Who gets the lease reads the
+run's stream and goes on where it ends; `actors/planner/lease.py` says why that is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
+from pathlib import Path
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from actors.bus.base import Bus, UnknownQueueError
+from actors.bus.stream import body_of
+from actors.llm.base import Model
+from actors.planner.lease import LeaseTerms, lead
+from actors.recorder import record_run
+from actors.supervision import supervise
+from actors.worker.member import Member
+from actors.worker.taking import Queues
+from ksearch_async.errors import single_error
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig, save_config
+from messages.base import BoundaryError, BusError
+from messages.events import RunStarted
+from messages.presence import RUNS, RunCard, Served, decode_card, lease_key
+
+LOOK_S = 0.5
+"""How often it is looked which runs nobody leads."""
+REST_S = 60.0
+"""For how long a run is left alone that could not be led."""
+RECORD_AGAIN_S = 10.0
+"""When recording is tried again that failed: the disk was full, or another process still has the folder."""
+_LEASES = "lease."
+
+log = structlog.get_logger(__name__)
+
+
+class Planning:
+    """What a planner does as a node. A `ksearch_async.fleet.nodes.Work`."""
+
+    def __init__(
+        self,
+        open_model: Callable[[int], AbstractAsyncContextManager[Model]],
+        *,
+        runs_dir: Path,
+        address: str,
+        model: ModelSettings,
+        only: frozenset[str] = frozenset(),
+        terms: LeaseTerms | None = None,
+    ) -> None:
+        """Say how.
+
+        Args:
+            open_model: gives who answers a run's questions, for the run's seed.
+            runs_dir: where the folders of runs are made.
+            address: where the server is, for who goes on with a run from its folder.
+            model: which model that is, likewise.
+            only: ids of the runs that may be led; none: all.
+            terms: the times of leases.
+        """
+        self._open_model = open_model
+        self._runs_dir = runs_dir
+        self._address = address
+        self._model = model
+        self._only = only
+        self._terms = terms or LeaseTerms()
+        self._led: set[str] = set()
+        self._rests: dict[str, float] = {}
+
+    async def prove(self, member: Member) -> tuple[Served, ...]:  # noqa: ARG002 - the first question shows it
+        """Prove nothing: asking the model costs money."""
+        await anyio.lowlevel.checkpoint()
+        return ()
+
+    async def serve(
+        self,
+        bus: Bus,
+        queues: Queues,  # noqa: ARG002 - planners take no jobs
+        member: Member,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Lead runs until the member leaves; then give all leases back."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stand_by, tasks, bus, member)
+            task_status.started()
+            while not member.is_leaving:
+                await member.changed()
+            tasks.cancel_scope.cancel()
+
+    async def _stand_by(self, tasks: TaskGroup, bus: Bus, member: Member) -> None:
+        is_away = False
+        while True:
+            try:
+                for card in await self._free(bus):
+                    self._led.add(card.run_id)
+                    tasks.start_soon(self._take_over, bus, member, card)
+                is_away = False
+            except BusError as error:
+                if not is_away:
+                    log.warning("cannot see which runs nobody leads; trying again", error=str(error))
+                is_away = True
+            await anyio.sleep(LOOK_S)
+
+    async def _free(self, bus: Bus) -> list[RunCard]:
+        """Return the cards of runs that nobody leads, and that may be led here."""
+        now = anyio.current_time()
+        entries, leases = await bus.entries(RUNS), await bus.entries(_LEASES)
+        cards = [card for entry in entries.values() if (card := decode_card(entry.value)) is not None]
+        return [
+            card
+            for card in cards
+            if card.state != "finished"
+            and lease_key(card.run_id) not in leases
+            and card.run_id not in self._led
+            and (not self._only or card.run_id in self._only)
+            and self._rests.get(card.run_id, 0.0) <= now
+        ]
+
+    async def _take_over(self, bus: Bus, member: Member, card: RunCard) -> None:
+        run_id = card.run_id
+        with structlog.contextvars.bound_contextvars(run=run_id):
+            try:
+                log.info("nobody leads this run", last=card.planner)
+                await supervise(f"planner of {run_id}", partial(self._conduct, bus, member, run_id), is_vital=False)
+            finally:
+                self._rests[run_id] = anyio.current_time() + REST_S
+                self._led.discard(run_id)
+
+    async def _conduct(
+        self,
+        bus: Bus,
+        member: Member,
+        run_id: str,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Lead a run to its end, and record it from when it is led."""
+        started = await _first_event(bus, run_id)
+        task_status.started()
+        if started is None:
+            log.warning("run left alone: it is not on the server, or does not begin as runs do")
+            return
+        is_over = anyio.Event()
+
+        async def plan(*, task_status: TaskStatus[None]) -> None:
+            finished = await lead(
+                bus, model, run_id=run_id, holder=member.name, terms=self._terms, task_status=task_status
+            )
+            log.info("run over", stopped_by=finished.stopped_by, rounds=finished.rounds)
+            is_over.set()
+
+        async with self._open_model(started.seed) as model, anyio.create_task_group() as tasks:
+            await tasks.start(plan)
+            if not is_over.is_set():
+                member.took(run_id, run_id, attempt=1)
+                try:
+                    await self._record(bus, started, is_over)
+                finally:
+                    member.finished(run_id, None)
+
+    async def _record(self, bus: Bus, started: RunStarted, is_over: anyio.Event) -> None:
+        """Keep the run's folder until the run is over. It goes on without: what fails is tried again, at last then."""
+        folder = RunFolder(self._runs_dir / started.run_id)
+        said = ""
+        while True:
+            is_last = is_over.is_set()
+            try:
+                await anyio.to_thread.run_sync(self._make, folder, started)
+                await _record_until(is_over, bus, folder, started.run_id)
+                return
+            except (BoundaryError, OSError) as error:
+                if str(error) != said or is_last:
+                    log.warning("run not recorded", folder=str(folder.path), error=str(error), tries_again=not is_last)
+                said = str(error)
+            if is_last:
+                return
+            with anyio.move_on_after(RECORD_AGAIN_S):
+                await is_over.wait()
+
+    def _make(self, folder: RunFolder, started: RunStarted) -> None:
+        """Make the run's folder, with a configuration by which the run can be gone on with.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        folder.path.mkdir(parents=True, exist_ok=True)
+        if not folder.config.exists():
+            save_config(self._config_of(started), folder.config)
+
+    def _config_of(self, started: RunStarted) -> RunConfig:
+        scorer = started.task.scorer
+        language = started.description.language
+        return RunConfig(
+            task=started.task.name,
+            language="cpp" if language not in ("cpp", "triton") else language,
+            seed=started.seed,
+            runs_dir=str(self._runs_dir),
+            search=started.settings,
+            model=self._model,
+            nats=self._address,
+            weight=started.weight,
+            tier=started.tier,
+            program=ProgramSettings(
+                evaluator=scorer.path,
+                timeout_s=scorer.timeout_s,
+                memory_gib=scorer.memory_bytes / (1 << 30),
+            )
+            if scorer
+            else ProgramSettings(),
+        )
+
+
+async def _record_until(is_over: anyio.Event, bus: Bus, folder: RunFolder, run_id: str) -> None:
+    """Record until the run is over, and whole.
+
+    Raises:
+        messages.base.BoundaryError: that failed.
+    """
+    with single_error():
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(partial(record_run, bus, run_id=run_id, folder=folder.path, journal=folder.journal))
+            await is_over.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def _first_event(bus: Bus, run_id: str) -> RunStarted | None:
+    """Return how a run was started; None if it was not."""
+    try:
+        async with aclosing(bus.events(run_id)) as events:
+            with anyio.move_on_after(REST_S):
+                body = body_of(await anext(events))
+                return body if isinstance(body, RunStarted) else None
+    except UnknownQueueError:
+        return None
+    return None

@@ -1,0 +1,386 @@
+"""Runs and processes of a server: who is there, who leads each run, and deleting runs."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import msgspec
+
+from actors.bus.base import Bus, ConflictError, UnknownQueueError
+from actors.bus.stream import body_of
+from ksearch_async.errors import refusal, suggestion
+from ksearch_async.fleet.access import EMBEDDED, address_of
+from ksearch_async.run.folder import RunFolder, list_runs
+from ksearch_async.run.mailbox import Order
+from ksearch_async.run.state import Chronicle
+from ksearch_async.settings.table import load_config
+from messages.base import BusError, ConfigError, Role
+from messages.codec import Record, encode
+from messages.facts import Decided, Fact
+from messages.presence import (
+    NODES,
+    RUNS,
+    Presence,
+    RunCard,
+    decode_card,
+    decode_presence,
+    lease_key,
+    run_key,
+    takes_jobs_of,
+)
+
+SHOWN_S = 24 * 3600.0
+"""How long a run is listed that is finished."""
+_ORDER: tuple[Role, ...] = ("planner", "coder", "builder", "evaluator")
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that takes part, or did until a few minutes ago."""
+
+    presence: Presence
+    age_s: float
+    """Since it last said that it is there."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether it has said that it goes."""
+        return self.presence.state == "left"
+
+    @property
+    def is_unfit(self) -> bool:
+        """Say whether it takes no jobs because it cannot do them, or left for that reason."""
+        return self.presence.state == "unfit" or (self.has_ended and bool(self.presence.detail))
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, and who is missing for it."""
+
+    card: RunCard
+    age_s: float
+    """Since its planner last said something of it."""
+    missing: tuple[Role, ...]
+    """Workers that it needs and that are not there; none for a run that is finished."""
+
+
+class Roster(msgspec.Struct, frozen=True, kw_only=True):
+    """Everybody, and every run."""
+
+    at: str
+    """ISO 8601, UTC."""
+    nodes: tuple[Node, ...]
+    """By role, then by name."""
+    runs: tuple[Run, ...]
+    """The newest first."""
+    unreadable: tuple[str, ...] = ()
+    """Keys of entries that this release cannot read."""
+
+
+async def read_roster(bus: Bus) -> Roster:
+    """Read who is there.
+
+    Raises:
+        messages.base.BusError: the bus cannot be read.
+    """
+    now = datetime.now(UTC)
+    presences, unreadable = [], []
+    for key, entry in (await bus.entries(NODES)).items():
+        presence = decode_presence(entry.value)
+        if presence is None:
+            unreadable.append(key)
+        else:
+            presences.append(presence)
+    cards = []
+    for key, entry in (await bus.entries(RUNS)).items():
+        card = decode_card(entry.value)
+        if card is None:
+            unreadable.append(key)
+        elif card.state != "finished" or _age_s(card.updated_at, now) < SHOWN_S:
+            cards.append(card)
+    presences.sort(key=lambda each: (_ORDER.index(each.role), each.name))
+    cards.sort(key=lambda each: each.submitted_at, reverse=True)
+    return Roster(
+        at=now.isoformat(timespec="milliseconds"),
+        nodes=tuple(Node(presence=each, age_s=_age_s(each.seen_at, now)) for each in presences),
+        runs=tuple(
+            Run(card=each, age_s=_age_s(each.updated_at, now), missing=_missing(each, presences)) for each in cards
+        ),
+        unreadable=tuple(sorted(unreadable)),
+    )
+
+
+def _missing(card: RunCard, presences: list[Presence]) -> tuple[Role, ...]:
+    if card.state == "finished":
+        return ()
+    there = {each.role for each in presences if each.state in ("proving", "ready") and takes_jobs_of(each, card)}
+    return tuple(role for role in ("coder", "builder", "evaluator") if role not in there)
+
+
+def _age_s(at: str, now: datetime) -> float:
+    """Return how long ago that was; clocks of different hosts differ, so a time to come is now."""
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return 0.0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (now - moment).total_seconds())
+
+
+LATEST = "latest"
+_LISTED = 8
+"""Runs that a hint names at most."""
+_LOOK_S = 2.0
+_LEASE_LOOK_S = 0.5
+_LEASE_S = 15.0
+"""A run that nobody leads for longer than a lease lasts has lost its planner."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run is to be found."""
+
+    address: str
+    run_id: str
+    """Or `latest`, or nothing: the only one."""
+    is_private: bool = False
+    """The server is the run's own, and asks nobody who they are."""
+
+
+def find_place(run: str, nats: str | None, runs_dir: Path, environment: Mapping[str, str]) -> Place:
+    """Return where a run is: on the server that is named, else where its folder says, else on the environment's.
+
+    Args:
+        run: an id, a run's folder, `latest` or nothing.
+        nats: the server's addresses.
+        runs_dir: where run folders are looked for.
+        environment: may name a server.
+
+    Raises:
+        ConfigError: that is not known; or the run has no server.
+    """
+    folder = None if nats else named_folder(run, runs_dir, has_server=bool(environment.get("KSEARCH_NATS")))
+    if folder is None:
+        if not nats and not environment.get("KSEARCH_NATS"):
+            raise _not_here(run, runs_dir)
+        return Place(address=address_of(nats, environment), run_id=run)
+    saved = load_config(folder.config).nats
+    if saved is None:
+        raise refusal(
+            f"run {folder.run_id!r} has no server: its process alone knows what it does",
+            "Ctrl-C stops it (SIGTERM does too); ksearch show tells how it stands",
+        )
+    if saved != EMBEDDED:
+        return Place(address=saved, run_id=folder.run_id)
+    try:
+        address = folder.address.read_text().strip()
+    except OSError:
+        address = ""
+    was_killed = folder.journal.exists() and not folder.in_use()  # it leaves the address behind
+    if not address or was_killed:
+        raise refusal(
+            f"the server of run {folder.run_id!r} is not there: nobody works on the run",
+            f"ksearch resume {folder.run_id} goes on with it; ksearch show {folder.run_id} tells how it stands",
+        )
+    return Place(address=address, run_id=folder.run_id, is_private=True)
+
+
+def _not_here(run: str, runs_dir: Path) -> ConfigError:
+    there = "no runs are" if run in ("", LATEST) else f"no run {run!r} is"
+    hint = "--runs-dir says where its folder lies, --nats or KSEARCH_NATS which server knows it"
+    ids = [folder.run_id for folder in list_runs(runs_dir)]
+    return refusal(f"{there} in {str(runs_dir)!r}, and no NATS server is named", suggestion(run, ids, hint))
+
+
+def named_folder(run: str, runs_dir: Path, *, has_server: bool) -> RunFolder | None:
+    """Return the folder of a run here; none if there is none, or if `latest` means the server's."""
+    if run in ("", LATEST):
+        runs = [] if has_server else list_runs(runs_dir)
+        return runs[0] if runs else None
+    for path in (runs_dir / run, Path(run)):
+        if (path / "config.json").is_file():
+            return RunFolder(path.resolve())
+    return None
+
+
+async def find_run_id(bus: Bus, run: str) -> str:
+    """Return the run of a server that is meant by an id, `latest`, or nothing: the only one, or the only one going on.
+
+    Raises:
+        ConfigError: there is none, or nothing was said and there are several; lists them.
+    """
+    cards = await read_cards(bus)
+    ids = [card.run_id for card in cards]
+    going = [card for card in cards if card.state != "finished"]
+    if run == LATEST or (not run and len(going or cards) == 1):
+        if not cards:
+            raise refusal("no run is on this server", "start one: ksearch run rmsnorm_silu --nats ADDRESS")
+        return ids[0]
+    if not run:
+        said = "several runs are on this server" if cards else "no run is on this server"
+        raise refusal(said, _listed(cards) or "start one: ksearch run rmsnorm_silu --nats ADDRESS")
+    if run in ids or await has_stream(bus, run):
+        return run
+    raise refusal(f"no run {run!r} on this server", suggestion(run, ids, _listed(cards)))
+
+
+async def read_cards(bus: Bus) -> list[RunCard]:
+    """Return the runs of a server, those that go on first, then the one that was submitted last."""
+    found = (decode_card(entry.value) for entry in (await bus.entries(RUNS)).values())
+    cards = sorted((card for card in found if card is not None), key=lambda card: card.submitted_at, reverse=True)
+    return sorted(cards, key=lambda card: card.state == "finished")
+
+
+def _listed(cards: list[RunCard]) -> str:
+    told = [f"{card.run_id} ({card.task_name}, {card.state})" for card in cards[:_LISTED]]
+    return "; ".join([*told, "…"] if len(cards) > _LISTED else told)
+
+
+async def has_stream(bus: Bus, run_id: str) -> bool:
+    """Say whether a server has a run's events. Makes none."""
+    try:
+        await bus.find(run_id, f"{run_id}.opened")  # unlike `open_stream`, this makes none
+    except (UnknownQueueError, ValueError):
+        return False
+    return True
+
+
+async def read_chronicle(bus: Bus, run_id: str) -> Chronicle:
+    """Fold what a run's stream, which must be there, holds now."""
+    chronicle, last = Chronicle(), await bus.open_stream(run_id)
+    if last == 0:
+        return chronicle
+    events = bus.events(run_id)
+    try:
+        async for posted in events:
+            if (body := body_of(posted)) is not None:
+                chronicle.fold(Record(seq=posted.seq, at=posted.at, msg_id=posted.msg_id, body=body))
+            if posted.seq >= last:
+                break
+    finally:
+        await events.aclose()
+    chronicle.last_seq = last
+    return chronicle
+
+
+async def leader_of(bus: Bus, run_id: str) -> str:
+    """Return the name of the process that has a run's lease; empty if nobody has."""
+    entry = await bus.get(lease_key(run_id))
+    return entry.value.decode() if entry else ""
+
+
+async def live_leader(bus: Bus, run_id: str) -> str | None:
+    """Return who leads a run. A lease that its holder does not renew is waited for: it is a dead one's."""
+    first = await bus.get(lease_key(run_id))
+    entry = first
+    while entry is not None and first is not None:
+        if entry.revision != first.revision:
+            return entry.value.decode()
+        await anyio.sleep(_LEASE_LOOK_S)
+        entry = await bus.get(lease_key(run_id))
+    return None
+
+
+async def tell_leader(bus: Bus, run_id: str, note: Callable[[str], None]) -> None:
+    """Say when another process leads a run than before, and when nobody does, until cancelled."""
+    known, seen_at, was_missed = "", anyio.current_time(), False
+    while True:
+        leader = await _leader_if_known(bus, run_id, otherwise=known)
+        now = anyio.current_time()
+        if leader and (leader != known or was_missed):
+            if known or was_missed:
+                note(f"{leader} leads the run now")
+            known, was_missed = leader, False
+        elif not leader and not was_missed and now - seen_at >= _LEASE_S:
+            note(f"nobody leads the run: start a planner (ksearch planner {run_id} --nats …), or resume it")
+            was_missed = True
+        if leader:
+            seen_at = now
+        await anyio.sleep(_LOOK_S)
+
+
+async def _leader_if_known(bus: Bus, run_id: str, *, otherwise: str) -> str:
+    """Return who leads; while the bus is away, who did."""
+    try:
+        return await leader_of(bus, run_id)
+    except BusError:
+        return otherwise
+
+
+async def ask(bus: Bus, run_id: str, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
+    """Ask a run for something, and return what its planner decided on it. None: nothing, within `patience_s`."""
+    seq = await bus.publish(run_id, encode(order), msg_id=f"{run_id}.asked-{uuid4().hex}")
+    with anyio.move_on_after(patience_s):
+        events = bus.events(run_id, after=seq)
+        try:
+            async for posted in events:
+                body = body_of(posted)
+                if isinstance(body, Decided) and body.cause == seq:
+                    return body.facts
+        finally:
+            await events.aclose()
+    return None
+
+
+_HOLD_S = 60
+"""For how long nobody may lead a run that is being forgotten, if it is not said that it is done."""
+_PARTING_S = 2.0
+
+
+async def forget_run(bus: Bus, run_id: str) -> None:
+    """Remove all that a server keeps of a run that nobody leads: jobs, events, blobs and its card.
+
+    What was begun and not finished can be done again: the card goes last, and the run is found by it.
+
+    Raises:
+        ConfigError: somebody leads it.
+        messages.base.BusError: the server failed; what was removed until then is gone.
+    """
+    async with _unled(bus, run_id):
+        await bus.delete_run(run_id)
+        card = await bus.get(run_key(run_id))
+        if card is not None:
+            await bus.delete(run_key(run_id), revision=card.revision)
+
+
+async def check_unled(bus: Bus, run_id: str) -> None:
+    """Accept a run that nobody leads. The lease of a dead process is waited for.
+
+    Raises:
+        ConfigError: somebody leads it.
+    """
+    leader = await live_leader(bus, run_id)
+    if leader is not None:
+        raise _is_led(run_id, leader)
+
+
+@asynccontextmanager
+async def _unled(bus: Bus, run_id: str) -> AsyncIterator[None]:
+    """Hold a run's lease, so that nobody leads it meanwhile. That of a dead process is waited for.
+
+    Raises:
+        ConfigError: somebody leads it.
+    """
+    await check_unled(bus, run_id)
+    key, holder = lease_key(run_id), f"ksearch-nats-forget-{socket.gethostname()}-{secrets.token_hex(2)}"
+    try:
+        revision = await bus.put(key, holder.encode(), revision=0, ttl_s=_HOLD_S)
+    except ConflictError:
+        raise _is_led(run_id, await leader_of(bus, run_id)) from None
+    try:
+        yield
+    finally:
+        with anyio.move_on_after(_PARTING_S, shield=True), suppress(BusError):  # else it expires by itself
+            await bus.delete(key, revision=revision)
+
+
+def _is_led(run_id: str, leader: str) -> Exception:
+    return refusal(
+        f"{leader or 'another process'} leads run {run_id!r}",
+        f"ksearch stop {run_id} ends it; then it can be forgotten",
+    )

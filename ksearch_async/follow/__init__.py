@@ -1,0 +1,1 @@
+"""Readers beside a run: experiment trackers, notices, metrics, logs and traces."""

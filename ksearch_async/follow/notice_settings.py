@@ -1,0 +1,42 @@
+"""What people ask for: where notices go, and of what. Light: every command that reads settings loads it."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from ksearch_async.errors import refusal, suggestion
+
+NoticeKind: TypeAlias = Literal["best", "finished", "trouble"]
+
+URL_VARIABLE = "KSEARCH_NOTIFY"
+SECRET_VARIABLE = "KSEARCH_NOTIFY_SECRET"  # noqa: S105 - a variable's name
+
+
+def check_url(url: str) -> None:
+    """Accept an address of a webhook. It is not repeated: it may hold a secret.
+
+    Raises:
+        ConfigError: it is none, or holds a name and a password.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise refusal("a webhook's address begins with http:// or https://", "--notify https://HOST/PATH")
+    if "@" in parts.netloc:
+        raise refusal(
+            "a webhook's address must not hold a password: it is saved with the run",
+            f"an address that is secret goes into {URL_VARIABLE}, a signature's secret into {SECRET_VARIABLE}",
+        )
+
+
+def kinds_of(words: str) -> frozenset[str]:
+    """Return of which kinds notices are sent.
+
+    Raises:
+        ConfigError: one is not known.
+    """
+    known = get_args(NoticeKind)
+    kinds = frozenset(word.strip() for word in words.split(",") if word.strip())
+    for kind in sorted(kinds - set(known)):
+        raise refusal(f"no notices of {kind!r}", suggestion(kind, known, f"known are {', '.join(known)}"))
+    return kinds

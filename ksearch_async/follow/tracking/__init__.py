@@ -1,0 +1,1 @@
+"""Experiment trackers: each runs in a process of its own and reads the run's journal."""

@@ -1,0 +1,121 @@
+"""Experiment trackers: their names, and the interface that each implements.
+
+What is told is worked out once (`ksearch_async.follow.tracking.ledger`); a tracker only carries it. Trackers may
+block and may
+fail: nothing else lives in their process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from ksearch_async.errors import refusal, suggestion
+from ksearch_async.run.feed import Head, Totals
+from ksearch_async.settings.table import TrackingSettings
+from messages.base import BoundaryError
+
+MODULES: Mapping[str, str] = {
+    "wandb": "ksearch_async.follow.tracking.wandb",
+    "mlflow": "ksearch_async.follow.tracking.mlflow",
+}
+"""Each has a class `Tracked`, a `Tracker`; its package is the extra of the same name."""
+
+
+def tracker_names(words: str) -> tuple[str, ...]:
+    """Return which trackers are meant by names with commas; each once.
+
+    Raises:
+        ConfigError: one is not known.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
+    for name in names:
+        if name not in MODULES:
+            known = f"known are {' and '.join(MODULES)}; several with commas"
+            raise refusal(f"no tracker {name!r}", suggestion(name, MODULES, known))
+    return names
+
+
+Cell: TypeAlias = float | int | str | bool | None
+
+WORLD_MODEL = "world-model"
+"""Kind of an artifact that comes again and again under one name; each is a version of it."""
+
+
+class TrackerError(BoundaryError):
+    """A tracker did not take what it was told."""
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers after a round. What a tracker was told of a round before is kept."""
+
+    round: int
+    """0: before the first one was over."""
+    values: Mapping[str, Cell]
+    """Null: the round has none; a text stands for itself."""
+
+
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that belong together."""
+
+    name: str
+    kind: str
+    round: int
+    files: Mapping[str, str]
+    """Path inside it, which cannot leave it → text."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """All that there is of something, told when a session ends."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+
+
+Entry: TypeAlias = Figures | Artifact
+
+
+class Tracker(Protocol):
+    """Carries one session of a run to where people look at experiments."""
+
+    def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
+        """Begin, or go on with what was begun under this run's id, and return where it is to be seen, or nothing.
+
+        May be called again after it failed.
+
+        Raises:
+            TrackerError: there is none, it does not answer, or lets nobody in.
+        """
+
+    def take(self, entry: Entry) -> None:
+        """Carry something; entries come in order.
+
+        Raises:
+            TrackerError: it was not taken.
+        """
+
+    def end(self, totals: Totals, tables: Sequence[Table]) -> None:
+        """End the session, and return when all of it has arrived.
+
+        Raises:
+            TrackerError: not all of it did.
+        """
+
+
+def open_tracker(name: str, settings: TrackingSettings, folder: Path) -> Tracker:
+    """Return a tracker that keeps what it needs in a folder of its own.
+
+    Raises:
+        TrackerError: its package is not installed.
+    """
+    try:
+        tracked = import_module(MODULES[name]).Tracked
+    except ImportError as error:
+        raise TrackerError(f"{error}; pip install 'ksearch-async[{name}]' brings it") from error
+    tracker: Tracker = tracked(settings, folder)
+    return tracker

@@ -1,0 +1,94 @@
+"""Weights & Biases. Online or offline as its own variables say (`WANDB_MODE`, `WANDB_API_KEY`, `WANDB_ENTITY`, …).
+
+A session that goes on with a run is of the same id, so W&B shows one run. Not taken along: the machine's load, which is
+read by polling the GPUs that candidates are timed on; source code, the git state and the console of this process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import wandb
+from wandb.errors import Error
+
+from ksearch_async.follow.tracking.base import Artifact, Entry, Figures, Table, TrackerError
+from ksearch_async.run.feed import Head, Totals
+from ksearch_async.settings.table import TrackingSettings
+
+_PROJECT = "ksearch"
+_SIGN_IN_S = 30.0
+
+
+class Tracked:
+    """A run of Weights & Biases. A `Tracker`."""
+
+    def __init__(self, settings: TrackingSettings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._run: Any = None
+        """The package's own type is one of 5,000 lines, which checks read at every change of ours."""
+
+    def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
+        """See `Tracker.begin`."""
+        settings = self._settings
+        os.environ.setdefault("WANDB_DATA_DIR", str(self._folder))  # what waits to be uploaded; else in the home folder
+        with _as_tracker_errors():
+            self._run = wandb.init(
+                project=settings.project or os.environ.get("WANDB_PROJECT") or _PROJECT,
+                id=head.run_id,
+                name=head.run_id,
+                group=settings.group,
+                tags=list(settings.tags) or None,
+                config=dict(parameters),
+                dir=os.environ.get("WANDB_DIR") or self._folder,
+                resume="allow",
+                settings=wandb.Settings(
+                    console="off",
+                    disable_code=True,
+                    disable_git=True,
+                    init_timeout=_SIGN_IN_S,
+                    silent=True,
+                    x_disable_machine_info=True,
+                    x_disable_stats=True,
+                ),
+            )
+        return self._run.url or ""
+
+    def take(self, entry: Entry) -> None:
+        """See `Tracker.take`."""
+        with _as_tracker_errors():
+            if isinstance(entry, Figures):
+                self._run.log(dict(entry.values), step=entry.round)
+            else:
+                self._run.log_artifact(_artifact(entry))
+
+    def end(self, totals: Totals, tables: Sequence[Table]) -> None:
+        """See `Tracker.end`."""
+        with _as_tracker_errors():
+            shown = {
+                f"tables/{table.name}": wandb.Table(columns=list(table.columns), data=[list(row) for row in table.rows])
+                for table in tables
+            }
+            self._run.log(shown, step=totals.rounds)
+            self._run.summary.update({"stopped_by": totals.stopped_by, "rounds": totals.rounds})
+            self._run.finish(exit_code=1 if totals.stopped_by == "infrastructure" else 0)
+
+
+def _artifact(entry: Artifact) -> Any:
+    artifact = wandb.Artifact(entry.name, type=entry.kind, metadata={"round": entry.round})
+    for path, text in entry.files.items():
+        with artifact.new_file(path, mode="w", encoding="utf-8") as file:
+            file.write(text)
+    return artifact
+
+
+@contextmanager
+def _as_tracker_errors() -> Iterator[None]:
+    try:
+        yield
+    except (Error, OSError, ValueError, TypeError) as error:
+        raise TrackerError(" ".join(str(error).split()) or type(error).__name__) from error

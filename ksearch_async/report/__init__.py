@@ -1,1 +1,0 @@
-"""Reports and figures of runs, for people who were not there: files that need nothing but themselves."""

@@ -1,0 +1,1 @@
+"""A run: its folder, its state folded from the journal, starting, resuming, orders and replay."""

@@ -1,0 +1,1 @@
+"""Settings: one table, resolved from defaults, file, environment and flags; models and their prices."""

@@ -1,0 +1,114 @@
+"""What models charge: the table that is shipped, the user's own, and a file that a run names. The later go first.
+
+A price has a date and a source, since it changes without notice. A model without one is counted in tokens only.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ksearch_async.errors import refusal
+from messages.models import Dollars, Price
+
+DEFAULT_ENDPOINT = "api.openai.com"
+"""Host of the openai package's default address."""
+FREE = Price(input_usd=0.0, cached_usd=0.0, output_usd=0.0, source="nothing is asked that costs money")
+_SHIPPED = Path(__file__).with_name("prices.toml")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row of a table: models that cost the same."""
+
+    models: tuple[str, ...]
+    """Names as the endpoint knows them; a date that follows one (`-2026-01-31`) is passed over."""
+    input_usd: Dollars
+    output_usd: Dollars
+    """Of completion tokens, hidden reasoning included."""
+    cached_usd: Dollars | None = None
+    """Null: what other prompt tokens cost."""
+    endpoint: str | None = None
+    """Host for which it holds; null: any."""
+    dated: str = ""
+    source: str = ""
+
+    def price(self) -> Price:
+        """Return the price."""
+        cached_usd = self.input_usd if self.cached_usd is None else self.cached_usd
+        return Price(
+            input_usd=self.input_usd,
+            cached_usd=cached_usd,
+            output_usd=self.output_usd,
+            dated=self.dated,
+            source=self.source,
+        )
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of prices."""
+
+    price: tuple[Entry, ...] = ()
+
+
+class Prices(msgspec.Struct, frozen=True, kw_only=True):
+    """Tables, the one that counts first at the front."""
+
+    tables: tuple[Table, ...]
+
+    def of(self, name: str, base_url: str | None) -> Price | None:
+        """Return what a model costs at an endpoint; None if no table says so."""
+        host = (urlsplit(base_url).hostname or "") if base_url else DEFAULT_ENDPOINT
+        entries = [entry for table in self.tables for entry in table.price if entry.endpoint in (None, host)]
+        for known in (name, _undated(name)):
+            for entry in entries:
+                if known in entry.models:
+                    return entry.price()
+        return None
+
+
+def read_prices(named: str | None, environment: Mapping[str, str] = os.environ) -> Prices:
+    """Read the tables: a named one, the user's if there is one, the shipped one.
+
+    Raises:
+        ConfigError: one cannot be read, or is no table of prices.
+    """
+    own = user_table(environment)
+    paths = [*([Path(named).expanduser()] if named else []), *([own] if own.is_file() else []), _SHIPPED]
+    return Prices(tables=tuple(_read(path) for path in paths))
+
+
+def user_table(environment: Mapping[str, str]) -> Path:
+    """Return where the user's own prices are: `prices.toml` in the folder of ksearch's configuration."""
+    folder = environment.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "ksearch" / "prices.toml"
+
+
+def _read(path: Path) -> Table:
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise refusal(f"cannot read the prices in {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise refusal(f"{str(path)!r} is not TOML: {error}") from error
+    try:
+        return msgspec.convert(content, Table)
+    except msgspec.ValidationError as error:
+        raise refusal(
+            f"{str(path)!r} is no table of prices: {error}",
+            'each [[price]] has `models = ["NAME"]`, `input_usd` and `output_usd` per million tokens',
+        ) from error
+
+
+def _undated(name: str) -> str:
+    """Leave out a date at the end: `gpt-5-2025-08-07`, `small-20250807`."""
+    stem, _, last = name.rpartition("-")
+    if len(last) == 8 and last.isdecimal():
+        return stem
+    parts = name.rsplit("-", 3)
+    is_date = len(parts) == 4 and [len(part) for part in parts[1:]] == [4, 2, 2] and all(map(str.isdecimal, parts[1:]))
+    return parts[0] if is_date else name

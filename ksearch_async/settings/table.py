@@ -1,0 +1,529 @@
+"""The settings of a run: names, types, defaults, help, and which of them may change on resume.
+
+`[model]` in the file is for both; `[model.planner]` and `[model.coder]` say what differs, and each of
+`[[model.coder.members]]` what differs for one of several models that write.
+
+Secrets have no field here: keys are read from the environment where a model is made, and are never written or printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from actors.llm.base import ReasoningEffort
+from ksearch_async.errors import refusal
+from messages.base import EditFormat, Isolation, Language
+from messages.models import Choice
+from messages.settings import Positive, SearchSettings, Share
+from messages.tasks import LibraryCalls, Measure
+
+ROLE_KEY_VARIABLES: Mapping[Literal["planner", "coder"], str] = {
+    "planner": "KSEARCH_PLANNER_API_KEY",
+    "coder": "KSEARCH_CODER_API_KEY",
+}
+"""Where a role's own key is looked for first."""
+
+TIER_PATTERN = "^[a-z0-9][a-z0-9-]{0,31}$"
+EndpointKind: TypeAlias = Literal["auto", "offline", "chat", "responses"]
+
+
+class Overrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one role has of its own; null: as `[model]` says."""
+
+    kind: EndpointKind | None = None
+    name: str | None = None
+    base_url: str | None = None
+    key_variable: str | None = None
+    """Environment variable that holds the key."""
+    concurrency: Positive | None = None
+    """This and the next two are the endpoint's: of roles that share one the smallest counts."""
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
+    max_tokens: Positive | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    seed: int | None = None
+    structured: Literal["auto", "on", "off"] | None = None
+    early_stop: bool | None = None
+
+
+class WriterOverrides(Overrides, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What who writes has of its own."""
+
+    edit_format: EditFormat | None = None
+    """In which form it answers; null: as `[search]` says."""
+
+
+class Member(WriterOverrides, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several models that write."""
+
+    weight: Annotated[float, msgspec.Meta(gt=0, le=1e6)] = 1.0
+    """Its share of the candidates, with `choice = "weights"`."""
+    tier: Annotated[str, msgspec.Meta(pattern=TIER_PATTERN)] | None = None
+    """Which coders have it, where they are processes of their own; null: those of the run's tier."""
+
+
+class CoderSettings(WriterOverrides, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is different for who writes. `name` may list several, with commas: `small=3,large`."""
+
+    choice: Choice = "weights"
+    """How one of several is chosen: by weights, or (`bandit`) by which brings correct and faster kernels for least."""
+    members: tuple[Member, ...] = ()
+    """Several models with settings of their own."""
+
+
+class Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that writes, with all that is set for it."""
+
+    settings: ModelSettings
+    weight: float = 1.0
+    tier: str = ""
+    edit_format: EditFormat | None = None
+
+
+def planner_settings(model: ModelSettings, environment: Mapping[str, str]) -> ModelSettings:
+    """Return all that is set for who plans."""
+    return _bare(_with(_keyed(model, "planner", environment), model.planner))
+
+
+def writers(model: ModelSettings, environment: Mapping[str, str]) -> tuple[Writer, ...]:
+    """Return who writes, one or several, each with all that is set for it.
+
+    Raises:
+        ConfigError: two have one name, or are listed in two ways.
+    """
+    base = _with(_keyed(model, "coder", environment), model.coder)
+    members = model.coder.members
+    if members and model.coder.name is not None:
+        raise refusal("coder models are listed in [[model.coder.members]] and named besides", "leave one of both out")
+    if not members and base.name is not None and ("," in base.name or "=" in base.name):
+        members = _listed(base.name)
+    if not members:
+        return (Writer(settings=_bare(base), edit_format=model.coder.edit_format),)
+    found = tuple(
+        Writer(
+            settings=_bare(_with(base, member)),
+            weight=member.weight,
+            tier=member.tier or "",
+            edit_format=member.edit_format or model.coder.edit_format,
+        )
+        for member in members
+    )
+    names = [writer.settings.name for writer in found]
+    for name in names:
+        if name is None:
+            raise refusal("a coder model has no name", "each of [[model.coder.members]] needs a `name`")
+        if names.count(name) > 1:
+            raise refusal(f"coder model {name!r} is listed twice", "give each once, with its weight")
+    return found
+
+
+def _listed(text: str) -> tuple[Member, ...]:
+    """Read `small=3,large`."""
+    members = []
+    for word in text.split(","):
+        name, equals, weight = word.strip().partition("=")
+        try:
+            members.append(msgspec.convert({"name": name, "weight": float(weight) if equals else 1.0}, Member))
+        except (ValueError, msgspec.ValidationError) as error:
+            raise refusal(
+                f"--coder-model {text!r}: {word!r} is no model with a weight", "write NAME=3,OTHER"
+            ) from error
+        if not name:
+            raise refusal(f"--coder-model {text!r}: a name is missing", "write NAME=3,OTHER")
+    return tuple(members)
+
+
+def _keyed(model: ModelSettings, role: Literal["planner", "coder"], environment: Mapping[str, str]) -> ModelSettings:
+    variable = ROLE_KEY_VARIABLES[role]
+    return msgspec.structs.replace(model, key_variable=variable) if environment.get(variable) else model
+
+
+def _with(model: ModelSettings, own: Overrides) -> ModelSettings:
+    said = {name: value for name in Overrides.__struct_fields__ if (value := getattr(own, name)) is not None}
+    return msgspec.structs.replace(model, **said)
+
+
+def _bare(model: ModelSettings) -> ModelSettings:
+    """Return settings without those of roles: they are in it by now."""
+    return msgspec.structs.replace(model, planner=Overrides(), coder=CoderSettings())
+
+
+API_KEY_VARIABLES = ("KSEARCH_API_KEY", "OPENAI_API_KEY", "LLM_API_KEY")
+"""Where a key is looked for, in this order; the last is K-Search's."""
+
+OTHER_VARIABLES = frozenset(
+    {
+        "KSEARCH_NATS_CREDENTIALS", "KSEARCH_NATS_USER", "KSEARCH_NATS_PASSWORD", "KSEARCH_NATS_PASSWORD_FILE",
+        "KSEARCH_NATS_NKEY_FILE", "KSEARCH_NATS_CA", "KSEARCH_NATS_CERT", "KSEARCH_NATS_KEY", "KSEARCH_NATS_SERVER",
+        "KSEARCH_LOG_FORMAT", "KSEARCH_TRACING", "KSEARCH_NOTIFY", "KSEARCH_NOTIFY_SECRET",
+        "KSEARCH_KERNELBENCH", "KSEARCH_EXPORT_CACHE",
+    }
+)  # fmt: skip
+"""Ours, and no settings of a run: who signs in at a server (`ksearch_async.fleet.access`), how a process is
+observed, where
+its notices go (`ksearch_async.notices`), where problems lie, and where what was exported is built."""
+
+FOREIGN_VARIABLES = frozenset({"KSEARCH_ROOT"})
+"""Begin like ours and are not: K-Search's launch scripts have them set to its checkout."""
+
+DEFAULT_RUNS_DIR = "runs"
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Effort: TypeAlias = Literal["quick", "standard", "full"]
+
+EFFORTS: Mapping[Effort, Mapping[str, object]] = {
+    "quick": {
+        "search.branches": 4,
+        "search.stagnation_window": 2,
+        "search.repair_window": 3,
+        "search.max_tries": 2,
+        "search.budget.max_rounds": 16,
+    },
+    "standard": {
+        "search.branches": 4,
+        "search.stagnation_window": 3,
+        "search.repair_window": 5,
+        "search.max_tries": 3,
+        "search.budget.max_rounds": 40,
+    },
+    "full": {
+        "search.branches": 8,
+        "search.stagnation_window": 3,
+        "search.repair_window": 7,
+        "search.max_tries": 3,
+        "search.budget.max_rounds": 120,
+    },
+}
+"""What each effort stands for: dotted path → value. `standard` is the defaults; 120 rounds are what the K-Search paper
+(arXiv 2602.19128) gives each run, a window of 7 what its scripts give its hardest kernels, for repairs. A correct
+branch has less: docs/design/0009 says why."""
+
+
+ModelKind: TypeAlias = Literal["auto", "offline", "chat", "responses", "replay", "manual"]
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which model plans and writes."""
+
+    kind: ModelKind = "auto"
+    """`offline`: built-in rules, not a language model. `chat`: an OpenAI-compatible endpoint. `responses`: one with
+    OpenAI's Responses API. `replay`: a recorded run answers. `manual`: somebody writes the answers into files.
+    `auto`: `replay` if a run is given for it, `chat` if a model is named, else `offline`."""
+    name: str | None = None
+    """The endpoint's name of the model."""
+    base_url: str | None = None
+    """Address of the endpoint; null means the openai package's default."""
+    key_variable: str | None = None
+    """Environment variable that holds the key; null: the role's, else one of `API_KEY_VARIABLES`."""
+    concurrency: Positive = 8
+    """Calls in flight at once, planner and coders together."""
+    requests_per_minute: Positive | None = None
+    """As the next one, of the endpoint, planner and coders together; null: as much as it bears."""
+    tokens_per_minute: Positive | None = None
+    timeout_s: Seconds = 600.0
+    """Per call, with all its tries."""
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
+    """Null, as for the next two: the endpoint's default."""
+    max_tokens: Positive | None = None
+    """Of one answer, hidden reasoning included; what is longer comes cut off."""
+    reasoning_effort: ReasoningEffort | None = None
+    seed: int | None = None
+    """Of the endpoint's draws, where it has such; null: none is sent."""
+    structured: Literal["auto", "on", "off"] = "auto"
+    """Whether the endpoint is to hold the planner's answers to a JSON schema; `auto`: where `ksearch doctor --model`
+    found that it can."""
+    early_stop: bool = True
+    """Answers are streamed, and not read on long after they are whole."""
+    replay: str | None = None
+    """The run that answers: its folder, or its name in the folder of runs."""
+    replay_misses: Literal["refuse", "ask"] = "refuse"
+    """What becomes of a question that the recorded run was not asked: it ends the run, or the model that the other
+    settings mean is asked."""
+    mistakes: Share = 0.0
+    """Share of the built-in rules' answers that get a mistake as models make them, to try a search out."""
+    prices: str | None = None
+    """A file of prices, which go before the user's and the shipped ones."""
+    planner: Overrides = Overrides()
+    """What is different for who plans."""
+    coder: CoderSettings = CoderSettings()
+    """What is different for who writes."""
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many jobs of each kind this process does at once."""
+
+    builders: Positive = 2
+    evaluators: Positive = 2
+    """Candidates judged at once; timing still happens one at a time per device."""
+    device: str = "cpu"
+    """Where candidates run: `cpu`, `cuda:0`, or several GPUs with commas."""
+    baseline: Literal["", "torch.compile"] = ""
+    """A second program that is timed beside the reference, on a GPU."""
+    isolation: Isolation = "auto"
+    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
+    here: str | None = None
+    """Which of `coder`, `builder` and `evaluator` work in this process, with commas; or `all`, or `none`. Null: `all`,
+    and `none` for a run on a server that others use too."""
+
+
+KernelLanguage: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
+"""What kernels can be written in. `triton` is run by Triton's interpreter: correct or not, and not timed.
+`python` is a torch module, `ModelNew` in KernelBench's form."""
+
+
+class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How plain Python programs are scored."""
+
+    evaluator: str | None = None
+    """A file that defines `evaluate(program_path)`; with it the task is the path of the program to improve."""
+    timeout_s: Seconds = 60.0
+    """Wall-clock limit of scoring one program."""
+    memory_gib: Annotated[float, msgspec.Meta(gt=0)] = 8.0
+    """Private memory that a process of a program may take."""
+
+
+class ContinueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a run begins with that was found before."""
+
+    solution: str | None = None
+    """A candidate: a source file, a run's `best` folder, or a run. It is measured first and hangs under the root."""
+    world_model: str | None = None
+    """A tree: a run, a file with a world model, or `auto`: the latest run of this task."""
+
+
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where Prometheus may read how a run over NATS is doing, and those who work on it."""
+
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    """Null: nowhere. 0: a free one."""
+    host: str = "127.0.0.1"
+    """Address to listen at; there is no authentication."""
+
+
+class TrackingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which experiment trackers are told of the run; who signs in there is the environment's (`WANDB_API_KEY`, …)."""
+
+    to: str | None = None
+    """`wandb`, `mlflow`, or both with a comma; null: none."""
+    project: str | None = None
+    """Project of W&B, experiment of MLflow; null: as `WANDB_PROJECT`, `MLFLOW_EXPERIMENT_NAME` say, else `ksearch`."""
+    group: str | None = None
+    """What runs that belong together have in common, such as the seeds of one experiment."""
+    tags: tuple[str, ...] = ()
+    patience_s: Seconds = 60.0
+    """How long a session that is over waits for them."""
+
+
+class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where notices of a run go: a webhook."""
+
+    url: str | None = None
+    """Saved with the run; null: as `KSEARCH_NOTIFY` says, which is not."""
+    on: str = "best,finished,trouble"
+    """Of what, with commas."""
+    timeout_s: Seconds = 10.0
+    """Of one try."""
+
+
+class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that a run is started with."""
+
+    task: str
+    """A bundled problem's name, or the path of a problem file or of a program."""
+    effort: Effort = "standard"
+    """Which preset the numbers below were taken from where nothing else set them; see `EFFORTS`."""
+    language: KernelLanguage = "cpp"
+    seed: int = 0
+    runs_dir: str = DEFAULT_RUNS_DIR
+    sync: Literal["always", "never"] = "always"
+    """`always`: an event is on disk (fsync) before anybody acts on it. `never`: the operating system decides when;
+    survives a crash of the process but not of the machine."""
+    search: SearchSettings = SearchSettings()
+    model: ModelSettings = ModelSettings()
+    workers: WorkerSettings = WorkerSettings()
+    nats: str | None = None
+    """Where the run's messages go: null (they stay in this process), `embedded` (a nats-server of the run's own), or
+    the addresses of a server or cluster, with commas; never with credentials."""
+    weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+    """The run's share of the workers, beside other runs on the same server."""
+    tier: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}$")] = "default"
+    """Which coders write for the run: those that were started with this tier."""
+    threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
+    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
+    arch: str | None = None
+    """Part of the device's name, or the architecture, that the run is for, where evaluators of several are there."""
+    tolerance: str = "strict"
+    """How far outputs may lie from the reference: a profile of `evaluators.tolerances`."""
+    measure: Measure = "device"
+    """What counts as latency on a GPU: the span of a call's kernels, or the call as a user makes it."""
+    library_calls: LibraryCalls = "deny"
+    """Whether a library may do the kernels' work: the reference's own operators, cuBLAS and the like."""
+    allow_library: str = ""
+    """What of it is allowed though the rest is not, with commas: operators (`aten::mm`), families, libraries."""
+    allow_trivial: bool = False
+    """Take a task on though an answer that computes nothing would pass."""
+    program: ProgramSettings = ProgramSettings()
+    continue_from: ContinueSettings = ContinueSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    tracking: TrackingSettings = TrackingSettings()
+    notify: NotifySettings = NotifySettings()
+
+    @property
+    def candidate_language(self) -> Language:
+        """What candidates are written in: programs are Python, whatever is set for kernels."""
+        return self.language if self.program.evaluator is None else "python"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A setting with a flag and an environment variable of its own."""
+
+    flag: str
+    """Without the leading dashes."""
+    path: str
+    """Where it stands in `RunConfig`, dotted."""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable's name."""
+        return "KSEARCH_" + self.flag.upper().replace("-", "_")
+
+    @property
+    def keyword(self) -> str:
+        """The keyword's name in the Python interface."""
+        return "with_" if self.flag == "with" else self.flag.replace("-", "_")
+
+
+SETTINGS = (
+    Setting("effort", "effort"),
+    Setting("language", "language"),
+    Setting("seed", "seed"),
+    Setting("runs-dir", "runs_dir"),
+    Setting("sync", "sync"),
+    Setting("world-model", "search.world_model"),
+    Setting("branches", "search.branches"),
+    Setting("window", "search.stagnation_window"),
+    Setting("repair-window", "search.repair_window"),
+    Setting("samples", "search.samples"),
+    Setting("selection", "search.selection.rule"),
+    Setting("max-difficulty", "search.max_difficulty"),
+    Setting("confirm", "search.confirm"),
+    Setting("edit-format", "search.edit_format"),
+    Setting("max-rounds", "search.budget.max_rounds"),
+    Setting("max-seconds", "search.budget.wall_clock_s"),
+    Setting("max-calls", "search.budget.max_calls"),
+    Setting("max-tokens", "search.budget.max_tokens"),
+    Setting("max-cost", "search.budget.max_cost_usd"),
+    Setting("target-speedup", "search.budget.target_speedup"),
+    Setting("model-kind", "model.kind"),
+    Setting("model", "model.name"),
+    Setting("base-url", "model.base_url"),
+    Setting("planner-model", "model.planner.name"),
+    Setting("planner-base-url", "model.planner.base_url"),
+    Setting("coder-model", "model.coder.name"),
+    Setting("coder-base-url", "model.coder.base_url"),
+    Setting("coder-choice", "model.coder.choice"),
+    Setting("concurrency", "model.concurrency"),
+    Setting("requests-per-minute", "model.requests_per_minute"),
+    Setting("tokens-per-minute", "model.tokens_per_minute"),
+    Setting("prices", "model.prices"),
+    Setting("timeout", "model.timeout_s"),
+    Setting("temperature", "model.temperature"),
+    Setting("max-answer-tokens", "model.max_tokens"),
+    Setting("reasoning-effort", "model.reasoning_effort"),
+    Setting("llm-seed", "model.seed"),
+    Setting("structured", "model.structured"),
+    Setting("early-stop", "model.early_stop"),
+    Setting("replay", "model.replay"),
+    Setting("replay-misses", "model.replay_misses"),
+    Setting("mistakes", "model.mistakes"),
+    Setting("builders", "workers.builders"),
+    Setting("evaluators", "workers.evaluators"),
+    Setting("device", "workers.device"),
+    Setting("baseline", "workers.baseline"),
+    Setting("isolation", "workers.isolation"),
+    Setting("with", "workers.here"),
+    Setting("nats", "nats"),
+    Setting("weight", "weight"),
+    Setting("tier", "tier"),
+    Setting("arch", "arch"),
+    Setting("metrics-port", "metrics.port"),
+    Setting("metrics-host", "metrics.host"),
+    Setting("track", "tracking.to"),
+    Setting("track-project", "tracking.project"),
+    Setting("notify", "notify.url"),
+    Setting("notify-on", "notify.on"),
+    Setting("threads", "threads"),
+    Setting("tolerance", "tolerance"),
+    Setting("measure", "measure"),
+    Setting("library-calls", "library_calls"),
+    Setting("allow-library", "allow_library"),
+    Setting("allow-trivial", "allow_trivial"),
+    Setting("score-with", "program.evaluator"),
+    Setting("continue-from-solution", "continue_from.solution"),
+    Setting("continue-from-world-model", "continue_from.world_model"),
+    Setting("eval-timeout", "program.timeout_s"),
+    Setting("eval-memory", "program.memory_gib"),
+)
+"""Whatever else `RunConfig` holds can be set in a file."""
+
+MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir", "nats", "metrics.", "tracking.", "notify.")
+"""What may differ when a run is resumed; a trailing dot means the whole table."""
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read the configuration that a run saved.
+
+    Raises:
+        ConfigError: it is missing or damaged.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunConfig)
+    except OSError as error:
+        raise refusal(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise refusal(f"{str(path)!r} is no configuration of a run: {error}") from error
+
+
+def save_config(config: RunConfig, path: Path) -> None:
+    """Write the resolved configuration as JSON for people; the file is always a whole one, the old or the new.
+
+    Raises:
+        ConfigError: it cannot be written there.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2) + b"\n")
+        fresh.replace(path)
+    except OSError as error:
+        raise refusal(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def changed_keys(before: RunConfig, after: RunConfig) -> list[str]:
+    """Return which settings differ, as dotted paths."""
+    old, new = (dict(flatten(msgspec.to_builtins(config))) for config in (before, after))
+    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+
+
+def may_change(key: str) -> bool:
+    """Say whether a setting may differ when a run is resumed."""
+    return any(key.startswith(allowed) if allowed.endswith(".") else key == allowed for allowed in MAY_CHANGE)
+
+
+def is_kept(flag: str) -> bool:
+    """Say whether a flag (without the leading dashes) sets what stays as it was when a run is resumed."""
+    return any(setting.flag == flag and not may_change(setting.path) for setting in SETTINGS)
+
+
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the leaves of nested tables with their dotted paths; an empty table is a leaf."""
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

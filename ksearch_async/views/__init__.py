@@ -1,0 +1,1 @@
+"""Views of a run: plain lines, live terminal, tree, comparison, report and dashboard."""

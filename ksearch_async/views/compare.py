@@ -1,0 +1,331 @@
+"""Compares runs of one task: grouped by all that they were set up with but the seed; medians and ranges over seeds.
+
+Only runs of the same task are compared: other tolerances, other rules or other workloads are another task. Runs on
+different devices are told apart, and so never counted as one. Pure: knows no files and prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf, isfinite
+from statistics import median
+
+import msgspec
+
+from ksearch_async.errors import refusal
+from ksearch_async.run.feed import Update
+from ksearch_async.run.state import DUPLICATE
+from ksearch_async.run.updates import Folding
+from ksearch_async.settings.table import flatten
+from ksearch_async.views.report.data import LEVELS, Against, Place, Series, Trace, reached, trace_of
+from ksearch_async.views.text import counted, duration
+from messages.codec import Record
+from messages.events import CandidateWritten, EditsProposed, RunStarted
+from messages.tasks import TaskSpec
+from messages.verdicts import GOOD_FATES, score_text
+
+_NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_SHOWN_LEVELS = 3
+_LONGEST = 60
+_AS_IT_SHOULD = GOOD_FATES | {"declined", "outpaced", DUPLICATE}
+"""Fates that need no line of their own; `unstable` has one: it tells of a host that is not quiet."""
+_BRIEF = ("device", "language", "model", "world_model", "branches", "budget.max_rounds")
+"""What is said of runs even where all have it in common."""
+
+
+class Entrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is compared."""
+
+    run_id: str
+    """As its folder is called."""
+    task: TaskSpec
+    seed: int
+    traits: dict[str, str]
+    """What it was set up with, but its task and seed: device, compiler, models, settings."""
+    trace: Trace
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs with the same traits."""
+
+    name: str
+    """A letter."""
+    told: str
+    """In what it differs from the other groups; empty if there is no other."""
+    entrants: tuple[Entrant, ...]
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        """Of its runs."""
+        return tuple(entrant.trace for entrant in self.entrants)
+
+    @property
+    def label(self) -> str:
+        """What a figure calls it."""
+        runs = counted(len(self.entrants), "run", "runs")
+        return f"{self.name}: {self.told} ({runs})" if self.told else runs
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one task, in groups, in the order in which they were named."""
+
+    task: str
+    scored: bool
+    common: dict[str, str]
+    """Traits that all have."""
+    groups: tuple[Group, ...]
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        """The groups, as they are drawn."""
+        return tuple(Series(label=group.label, traces=group.traces) for group in self.groups)
+
+    @property
+    def brief(self) -> str:
+        """What all have in common that matters most: device, models, size."""
+        return ", ".join(trait_words(name, self.common[name]) for name in _BRIEF if name in self.common)
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure over the runs of a group."""
+
+    runs: int
+    known: int
+    """Runs that have it: the others never got there."""
+    median: float | None
+    """Over all runs, those without it counted as worse than any; null if half or more have none."""
+    low: float | None
+    high: float | None
+    """Over those that have it."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the table: one cell per group."""
+
+    title: str
+    cells: tuple[str, ...]
+
+
+def entrant_of(run_id: str, records: Iterable[Record]) -> Entrant:
+    """Read a run.
+
+    Raises:
+        ConfigError: it has not begun.
+    """
+    folding, updates, answered = Folding(), list[Update](), dict[str, None]()
+    for record in records:
+        updates.append(folding.take(record))
+        if isinstance(record.body, CandidateWritten | EditsProposed) and record.body.model:
+            answered[record.body.model] = None
+    trace, started = trace_of(updates), folding.chronicle.started
+    if trace is None or started is None:
+        raise refusal(f"run {run_id!r} has not begun yet")
+    models = trace.head.models or tuple(answered)
+    settings = folding.chronicle.state.settings if folding.chronicle.state.run_id else started.settings
+    return Entrant(
+        run_id=run_id,
+        task=started.task,
+        seed=started.seed,
+        traits=traits_of(started, models, msgspec.to_builtins(settings)),
+        trace=trace,
+    )
+
+
+def traits_of(started: RunStarted, models: Sequence[str], settings: Mapping[str, object]) -> dict[str, str]:
+    """Return what a run was set up with, but its task and seed, by dotted name.
+
+    Args:
+        started: its first event.
+        models: those that it asked.
+        settings: of its search, as they are now: a resumed run may have another budget.
+    """
+    target = started.target
+    begun_with = [name for name in ("solution", "heritage") if getattr(started, name) is not None]
+    named = {
+        "device": target.device,
+        "toolchain": " ".join(filter(None, (target.arch, target.march, target.toolchain))),
+        "language": started.description.language,
+        "model": ", ".join(models) or "not named",
+        "begun with": ", ".join(begun_with) or "nothing",
+    }
+    return named | {path: plain(value) for path, value in flatten(settings)}
+
+
+def trait_words(name: str, value: str) -> str:
+    """Say a trait in a few words: `branches 4`, `NVIDIA H200`."""
+    bare = name.rpartition(".")[2].replace("_", " ")
+    return value if name in ("device", "language", "toolchain") else f"{bare} {value}"
+
+
+def compared(entrants: Sequence[Entrant]) -> Comparison:
+    """Put runs of one task into groups.
+
+    Raises:
+        ConfigError: they are of several tasks; or too many groups to be told apart.
+    """
+    first = entrants[0]
+    for other in entrants[1:]:
+        _refuse_other_task(first, other)
+    names = list(dict.fromkeys(name for entrant in entrants for name in entrant.traits))
+    differing = [name for name in names if len({entrant.traits.get(name, "") for entrant in entrants}) > 1]
+    grouped: dict[tuple[str, ...], list[Entrant]] = {}
+    for entrant in entrants:
+        grouped.setdefault(tuple(entrant.traits.get(name, "") for name in differing), []).append(entrant)
+    if len(grouped) > len(_NAMES):
+        raise refusal(f"the runs have {len(grouped)} different settings", f"compare {len(_NAMES)} at most at once")
+    groups = (
+        Group(name=letter, told=", ".join(map(trait_words, differing, values)), entrants=tuple(members))
+        for letter, (values, members) in zip(_NAMES, grouped.items(), strict=False)
+    )
+    common = {name: value for name, value in first.traits.items() if name not in differing}
+    return Comparison(task=first.task.name, scored=first.trace.head.scored, common=common, groups=tuple(groups))
+
+
+def _refuse_other_task(first: Entrant, other: Entrant) -> None:
+    if first.task.task_id == other.task.task_id:
+        return
+    differing = list(_differences(first.task, other.task)) or ["the task's content"]
+    raise refusal(
+        f"runs {first.run_id!r} and {other.run_id!r} are of different tasks: {'; '.join(differing)}",
+        "only runs of one task can be compared; a task is also its sizes, its tolerance and its rules",
+    )
+
+
+def _differences(one: TaskSpec, other: TaskSpec) -> Iterator[str]:
+    """Yield in which parts two tasks differ, with the values where these are short."""
+    mine, theirs = (dict(flatten(msgspec.to_builtins(task))) for task in (one, other))
+    for name in dict.fromkeys([*mine, *theirs]):
+        left, right = plain(mine.get(name)), plain(theirs.get(name))
+        if left != right:
+            short = max(len(left), len(right)) <= _LONGEST and "\n" not in left + right
+            yield f"{name} ({left} and {right})" if short else f"{name} (another one)"
+
+
+def plain(value: object) -> str:
+    """Return a setting for people, as a configuration file has it."""
+    if value is None or value in ((), []):
+        return "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def spread_of(values: Sequence[float | None], *, missing: float = inf) -> Spread:
+    """Sum up one figure over runs.
+
+    Args:
+        values: one per run; None: it does not have it.
+        missing: what that counts as: later than any, or (`-inf`) worse than any.
+    """
+    known = sorted(value for value in values if value is not None)
+    middle = median([*known, *[missing] * (len(values) - len(known))]) if values else missing
+    return Spread(
+        runs=len(values),
+        known=len(known),
+        median=middle if isfinite(middle) else None,
+        low=known[0] if known else None,
+        high=known[-1] if known else None,
+    )
+
+
+def levels_of(comparison: Comparison) -> tuple[float, ...]:
+    """Return the speedups of which it is said when they were reached: the highest few that any run did reach."""
+    if comparison.scored:
+        return ()
+    traces = [trace for group in comparison.groups for trace in group.traces]
+    return tuple(level for level in LEVELS if any(reached(trace, level) for trace in traces))[-_SHOWN_LEVELS:]
+
+
+def rows_of(comparison: Comparison) -> Iterator[Row]:
+    """Yield the table's lines, from the result to what it took and what went wrong on the way."""
+    groups = comparison.groups
+
+    def row(title: str, cell: Callable[[Group], str]) -> Row:
+        return Row(title=title, cells=tuple(map(cell, groups)))
+
+    def places(title: str, place: Callable[[Trace], Place | None]) -> Iterator[Row]:
+        yield row(f"rounds {title}", lambda group: _over(group, lambda one: _on(place(one), "rounds"), "{:.0f}".format))
+        yield row(f"time {title}", lambda group: _over(group, lambda one: _on(place(one), "seconds"), duration))
+        if any(trace.priced for group in groups for trace in group.traces):
+            yield row(
+                f"dollars {title}", lambda group: _over(group, lambda one: _on(place(one), "dollars"), "${:.4f}".format)
+            )
+
+    yield row("runs", lambda group: str(len(group.entrants)))
+    yield row("seeds", lambda group: ", ".join(dict.fromkeys(str(entrant.seed) for entrant in group.entrants)))
+    yield row("best score" if comparison.scored else "best speedup", _best_cell)
+    yield row("best found in round", lambda group: _over(group, _found_in_round, "{:.0f}".format))
+    yield from places("used", lambda trace: trace.at)
+    yield from places("until the best counted", lambda trace: trace.best.at if trace.best else None)
+    for level in levels_of(comparison):
+        yield from places(f"to {level:g}x", lambda trace, level=level: reached(trace, level))  # type: ignore[misc]
+    yield row("model calls", lambda group: _over(group, lambda one: one.totals.calls, "{:,.0f}".format))
+    yield row("tokens", lambda group: _over(group, _tokens, "{:,.0f}".format))
+    yield row("attempts", lambda group: str(sum(fates_of(group).values())))
+    for fate in failures_of(groups):
+        yield row(fate.replace("_", " "), lambda group, fate=fate: str(fates_of(group)[fate]))  # type: ignore[misc]
+
+
+def fates_of(group: Group) -> Counter[str]:
+    """Return the attempts of all its runs, by fate."""
+    total: Counter[str] = Counter()
+    for trace in group.traces:
+        total.update(trace.totals.fates)
+    return total
+
+
+def failures_of(groups: Sequence[Group]) -> list[str]:
+    """Return the fates that occurred and should not, the most frequent first."""
+    total = sum((fates_of(group) for group in groups), Counter[str]())
+    return [fate for fate, _ in total.most_common() if fate not in _AS_IT_SHOULD]
+
+
+def spread_words(spread: Spread, words: Callable[[float], str]) -> str:
+    """Say a figure over runs: `24`, `24 (20 to 31)`; `-` where half of the runs or more never got there."""
+    reached_by = f" ({spread.known} of {spread.runs})" if spread.known < spread.runs else ""
+    if spread.median is None or spread.low is None or spread.high is None:
+        return f"-{reached_by}" if spread.known else "-"
+    middle, low, high = map(words, (spread.median, spread.low, spread.high))
+    if reached_by:
+        return middle + reached_by
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def value_words(value: float, *, scored: bool) -> str:
+    """Return a speedup or a score for people."""
+    return score_text(value) if scored else f"{value:.2f}x"
+
+
+def best_words(trace: Trace) -> tuple[str, str]:
+    """Return a run's best, and its interval; `-` and nothing where there is none."""
+    best = trace.best
+    if best is None:
+        return "-", ""
+    low, high = best.interval
+    return value_words(best.value, scored=trace.head.scored), "" if trace.head.scored else f"[{low:.2f}, {high:.2f}]"
+
+
+def _best_cell(group: Group) -> str:
+    if len(group.entrants) == 1:
+        return " ".join(filter(None, best_words(group.traces[0])))
+    scored = group.traces[0].head.scored
+    best = spread_of([trace.best.value if trace.best else None for trace in group.traces], missing=-inf)
+    return spread_words(best, lambda value: value_words(value, scored=scored))
+
+
+def _over(group: Group, figure: Callable[[Trace], float | None], words: Callable[[float], str]) -> str:
+    return spread_words(spread_of([figure(trace) for trace in group.traces]), words)
+
+
+def _on(place: Place | None, against: Against) -> float | None:
+    return place.on(against) if place else None
+
+
+def _found_in_round(trace: Trace) -> float | None:
+    """Return the round whose candidate the best is; it counts later, once it is confirmed."""
+    return trace.best.mark.round if trace.best else None
+
+
+def _tokens(trace: Trace) -> float:
+    return trace.totals.prompt_tokens + trace.totals.completion_tokens

@@ -1,0 +1,1 @@
+"""The report: one HTML page or figures about runs, for people who were not there."""

@@ -1,0 +1,150 @@
+"""What all figures have in common: colours, marks, sizes, and how texts of strangers are put into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from evaluators.process.printed import printable
+from ksearch_async.views.text import shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+Draw: TypeAlias = "Callable[[Figure], None]"
+
+INK, SOFT, FAINT, PAPER = "#1f2328", "#6e7781", "#d0d7de", "#ffffff"
+"""Text and axes; what is less important; grid; background."""
+BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#aa4499", "#d55e00", "#56b4e9"
+"""Okabe and Ito's colours, which people who cannot tell red from green can tell apart (purple by Tol)."""
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
+DASHES: tuple[str, ...] = ("-", "--", "-.", ":")
+"""Of series beyond the colours, and for print without colour."""
+
+FATES: dict[str, tuple[str, str]] = {
+    "measured": ("o", BLUE),
+    "scored": ("o", BLUE),
+    "outpaced": ("v", SKY),
+    "unstable": ("D", PURPLE),
+    "wrong": ("x", RED),
+    "did_not_build": ("s", RED),
+    "crashed": ("X", RED),
+    "timed_out": ("P", RED),
+    "rejected": ("^", RED),
+    "quarantined": ("d", RED),
+}
+"""Mark and colour by fate; told apart without colour."""
+OTHER_FATE = ("*", SOFT)
+
+WIDE, HIGH = 6.4, 3.6
+"""Inches: what fits a column and a half of a paper."""
+_NAME_GAP = 0.045
+"""Of an axis' height: a line of small text."""
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Of a logarithmic axis."""
+_SPREAD = 6.0
+"""From this ratio of largest to smallest on, speedups are on a logarithmic axis."""
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be drawn."""
+
+    name: str
+    """Of its file, without suffix."""
+    title: str
+    caption: str
+    """What is seen, in a sentence or two, for people who read nothing else."""
+    size: tuple[float, float]
+    """Inches: width, height."""
+    draw: Draw
+
+
+def style_of(place: int) -> tuple[str, str]:
+    """Return colour and dashes of the n-th series."""
+    return SERIES[place % len(SERIES)], DASHES[place // len(SERIES) % len(DASHES)]
+
+
+def shown(text: str, width: int) -> str:
+    """Return a text of a stranger's (a title, a name) as it can be drawn: one line, of characters that the font has.
+
+    What is drawn otherwise, or is a direction or a control, is a question mark in a box.
+    """
+    from matplotlib.font_manager import findfont, get_font  # noqa: PLC0415 - only when drawing
+
+    font = get_font(findfont("DejaVu Sans"))
+    line = printable(shortened(text, width))
+    return "".join(char if font.get_char_index(ord(char)) else "\N{REPLACEMENT CHARACTER}" for char in line)
+
+
+def dress(axes: Axes) -> None:
+    """Take off what distracts: two sides of the frame, strong lines."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(SOFT)
+    axes.tick_params(colors=INK, width=0.6)
+    axes.grid(visible=True, color=FAINT, linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def count_rounds(axes: Axes) -> None:
+    """Have the horizontal axis count whole rounds."""
+    axes.locator_params(axis="x", integer=True)
+
+
+def scale_speedups(axes: Axes, values: Iterable[float], *, scored: bool, along: str = "y") -> None:
+    """Choose the axis of speedups: logarithmic where they lie far apart, with ticks as people say them.
+
+    Args:
+        axes: where.
+        values: all that is to be seen.
+        scored: they are scores, which may be negative.
+        along: `x` or `y`.
+    """
+    seen = [value for value in values if value > 0]
+    if scored or not seen:
+        return
+    axis = axes.yaxis if along == "y" else axes.xaxis
+    if max(seen) / min(seen) >= _SPREAD:
+        (axes.set_yscale if along == "y" else axes.set_xscale)("log")
+        ticks = [tick for tick in _TICKS if min(seen) / 1.5 <= tick <= max(seen) * 1.5]
+        axis.set_ticks(ticks)
+        axis.set_ticks([], minor=True)
+    axis.set_major_formatter(lambda value, _: f"{value:g}x")
+
+
+class Level(msgspec.Struct, frozen=True):
+    """What speedups are measured against: a horizontal line with a name."""
+
+    value: float
+    words: str
+    dashes: str = "--"
+
+
+def draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
+    """Draw horizontal lines with their names at the right edge, one above the other where they would overlap.
+
+    Comes last: it fixes the axis.
+    """
+    for level in levels:
+        axes.axhline(level.value, color=SOFT, linewidth=0.8, linestyle=level.dashes, zorder=1)
+    axes.set_ylim(axes.get_ylim())
+    to_share = (axes.transScale + axes.transLimits).transform
+    lowest = -inf
+    for level in sorted(levels, key=lambda level: level.value):
+        share = max(float(to_share((0.0, level.value))[1]), lowest + _NAME_GAP)
+        lowest = share
+        axes.annotate(
+            level.words,
+            xy=(1.0, share),
+            xycoords="axes fraction",
+            xytext=(3, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color=SOFT,
+            annotation_clip=False,
+        )

@@ -1,0 +1,225 @@
+"""The search tree: a row for each action, indented below the one it builds on, with what came of it as a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ksearch_async.run.feed import NodeView
+from ksearch_async.views.report.data import Series, Trace, children_of, path_to_best
+from ksearch_async.views.report.figures.ink import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    PAPER,
+    RED,
+    SOFT,
+    WIDE,
+    Picture,
+    dress,
+    scale_speedups,
+    shown,
+)
+from messages.base import ROOT
+from messages.verdicts import NO_FAILURES, worth_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_ROW, _FRAME = 0.19, 0.75
+"""Inches."""
+_MOST = 80
+"""Rows that can be read in one picture."""
+_INDENT, _CHARACTER, _BOLD = 0.14, 0.068, 0.077
+"""Inches: of a level, and about of a letter."""
+_SHARE = 0.72
+"""Of the width, for the tree; bars have the rest."""
+_DEEPEST = 14
+"""Levels that are indented."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A row."""
+
+    node: NodeView
+    depth: int
+    parent: int | None
+    """Its parent's row."""
+    hidden: int
+    """Nodes directly below it that are left out."""
+
+
+def pictures(series: Sequence[Series]) -> Iterator[Picture]:
+    """Yield one for each run that has actions."""
+    traces = [trace for each in series for trace in each.traces]
+    for number, trace in enumerate(traces, start=1):
+        if len(trace.nodes) < 2:
+            continue
+        lines = rows_of(trace)
+        left_out = f" {len(trace.nodes) - len(lines)} of {len(trace.nodes)} are left out." * (
+            len(lines) < len(trace.nodes)
+        )
+        yield Picture(
+            name="tree" if len(traces) == 1 else f"tree-{number}",
+            title="Search tree" if len(traces) == 1 else f"Search tree: {trace.head.run_id}",
+            caption=(
+                "Every action below the one that it builds on, and what the best kernel found for it is worth. The "
+                "way to the best kernel is orange; red has no correct kernel, grey came to nothing, hollow was not "
+                "tried."
+                f"{left_out}"
+            ),
+            size=(WIDE, _FRAME + _ROW * len(lines)),
+            draw=partial(_draw, trace, lines),
+        )
+
+
+def rows_of(trace: Trace) -> list[Line]:
+    """Return the rows, parents before children; of a large tree the best, the most worked on, and what is above."""
+    children = children_of(trace)
+    kept = _kept(trace, {node_id: parent for parent, ids in children.items() for node_id in ids})
+    lines: list[Line] = []
+    waiting: list[tuple[str, int, int | None]] = [(ROOT, 0, None)]
+    while waiting:
+        node_id, depth, parent = waiting.pop()
+        below = children.get(node_id, ())
+        kept_below = [child for child in below if child in kept]
+        hidden = len(below) - len(kept_below)
+        lines.append(Line(node=trace.nodes[node_id], depth=depth, parent=parent, hidden=hidden))
+        waiting.extend((child, depth + 1, len(lines) - 1) for child in reversed(kept_below))
+    return lines
+
+
+def _kept(trace: Trace, parents: Mapping[str, str]) -> set[str]:
+    """Return the nodes that are shown, at most `_MOST`."""
+    if len(trace.nodes) <= _MOST:
+        return set(trace.nodes)
+    kept = {ROOT}
+    way = set(path_to_best(trace))
+    for node in sorted(trace.nodes.values(), key=lambda node: _rank(node, way)):
+        line = [node.node_id]
+        while line[-1] in parents:
+            line.append(parents[line[-1]])
+        if len(kept.union(line)) <= _MOST:
+            kept.update(line)
+    return kept
+
+
+def _rank(node: NodeView, way: set[str]) -> tuple[bool, float, int, int]:
+    worth = node.best.credit if node.best else None
+    return node.node_id not in way, -worth if worth is not None else 0.0, -node.rounds, node.depth
+
+
+def _draw(trace: Trace, lines: Sequence[Line], figure: Figure) -> None:
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[_SHARE, 1 - _SHARE])
+    wide = WIDE * _SHARE
+    left.set_xlim(0, wide)
+    left.set_ylim(len(lines) - 0.5, -0.5)
+    left.set_axis_off()
+    way = {*path_to_best(trace), ROOT}
+    x = [0.1 + _INDENT * min(line.depth, _DEEPEST) for line in lines]
+    for row, line in enumerate(lines):
+        _draw_edge(left, x, row, line, way)
+        colour, is_filled = _colour(line.node, way)
+        left.scatter(
+            [x[row]],
+            [row],
+            s=22,
+            facecolors=colour if is_filled else PAPER,
+            edgecolors=colour,
+            linewidths=0.9,
+            zorder=3,
+        )
+        is_best = row > 0 and line.node.node_id == _best_node(trace)
+        room = int((wide - x[row] - 0.15) / (_BOLD if is_best else _CHARACTER))
+        left.text(
+            x[row] + 0.12,
+            row,
+            shown(_words(trace, line), room),
+            va="center",
+            fontweight="bold" if is_best else "normal",
+            color=SOFT if line.node.state == "pruned" else INK,
+            in_layout=False,
+        )
+    _draw_bars(right, trace, lines, way)
+
+
+def _draw_edge(axes: Axes, x: Sequence[float], row: int, line: Line, way: set[str]) -> None:
+    if line.parent is None:
+        return
+    leads = line.node.node_id in way
+    axes.plot(
+        [x[line.parent], x[line.parent], x[row]],
+        [line.parent, row, row],
+        color=ORANGE if leads else FAINT,
+        linewidth=1.4 if leads else 0.9,
+        zorder=2 if leads else 1,
+    )
+
+
+def _draw_bars(axes: Axes, trace: Trace, lines: Sequence[Line], way: set[str]) -> None:
+    dress(axes)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(left=False, labelleft=False)
+    axes.spines["left"].set_visible(False)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.spines["bottom"].set_visible(False)
+    known = [(row, line.node, _value(trace, line.node)) for row, line in enumerate(lines)]
+    found = [(row, value, _colour(node, way)[0]) for row, node, value in known if value is not None]
+    if not found:
+        axes.set_axis_off()
+        return
+    values = [value for _, value, _ in found]
+    scale_speedups(axes, [*values, trace.start or 1.0], scored=trace.head.scored, along="x")
+    axes.scatter(
+        values, [row for row, _, _ in found], s=18, c=[colour for _, _, colour in found], linewidths=0, zorder=3
+    )
+    if axes.get_xscale() == "linear":
+        axes.locator_params(axis="x", nbins=4)
+    if trace.start is not None:
+        axes.axvline(trace.start, color=SOFT, linewidth=0.8, linestyle="--")
+        axes.hlines([row for row, _, _ in found], trace.start, values, colors=[c for _, _, c in found], linewidth=1.2)
+    axes.margins(x=0.08)
+    axes.set_xlabel("score" if trace.head.scored else "speedup over the reference")
+
+
+def _value(trace: Trace, node: NodeView) -> float | None:
+    """Return what an action is worth; the best's counts at once, all others' when their branch ends."""
+    if trace.best is not None and node.node_id == trace.best.mark.node_id:
+        return trace.best.value
+    if node.best is None:
+        return None
+    return node.best.credit if node.best.speedup is None else node.best.speedup
+
+
+def _best_node(trace: Trace) -> str:
+    return trace.best.mark.node_id if trace.best else ""
+
+
+def _colour(node: NodeView, way: set[str]) -> tuple[str, bool]:
+    """Return a node's colour, and whether it is filled: something was tried there."""
+    if node.node_id in way:
+        return ORANGE, True
+    if node.best is not None:
+        return BLUE, True
+    if any(count for fate, count in node.fates if fate not in NO_FAILURES):
+        return RED, True
+    return SOFT, bool(node.fates) or node.state == "pruned"
+
+
+def _words(trace: Trace, line: Line) -> str:
+    node = line.node
+    if node.node_id == ROOT:
+        return "initial program" if trace.head.scored else "reference"
+    best, incumbent = node.best, trace.best.mark if trace.best else None
+    worth = [worth_text(best.credit, best.speedup, is_least=best.is_least)] if best else []
+    if incumbent is not None and node.node_id == incumbent.node_id:
+        worth = [worth_text(incumbent.credit, incumbent.speedup)]
+    hidden = [f"+{line.hidden} below"] if line.hidden else []
+    return " · ".join([node.node_id, *worth, *hidden, node.title])

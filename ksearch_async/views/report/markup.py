@@ -1,0 +1,89 @@
+"""HTML of the report: escaped text, tags, tables and lists.
+
+Whatever is no `Markup` is text, and is escaped; nothing but the functions here makes a `Markup`. Texts of strangers
+(titles, reasons, sources) lose what is not printable besides: terminal escapes, and marks that turn text around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
+from typing import TypeAlias
+
+import msgspec
+
+from evaluators.process.printed import printable
+
+
+class Markup(msgspec.Struct, frozen=True):
+    """A piece of HTML."""
+
+    html: str
+
+
+Child: TypeAlias = "str | int | Markup | Iterable[Child] | None"
+"""Text and numbers are escaped; None is nothing."""
+
+_VOID = frozenset({"br", "hr", "meta", "col"})
+
+
+def tag(name: str, /, *children: Child, attributes: Mapping[str, str] | None = None, **more: str) -> Markup:
+    """Return an element.
+
+    Args:
+        name: of the element; ours, never a stranger's.
+        children: what stands in it.
+        attributes: by name, for names that are no identifiers in Python.
+        more: likewise; `class_` is `class`.
+    """
+    named = {key.rstrip("_"): value for key, value in more.items()} | dict(attributes or {})
+    told = "".join(f' {key}="{_escaped(value)}"' for key, value in named.items())
+    inner = joined(*children).html
+    return Markup(f"<{name}{told}>" if name in _VOID else f"<{name}{told}>{inner}</{name}>")
+
+
+def joined(*children: Child) -> Markup:
+    """Return what stands one after the other."""
+    return Markup("".join(map(_html, children)))
+
+
+def trusted(html: str) -> Markup:
+    """Return HTML that we made and that holds nothing of a stranger's unescaped: a drawn figure, a style."""
+    return Markup(html)
+
+
+def _html(child: Child) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Markup):
+        return child.html
+    if isinstance(child, str | int):
+        return _escaped(str(child))
+    return "".join(map(_html, child))
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text), quote=True)
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: Collection[int] = ()) -> Markup:
+    """Return a table.
+
+    Args:
+        titles: of the columns.
+        rows: cells, as many as there are titles.
+        numbers: places of the columns that are aligned right.
+    """
+
+    def cells(name: str, row: Sequence[Child]) -> list[Markup]:
+        return [
+            tag(name, cell, class_="number") if place in numbers else tag(name, cell) for place, cell in enumerate(row)
+        ]
+
+    head = tag("thead", tag("tr", cells("th", titles)))
+    return tag("div", tag("table", head, tag("tbody", [tag("tr", cells("td", row)) for row in rows])), class_="scroll")
+
+
+def definitions(pairs: Iterable[tuple[str, Child]]) -> Markup:
+    """Return a list of names and what they are; those that are nothing are left out."""
+    return tag("dl", [(tag("dt", name), tag("dd", told)) for name, told in pairs if told not in ("", None)])

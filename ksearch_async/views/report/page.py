@@ -1,0 +1,540 @@
+"""The report: one HTML page about runs, without scripts and network access."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from ksearch_async import __version__
+from ksearch_async.run.attempts import Version, Versions, diff_lines
+from ksearch_async.run.costs import Spend, Spending, spending_of
+from ksearch_async.run.feed import AttemptView, ConfirmationView
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.run.state import Best, BestScore, Chronicle
+from ksearch_async.settings.table import SETTINGS, ModelSettings, RunConfig, flatten, load_config
+from ksearch_async.views.compare import Comparison, Entrant, best_words, compared, entrant_of, plain, rows_of
+from ksearch_async.views.lines import (
+    confirmations_line,
+    expectations_line,
+    fates_line,
+    faults_line,
+    state_line,
+    workers_line,
+)
+from ksearch_async.views.report.data import Series, path_to_best
+from ksearch_async.views.report.gallery import FIGURES, OF_ALL_RUNS, OF_EACH_RUN, inlined, pictures_of
+from ksearch_async.views.report.markup import Child, Markup, definitions, joined, table, tag, trusted
+from ksearch_async.views.text import TITLES, counted, duration, headline, kernel_rows, left_out
+from messages.codec import Record
+from messages.events import CandidateEvaluated, RunStarted
+from messages.verdicts import GOOD_FATES, Measured, Scored, score_text, worth_text
+
+_NOT_OF_THE_SEARCH = ("runs_dir", "effort", "nats", "metrics.", "sync", "weight", "tier", "workers.here")
+"""Settings that say where a run is done, and not what is done."""
+
+
+class Dossier(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, for its report."""
+
+    entrant: Entrant
+    started: RunStarted
+    chronicle: Chronicle
+    in_use: bool
+    """A process is working on it."""
+    best: Best | BestScore | None
+    evaluation: CandidateEvaluated | None
+    """The verdict that the best kernel counts for."""
+    kernel: Version | None
+    base: Version | None
+    """What the best kernel was started from; null: the reference."""
+    spending: Spending
+    commands: tuple[str, ...]
+    """Which do the same again."""
+    unsaid: tuple[str, ...]
+    """Settings that these cannot say, since no flag has them."""
+    has_config: bool
+    """They are by the run's own configuration; else by its journal, which knows no endpoints and no paths."""
+
+
+def dossier_of(folder: RunFolder, records: Sequence[Record]) -> Dossier:
+    """Put together what there is to be said of a run.
+
+    Raises:
+        ConfigError: it has not begun.
+    """
+    entrant = entrant_of(folder.run_id, records)
+    versions = Versions(records)
+    chronicle = versions.chronicle
+    started = chronicle.started
+    assert started is not None, "a run that has begun has its first event"  # noqa: S101 - `entrant_of` has looked
+    best = chronicle.best("")
+    base, kernel = versions.pair(None, None) if best is not None else (None, None)
+    config = load_config(folder.config) if folder.config.exists() else _config_of(entrant, started, chronicle)
+    return Dossier(
+        entrant=entrant,
+        started=started,
+        chronicle=chronicle,
+        in_use=folder.in_use(),
+        best=best,
+        evaluation=_evaluation_of(records, best.candidate_id) if best else None,
+        kernel=kernel,
+        base=base,
+        spending=spending_of(records),
+        commands=tuple(_commands(folder.run_id, config)),
+        unsaid=tuple(_unsaid(config)),
+        has_config=folder.config.exists(),
+    )
+
+
+def _evaluation_of(records: Sequence[Record], candidate_id: str) -> CandidateEvaluated | None:
+    """Return the last verdict that counts: of a confirmation where there was one."""
+    found = [
+        record.body
+        for record in records
+        if isinstance(record.body, CandidateEvaluated) and record.body.candidate_id == candidate_id
+    ]
+    return next((one for one in reversed(found) if one.verdict.__struct_config__.tag in ("measured", "scored")), None)
+
+
+def _config_of(entrant: Entrant, started: RunStarted, chronicle: Chronicle) -> RunConfig:
+    """Return what can be told from a journal alone."""
+    names = entrant.trace.head.models
+    return RunConfig(
+        task=started.task.name,
+        language=started.description.language,
+        seed=started.seed,
+        search=chronicle.state.settings if chronicle.state.run_id else started.settings,
+        model=ModelSettings(name=names[0] if names else None),
+    )
+
+
+def _commands(run_id: str, config: RunConfig) -> Iterator[str]:
+    yield shlex.join(["ksearch", "run", config.task, *_flags(config)])
+    yield shlex.join(["ksearch", "replay", run_id])
+    yield shlex.join(["ksearch", "eval", run_id])
+
+
+def _flags(config: RunConfig) -> Iterator[str]:
+    """Yield the flags for what is not as it is by default."""
+    usual = dict(flatten(msgspec.to_builtins(RunConfig(task=config.task))))
+    ours = dict(flatten(msgspec.to_builtins(config)))
+    for setting in SETTINGS:
+        value = ours.get(setting.path)
+        if setting.path.startswith(_NOT_OF_THE_SEARCH) or value is None or value == usual.get(setting.path):
+            continue
+        if isinstance(value, bool):
+            yield f"--{'' if value else 'no-'}{setting.flag}"
+        else:
+            yield from (f"--{setting.flag}", str(value))
+
+
+def _unsaid(config: RunConfig) -> Iterator[str]:
+    """Yield the settings that are not as by default and that no flag has: they stand in a file."""
+    flags = {setting.path for setting in SETTINGS}
+    usual = dict(flatten(msgspec.to_builtins(RunConfig(task=config.task))))
+    for path, value in flatten(msgspec.to_builtins(config)):
+        if path not in flags and path != "task" and value != usual.get(path):
+            yield f"{path} = {value}"
+
+
+Section: TypeAlias = Callable[[Dossier], Iterator[Markup]]
+
+_MOST_LINES, _LONGEST_LINE = 4000, 2000
+"""Of a source or a diff: beyond that it is no page to read any more, and the file has it whole."""
+_DIFF = {"+++": "file", "---": "file", "@@": "place", "+": "added", "-": "removed"}
+"""How a line is set by how it begins, the longest first."""
+
+
+def result_words(dossier: Dossier) -> str:
+    """Say in a sentence what the run amounts to."""
+    best = dossier.best
+    if best is None:
+        return "No candidate was correct and timed, or got a score."
+    if isinstance(best, BestScore):
+        initial = "" if best.initial_score is None else f"; the initial program has {score_text(best.initial_score)}"
+        return f"The best program scores {score_text(best.score)}{initial}."
+    low, high = best.speedup_interval
+    against = f" against {best.reference_latency_us:.1f} us" if best.reference_latency_us is not None else ""
+    slower = "" if best.faster else " That is not faster than the reference."
+    return (
+        f"The best kernel is {best.speedup_vs_reference:.2f}x as fast as the reference (95 % interval {low:.2f} to "
+        f"{high:.2f}): {best.latency_us:.1f} us{against}{best.roofline_words}.{slower}"
+    )
+
+
+def summary(dossier: Dossier) -> Iterator[Markup]:
+    """What the run is, how it ended, and what it took."""
+    chronicle, trace = dossier.chronicle, dossier.entrant.trace
+    head, totals = trace.head, trace.totals
+    yield tag("p", result_words(dossier), class_="result")
+    baseline = f"{trace.baseline[0]}: {trace.baseline[1]:.2f}x the reference, beside the best" if trace.baseline else ""
+    yield definitions(
+        [
+            ("run", head.run_id),
+            ("task", f"{head.task} ({head.task_id})"),
+            ("device", head.device),
+            ("written in", head.language),
+            ("models", dossier.entrant.traits["model"]),
+            ("baseline", baseline),
+            ("found by", " > ".join(dossier.best.found_by) if dossier.best else ""),
+            ("state", state_line(chronicle, in_use=dossier.in_use)),
+            ("rounds", f"{totals.rounds} of {head.max_rounds} in {duration(totals.elapsed_s)}"),
+            ("attempts", fates_line(chronicle)),
+            ("confirmed", confirmations_line(chronicle)),
+            ("expected", expectations_line(chronicle.state)),
+            ("processes", workers_line(chronicle)),
+            ("endpoint", faults_line(chronicle)),
+            ("begun", f"{head.started_at[:19].replace('T', ' ')} UTC"),
+        ]
+    )
+
+
+def kernel(dossier: Dossier) -> Iterator[Markup]:
+    """The best kernel's files, and what changed in them from what they were started from."""
+    best = dossier.kernel
+    if best is None:
+        yield tag("p", "There is none.")
+        return
+    yield tag("p", f"Candidate {best.candidate_id}: {best.said}.", class_="note")
+    for file in best.candidate.files:
+        yield tag("p", tag("code", file.path))
+        yield tag("pre", tag("code", "\n".join(_bounded(file.text.splitlines()))))
+    if dossier.base is not None and dossier.base.candidate_id != best.candidate_id:
+        yield tag("p", f"Against what it was started from, candidate {dossier.base.candidate_id}: {dossier.base.said}.")
+        yield tag("pre", tag("code", _coloured(dossier.base, best)))
+
+
+def _coloured(older: Version, newer: Version) -> Iterator[Child]:
+    for line in _bounded(list(diff_lines(older, newer))):
+        kind = next((kind for start, kind in _DIFF.items() if line.startswith(start)), "")
+        yield tag("span", line, class_=kind) if kind else line
+        yield "\n"
+
+
+def _bounded(lines: Sequence[str]) -> Iterator[str]:
+    """Yield lines, of more and longer ones than anybody reads only the beginning."""
+    for line in lines[:_MOST_LINES]:
+        rest = len(line) - _LONGEST_LINE
+        yield line if rest <= 0 else f"{line[:_LONGEST_LINE]}… ({rest:,} more characters)"
+    if len(lines) > _MOST_LINES:
+        yield f"… ({len(lines) - _MOST_LINES:,} more lines)"
+
+
+def measurement(dossier: Dossier) -> Iterator[Markup]:
+    """How the best kernel was checked and timed, behind which walls, and how far confirmations moved others."""
+    done = dossier.evaluation
+    if done is None:
+        yield tag("p", "Nothing was measured that counts.")
+        return
+    verdict = done.verdict
+    pairs: list[tuple[str, Child]] = [
+        ("purpose", "a second, confirming measurement" if done.purpose == "confirm" else "its only measurement"),
+        ("device", f"{done.device} {done.unit}".strip()),
+        ("isolation", ", ".join(done.isolation) or "not recorded"),
+        ("took", f"{done.wall_s:.1f} s, {done.lease_s:.1f} s of it alone on the device"),
+    ]
+    if isinstance(verdict, Measured):
+        yield from _timing(verdict, dossier)
+        pairs.extend(_checks(verdict))
+    elif isinstance(verdict, Scored):
+        pairs.extend((f"metric {name}", str(value)) for name, value in verdict.metrics.items())
+        pairs.extend(("note", note) for note in verdict.notes)
+    yield definitions(pairs)
+    if isinstance(verdict, Measured) and verdict.workloads:
+        titles = ["workload", "speedup", "95 % interval", "latency us", "reference us", "pairs"]
+        rows = [
+            [
+                one.name,
+                f"{one.speedup_vs_reference:.2f}x",
+                f"[{one.speedup_interval.low:.2f}, {one.speedup_interval.high:.2f}]",
+                f"{one.latency_us:.1f}",
+                f"{one.reference_latency_us:.1f}",
+                str(one.pairs),
+            ]
+            for one in verdict.workloads
+        ]
+        yield table(titles, rows, numbers=range(1, 6))
+    if isinstance(verdict, Measured):
+        yield from _profile(verdict)
+
+
+def _profile(verdict: Measured) -> Iterator[Markup]:
+    """What the GPU does in a call, if that was recorded."""
+    for one in verdict.profile:
+        yield tag("p", f"What the GPU does in a call: {headline(one)}.")
+        yield table(TITLES, kernel_rows(one), numbers=range(len(TITLES) - 2))
+        if rest := left_out(one):
+            yield tag("p", rest, class_="note")
+    if verdict.profile:
+        yield tag("p", "The kernel's own process recorded that; nothing above rests on it.", class_="note")
+
+
+def _timing(verdict: Measured, dossier: Dossier) -> Iterator[Markup]:
+    best = dossier.best
+    if not isinstance(best, Best) or verdict.speedup_interval is None:
+        return
+    turns = f", {counted(verdict.pairs, 'pair', 'pairs')} in all" if verdict.pairs else ""
+    yield tag(
+        "p",
+        f"Candidate and reference were called by turns{turns}. The speedup is the median over blocks of two pairs, of "
+        "the reference's latency over the candidate's; the interval is the median's, at 95 %. What counts, for the "
+        "search and in comparisons, is its lower end."
+        + (" Over several workloads these are geometric means." if verdict.workloads else ""),
+    )
+    rows = [
+        ["reference", _us(verdict.reference_latency_us), "1.00x", ""],
+        [
+            "best kernel",
+            _us(verdict.latency_us),
+            f"{verdict.speedup_vs_reference:.3f}x",
+            f"[{verdict.speedup_interval.low:.3f}, {verdict.speedup_interval.high:.3f}]",
+        ],
+    ]
+    if verdict.baseline and verdict.speedup_vs_baseline is not None and verdict.baseline_interval is not None:
+        interval = f"[{verdict.baseline_interval.low:.3f}, {verdict.baseline_interval.high:.3f}]"
+        rows.insert(1, [verdict.baseline, _us(verdict.baseline_latency_us), "", ""])
+        rows.append([f"best kernel over {verdict.baseline}", "", f"{verdict.speedup_vs_baseline:.3f}x", interval])
+    yield table(["program", "median latency", "speedup", "95 % interval"], rows, numbers=(1, 2, 3))
+    if best.screen_speedup is not None:
+        yield tag("p", f"Its first measurement had said {best.screen_speedup:.2f}x.", class_="note")
+
+
+def _checks(verdict: Measured) -> Iterator[tuple[str, Child]]:
+    worst = max(verdict.checks, key=lambda check: check.error_ratio, default=None)
+    if worst is not None:
+        calls = counted(len(verdict.checks), "call", "calls")
+        families = ", ".join(dict.fromkeys(check.family for check in verdict.checks))
+        yield "checked", f"{calls} on fresh inputs, expected values in {verdict.reference_dtype}; inputs: {families}"
+        yield "largest error", f"{worst.error_ratio:.3g} of what the tolerance allows ({worst.family})"
+    yield (
+        "latency",
+        "of the device's work, launches hidden" if verdict.measure == "device" else "of a call as users make it",
+    )
+    if verdict.deterministic is not None:
+        yield "same bits", "twice on the same inputs" if verdict.deterministic else "not twice on the same inputs"
+    yield "flags", ", ".join(verdict.flags)
+    yield from (("note", note) for note in verdict.notes)
+
+
+def _us(latency_us: float | None) -> str:
+    return "" if latency_us is None else f"{latency_us:.1f} us"
+
+
+def actions(dossier: Dossier) -> Iterator[Markup]:
+    """The tree as a table: every action with what came of it."""
+    trace = dossier.entrant.trace
+    way = set(path_to_best(trace))
+    rows: list[list[Child]] = []
+    for node in sorted(trace.nodes.values(), key=lambda node: int(node.node_id[1:])):
+        if not node.parent_id:
+            continue
+        best = node.best
+        worth = worth_text(best.credit, best.speedup, is_least=best.is_least) if best else ""
+        failed = ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in GOOD_FATES)
+        state = f"{node.state.replace('_', ' ')}{', forbidden' if node.forbidden else ''}"
+        title = tag("b", node.title) if node.node_id in way else node.title
+        rows.append([node.node_id, node.parent_id, title, state, worth, str(node.rounds), failed])
+    yield table(["action", "below", "what is tried", "state", "best", "rounds", "other outcomes"], rows, numbers=(4, 5))
+    if way:
+        yield tag("p", "Those that the best kernel was built on are bold.", class_="note")
+
+
+def attempts(dossier: Dossier) -> Iterator[Markup]:
+    """Every attempt in the order in which its outcome was known."""
+    trace = dossier.entrant.trace
+    best_id = trace.totals.best_id
+    rows: list[list[Child]] = []
+    for tried in trace.tried:
+        attempt = tried.attempt
+        is_best = bool(best_id) and attempt.candidate_id == best_id
+        outcome = attempt.outcome.removeprefix(f"{attempt.fate}: ")
+        again = trace.confirmed.get(attempt.candidate_id)
+        if again is not None and attempt.round:
+            outcome = f"screening said {outcome}; {_confirmation_words(again)}"
+        fate = tag("span", _fate_words(attempt), class_=_fate_kind(attempt))
+        rows.append(
+            [
+                str(attempt.round or ""),
+                duration(tried.at.seconds),
+                attempt.node_id,
+                fate,
+                tag("b", f"{outcome} (the best)") if is_best else outcome,
+                tag("code", attempt.candidate_id[:8]),
+            ]
+        )
+    yield table(["round", "after", "action", "fate", "outcome", "candidate"], rows, numbers=(0, 1))
+
+
+def _confirmation_words(again: ConfirmationView) -> str:
+    if again.fate == "measured":
+        return f"confirmed: {again.outcome.removeprefix('measured: ')}"
+    return f"not confirmed: {again.outcome}"
+
+
+def _fate_words(attempt: AttemptView) -> str:
+    return "repeated" if attempt.repeats_known else attempt.fate.replace("_", " ")
+
+
+def _fate_kind(attempt: AttemptView) -> str:
+    if attempt.repeats_known or attempt.fate in ("declined", "outpaced", "unstable", "lost"):
+        return "idle"
+    return "good" if attempt.fate in GOOD_FATES else "bad"
+
+
+def costs(dossier: Dossier) -> Iterator[Markup]:
+    """What the models cost."""
+    spending = dossier.spending
+    titles = ["role", "model", "calls", "prompt tokens", "of them cached", "completion tokens", "dollars"]
+    rows = [[role, model or "-", *_spend(spend)] for (role, model), spend in spending.by_model.items()]
+    total = spending.of_role("planner").plus(spending.of_role("coder"))
+    yield table(titles, [*rows, ["both", "", *_spend(total)]], numbers=range(2, 7))
+    if total.known_usd is None:
+        yield tag("p", "Not all prices are known: tokens only.", class_="note")
+
+
+def _spend(spend: Spend) -> list[str]:
+    usage = spend.usage
+    dollars = "-" if spend.known_usd is None else f"${spend.known_usd:.4f}"
+    tokens = (usage.calls, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+    return [*(f"{number:,}" for number in tokens), dollars]
+
+
+def environment(dossier: Dossier) -> Iterator[Markup]:
+    """What it ran on, and with which settings; all of them, so that nothing is left to defaults of another release."""
+    target, state = dossier.started.target, dossier.chronicle.state
+    settings = state.settings if state.run_id else dossier.started.settings
+    cpu = msgspec.to_builtins(target.cpu) if target.cpu else {}
+    told = {"device": target.device, "architecture": target.arch, "march": target.march, "toolchain": target.toolchain}
+    told |= {f"cpu {name}": str(value) for name, value in cpu.items() if value}
+    yield definitions(told.items())
+    task = dossier.started.task
+    values: dict[str, object] = {"seed": dossier.started.seed, "tolerance": task.tolerance.profile}
+    values |= {f"rules.{name}": value for name, value in flatten(msgspec.to_builtins(task.rules))}
+    values |= dict(flatten(msgspec.to_builtins(settings)))
+    yield table(["setting", "value"], [[tag("code", name), plain(value)] for name, value in values.items()])
+
+
+def reproduction(dossier: Dossier) -> Iterator[Markup]:
+    """What to type to have it again."""
+    yield tag("p", "The same search again; what it finds depends on what it measures and on what the models answer:")
+    yield tag("pre", tag("code", dossier.commands[0]), class_="command")
+    if dossier.unsaid:
+        yield tag("p", "with this in its configuration file (-c):")
+        yield tag("pre", tag("code", "\n".join(dossier.unsaid)), class_="command")
+    if not dossier.has_config:
+        note = "Made of the journal alone, which knows no endpoints and no paths."
+        yield tag("p", note, class_="note")
+    yield tag(
+        "p", "Its decisions again, from its journal, without a model and without a device; and the best once more:"
+    )
+    yield tag("pre", tag("code", "\n".join(dossier.commands[1:])), class_="command")
+
+
+SECTIONS: tuple[tuple[str, str, Section], ...] = (
+    ("kernel", "The best kernel", kernel),
+    ("measurement", "How it was measured", measurement),
+    ("actions", "Actions", actions),
+    ("attempts", "Attempts", attempts),
+    ("costs", "Costs", costs),
+    ("environment", "Environment and settings", environment),
+    ("reproduction", "To reproduce", reproduction),
+)
+"""Identifier, title and what makes it, in the order of the page; summary and figures stand before them."""
+
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def page_of(dossiers: Sequence[Dossier]) -> str:
+    """Return the page about runs of one task.
+
+    Raises:
+        ConfigError: they are of several.
+    """
+    comparison, numbers = compared([dossier.entrant for dossier in dossiers]), count(1)
+    if len(dossiers) == 1:
+        head = dossiers[0].entrant.trace.head
+        return _document(f"{head.task} on {head.device}", _alone(dossiers[0], comparison.series, numbers))
+    entrants = [entrant for group in comparison.groups for entrant in group.entrants]
+    ordered = [next(dossier for dossier in dossiers if dossier.entrant is entrant) for entrant in entrants]
+    parts = [_compared(comparison, numbers)]
+    for place, dossier in enumerate(ordered, start=1):
+        parts.append(_among_others(dossier, place, numbers))
+    return _document(f"{comparison.task}: {len(dossiers)} runs", *parts)
+
+
+def _document(title: str, *parts: Iterator[Markup]) -> str:
+    """Return the whole file."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", attributes={"http-equiv": "Content-Security-Policy", "content": _POLICY}),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", title),
+        tag("style", trusted(Path(__file__).with_name("page.css").read_text(encoding="utf-8"))),
+    )
+    told = f"Written by ksearch-async {__version__} from the journal, with ksearch report."
+    body = tag("body", tag("h1", title), *map(list, parts), tag("footer", told))
+    return f"<!doctype html>\n{tag('html', head, body, lang='en').html}\n"
+
+
+def _alone(dossier: Dossier, series: Sequence[Series], numbers: Iterator[int]) -> Iterator[Markup]:
+    """Yield the page of one run."""
+    yield from summary(dossier)
+    anchors = [("figures", "Figures"), *((name, title) for name, title, _ in SECTIONS)]
+    yield tag("nav", [joined(tag("a", title, href=f"#{name}"), " ") for name, title in anchors])
+    yield tag("h2", "Figures", id="figures")
+    for picture in pictures_of(series, FIGURES):
+        if picture.name != "best-so-far-rounds":  # the search trace has that line
+            yield inlined(picture, next(numbers))
+    for name, title, section in SECTIONS:
+        yield tag("h2", title, id=name)
+        yield from section(dossier)
+
+
+def _among_others(dossier: Dossier, place: int, numbers: Iterator[int]) -> Iterator[Markup]:
+    """Yield what a page of several runs says of one of them."""
+    run_id = dossier.entrant.run_id
+    yield tag("h2", run_id, id=f"run{place}")
+    yield from summary(dossier)
+    for picture in pictures_of([Series(label=run_id, traces=(dossier.entrant.trace,))], OF_EACH_RUN):
+        yield inlined(picture, next(numbers))
+    for name, title, section in SECTIONS:
+        yield tag("h3", title, id=f"run{place}-{name}")
+        yield from section(dossier)
+
+
+def _compared(comparison: Comparison, numbers: Iterator[int]) -> Iterator[Markup]:
+    """Yield the runs beside each other."""
+    yield tag("p", f"What all have in common: {comparison.brief}.")
+    several = len(comparison.groups) > 1
+    if several:
+        yield definitions((f"group {group.name}", group.told) for group in comparison.groups)
+    names = [group.name for group in comparison.groups] if several else ["all"]
+    rows = [[row.title, *row.cells] for row in rows_of(comparison)]
+    yield table(["", *names], rows, numbers=range(1, len(names) + 1))
+    yield tag(
+        "p",
+        "Of several runs a cell is the median, with the range in brackets; (2 of 3): one never got there. A speedup is "
+        "reached when a best kernel's whole 95 % interval lies there or above.",
+        class_="note",
+    )
+    titles = ["run", "group", "seed", "best", "95 % interval", "rounds", "time", "state"]
+    yield table(titles, _runs(comparison), numbers=(2, 3, 4, 5, 6))
+    for picture in pictures_of(comparison.series, OF_ALL_RUNS):
+        yield inlined(picture, next(numbers))
+
+
+def _runs(comparison: Comparison) -> Iterator[Sequence[Child]]:
+    pairs = [(group, entrant) for group in comparison.groups for entrant in group.entrants]
+    for place, (group, entrant) in enumerate(pairs, start=1):
+        totals = entrant.trace.totals
+        link = tag("a", entrant.run_id, href=f"#run{place}")
+        rounds, ended_by = str(totals.rounds), totals.stopped_by or totals.standing
+        best, interval = best_words(entrant.trace)
+        yield [link, group.name, str(entrant.seed), best, interval, rounds, duration(totals.elapsed_s), ended_by]

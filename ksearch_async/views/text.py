@@ -1,0 +1,334 @@
+"""Text for people: numbers, durations, columns, tables and charts. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.cells import cell_len
+
+from evaluators.process.printed import printable
+from messages.verdicts import ProfiledKernel, TimedWorkload, WorkloadProfile
+
+_LONGEST = 4096
+"""Characters of a text of which one line is made: a title of a megabyte is not looked through for each picture."""
+_VARIATIONS = re.compile("[\ufe00-\ufe0f]")
+"""Selectors of a glyph's variant: terminals disagree on the width that one gives to the sign before it."""
+
+
+def plain(text: str) -> str:
+    """Return a text on one line as it may stand in a picture: nothing that a terminal acts upon, no widths in doubt.
+
+    Its beginning only, where it is very long. Whoever measures a text, measures this.
+    """
+    line = text if len(text) <= _LONGEST else text[:_LONGEST]
+    if line.isascii() and line.isprintable() and "  " not in line:
+        return line.strip()
+    return " ".join(printable(_VARIATIONS.sub("", line)).split())
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes: two for East Asian signs, none for combining accents."""
+    return len(text) if text.isascii() else cell_len(printable(text))
+
+
+def fitted(line: str, columns: int | None) -> str:
+    """Return the line, its end left out where it is wider than the columns there are; leading blanks stay."""
+    return line if columns is None or columns_of(line) <= columns else _cut(line, columns)
+
+
+def shortened(text: str, width: int) -> str:
+    """Return the text on one line, at most `width` columns wide."""
+    line = plain(text)
+    return line if columns_of(line) <= width else _cut(line, width)
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return the text with blanks behind it, or before it, so that it is `width` columns wide."""
+    blanks = " " * max(0, width - columns_of(text))
+    return blanks + text if right else text + blanks
+
+
+def wrapped(text: str, columns: int, *, lead: str = "", most: int | None = None) -> list[str]:
+    """Return the text in lines of at most so many columns, broken between words, or through those that are too long.
+
+    Args:
+        text: its line breaks and runs of blanks count for one blank each.
+        columns: of each line.
+        lead: stands before the first line; the others begin below its end.
+        most: lines; what does not fit ends in `…`. Null: as many as it takes.
+    """
+    indent = " " * columns_of(lead)
+    lines, line, is_bare = [], lead, True
+    words = (text if most is None else text[: 4 * columns * (most + 1)]).split()
+    for piece in (piece for word in words for piece in _pieces(printable(word), max(1, columns - len(indent)))):
+        joined = f"{line}{piece}" if is_bare else f"{line} {piece}"
+        if columns_of(joined) > columns and not is_bare:
+            lines.append(line)
+            joined = indent + piece
+        line, is_bare = joined, False
+    lines.append(line)
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], fitted(f"{lines[most - 1]} {lines[most].strip()}", columns)]
+
+
+def _pieces(word: str, columns: int) -> Iterator[str]:
+    """Yield a word, in parts if it is too wide."""
+    while columns_of(word) > columns:
+        head = _head(word, columns) or word[0]
+        yield head
+        word = word[len(head) :]
+    yield word
+
+
+def _head(line: str, columns: int) -> str:
+    """Return as much of a line's beginning as fits into so many columns."""
+    if line.isascii():
+        return line[:columns]
+    signs = 0
+    for sign in printable(line):
+        columns -= cell_len(sign)
+        if columns < 0:
+            break
+        signs += 1
+    return line[:signs]
+
+
+def _cut(line: str, columns: int) -> str:
+    return f"{_head(line, max(0, columns - 1)).rstrip()}…"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """Return a number with its word: `1 branch`, `4 branches`."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def dollars(amount: float) -> str:
+    """Return US dollars: cents, and smaller amounts to the hundredth of a cent."""
+    return f"${amount:,.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"
+
+
+def rough_duration(seconds: float) -> str:
+    """Return seconds in one unit: `48 s`, `3 min`, `5 h`, `12 d`."""
+    for unit, length, limit in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172800)):
+        if seconds < limit:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
+
+
+def tokens_words(count: int) -> str:
+    """Return a number of tokens with three digits or so: `940 tokens`, `136k tokens`, `4.21M tokens`."""
+    if count < 10_000:
+        return f"{count:,} tokens"
+    return f"{count / 1000:.0f}k tokens" if count < 1_000_000 else f"{count / 1e6:.2f}M tokens"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds for people: `48.2 s`, `3 min 12 s`, `2 h 05 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min"
+
+
+_GAP = "  "
+_NARROWEST = 8
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a table."""
+
+    title: str
+    number: bool = False
+    """Aligned right."""
+    rank: int = 0
+    """Columns of a higher rank are left out first where the width does not do; those of rank 0 stay."""
+    least: int | None = None
+    """It is cut to so many characters before other columns are left out; null: it is not."""
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None) -> Iterator[str]:
+    """Yield a line of titles, then one per row.
+
+    Args:
+        columns: what the cells of each row are.
+        rows: cells, as many as there are columns.
+        width: columns of the terminal; null: nothing is left out.
+    """
+    grid = [[column.title.upper() for column in columns], *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(columns_of(row[at]) for row in grid) for at in range(len(columns))]
+    least = [min(wide, columns[at].least or wide) for at, wide in enumerate(widths)]
+    shown = list(range(len(columns)))
+    while width is not None and _total(least, shown) > width and any(columns[at].rank for at in shown):
+        shown.remove(max(shown, key=lambda at: columns[at].rank))
+    if width is not None and (excess := _total(widths, shown) - width) > 0:
+        widest = max(shown, key=lambda at: widths[at])
+        widths[widest] = max(_NARROWEST, widths[widest] - excess)
+    for row in grid:
+        cells = [_cell(row[at], widths[at], columns[at]) for at in shown]
+        yield _GAP.join(cells).rstrip()
+
+
+def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1)
+
+
+def _cell(text: str, width: int, column: Column) -> str:
+    return padded(shortened(text, width), width, right=column.number)
+
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_MARK = "┄"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Draw values, at most `width` of them (the last of each stretch), in eighths of the largest; 0 is blank."""
+    return chart_rows(values, min(width, len(values)), 1)[0]
+
+
+def chart_rows(values: Sequence[float], width: int, height: int, *, mark: float | None = None) -> list[str]:
+    """Draw values as columns from 0 up, stretched or thinned out (the last of each stretch) to the width; 0 is blank.
+
+    Args:
+        values: none below 0.
+        width: columns of each line.
+        height: lines.
+        mark: a value that is marked where nothing is drawn.
+
+    Returns:
+        The lines, the uppermost first.
+    """
+    top = max(values, default=0.0)
+    levels = [_level(value, top, height) for value in _resampled(values, width)]
+    marked = None if mark is None or not 0 < mark < top else int(mark / top * height)
+    return [_row(levels, above, _MARK if above == marked else " ") for above in reversed(range(height))]
+
+
+def _resampled(values: Sequence[float], width: int) -> list[float]:
+    count = len(values)
+    return [values[max(0, -(-(index + 1) * count // width) - 1)] for index in range(width)] if count else []
+
+
+def _level(value: float, top: float, height: int) -> int:
+    """Return how many eighths of a line a value is high; what is not 0 is seen."""
+    return max(1, round(value / top * 8 * height)) if value > 0 else 0
+
+
+def _row(levels: Sequence[int], above: int, blank: str) -> str:
+    filled = (min(8, max(0, level - 8 * above)) for level in levels)
+    return "".join(_LEVELS[eighths - 1] if eighths else blank for eighths in filled)
+
+
+_WIDEST = 40
+
+
+def workload_table(workloads: Sequence[TimedWorkload]) -> Iterator[str]:
+    """Yield a line of titles and one per workload, in the task's order; nothing where there is one workload."""
+    if not workloads:
+        return
+    rows = [
+        ("workload", "speedup", "95 % interval", "latency us", "reference us", "pairs"),
+        *map(_workload_row, workloads),
+    ]
+    if any(one.speedup_vs_baseline is not None for one in workloads):
+        extra = ["vs baseline", *(_times(one.speedup_vs_baseline) for one in workloads)]
+        rows = [(*row, more) for row, more in zip(rows, extra, strict=True)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for name, *numbers in rows:
+        cells = [number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True)]
+        yield "  ".join([name.ljust(widths[0]), *cells])
+
+
+def workload_span(workloads: Sequence[TimedWorkload]) -> str:
+    """Say in a few words how far the workloads lie apart; empty where there is one."""
+    if not workloads:
+        return ""
+    slowest = min(workloads, key=lambda one: one.speedup_vs_reference)
+    fastest = max(workloads, key=lambda one: one.speedup_vs_reference)
+    return (
+        f"{len(workloads)} workloads: {_times(slowest.speedup_vs_reference)} ({slowest.name[:_WIDEST]}) "
+        f"to {_times(fastest.speedup_vs_reference)}"
+    )
+
+
+def _workload_row(one: TimedWorkload) -> tuple[str, ...]:
+    interval = one.speedup_interval
+    return (
+        one.name[:_WIDEST],
+        _times(one.speedup_vs_reference),
+        f"[{interval.low:.2f}, {interval.high:.2f}]",
+        f"{one.latency_us:.1f}",
+        f"{one.reference_latency_us:.1f}",
+        str(one.pairs),
+    )
+
+
+def _times(speedup: float | None) -> str:
+    return "" if speedup is None else f"{speedup:.2f}x"
+
+
+TITLES = (
+    *("share", "us", "launches", "blocks", "threads", "registers", "shared", "local", "occupancy", "waves", "of"),
+    "kernel",
+)
+_SMALL = 0.005
+"""Share of kernels that are only counted."""
+_NAME_CHARACTERS = 100
+
+
+def headline(profile: WorkloadProfile) -> str:
+    """Say in a sentence how long a call takes, and whose kernels take that."""
+    where = f"{profile.workload}: " if profile.workload else ""
+    whose = "all of it" if profile.own_share > 1 - _SMALL else f"{profile.own_share:.0%} of it"
+    return (
+        f"{where}{profile.span_us:.1f} us from the first kernel to the last, the GPU idle for "
+        f"{profile.idle_share:.0%}; {whose} in the candidate's own kernels"
+    )
+
+
+def kernel_rows(profile: WorkloadProfile) -> list[tuple[str, ...]]:
+    """Return a row of cells under `TITLES` for each kernel that matters, the longest first."""
+    total_us = profile.kernels_us
+    return [_cells(kernel, total_us) for kernel in profile.kernels if kernel.time_us >= _SMALL * total_us]
+
+
+def left_out(profile: WorkloadProfile) -> str:
+    """Say how many kernels have no row; empty if none."""
+    shown = kernel_rows(profile)
+    count = profile.left_out + len(profile.kernels) - len(shown)
+    rest_us = profile.kernels_us - sum(kernel.time_us for kernel in profile.kernels[: len(shown)])
+    share = max(rest_us, 0.0) / profile.kernels_us if profile.kernels_us else 0.0
+    return f"and {count} more, {share:.1%} of it together" if count else ""
+
+
+def _cells(kernel: ProfiledKernel, total_us: float) -> tuple[str, ...]:
+    share = f"{kernel.time_us / total_us:.0%}" if total_us else ""
+    always = (share, f"{kernel.time_us:.1f}", str(kernel.launches))
+    name = kernel.name[:_NAME_CHARACTERS]
+    if not any(kernel.block):
+        return (*always, "", "", "", "", "", "", "", "driver", name)
+    return (
+        *always,
+        _product(kernel.grid),
+        _product(kernel.block),
+        str(kernel.registers),
+        str(kernel.shared_bytes),
+        str(kernel.local_bytes),
+        f"{kernel.occupancy:.0%}",
+        f"{kernel.waves:.1f}",
+        "its own" if kernel.is_own else "library",
+        name,
+    )
+
+
+def _product(sizes: tuple[int, int, int]) -> str:
+    """Return sizes in words, without what is 1 at their end: `64x2`."""
+    told = [*sizes]
+    while len(told) > 1 and told[-1] == 1:
+        told.pop()
+    return "x".join(map(str, told))

@@ -1,0 +1,1 @@
+"""The dashboard: serves runs to browsers and takes orders from them."""

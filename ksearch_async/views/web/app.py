@@ -1,0 +1,186 @@
+"""The dashboard's HTTP interface: routes, and how their answers are made. docs/guides/dashboard.md describes it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from ksearch_async import __version__
+from ksearch_async.views.web.details import (
+    UnknownPartError,
+    candidate_details,
+    cost_details,
+    node_details,
+    roster_told,
+    task_details,
+)
+from ksearch_async.views.web.guard import Guard, Terms, has_token, problem
+from ksearch_async.views.web.orders import MAX_BODY_BYTES, carry_out, read_asked
+from ksearch_async.views.web.runs import OpenedRun, Shelf, UnknownRunError, told_runs, told_updates
+from messages.base import ConfigError, KsearchError
+
+STATIC = Path(__file__).with_name("static")
+_JSON = "application/json"
+_EVENTS = "text/event-stream"
+_GZIP_WBITS = 31
+"""zlib's name for a gzip header."""
+_GZIP_LEVEL = 1
+"""The page waits for it: higher levels take longer than the bytes that they save, on this host."""
+
+log = structlog.get_logger(__name__)
+
+
+class Dashboard:
+    """The application over a shelf of runs."""
+
+    def __init__(self, shelf: Shelf, terms: Terms) -> None:
+        self._shelf = shelf
+        self._terms = terms
+        routes = [
+            Route("/", _page),
+            Route("/api/server", self._server),
+            Route("/api/runs", self._runs),
+            Route("/api/events", self._events),
+            Route("/api/runs/{run}/history", self._history),
+            Route("/api/runs/{run}/updates", self._updates),
+            Route("/api/runs/{run}/nodes/{node}", self._node),
+            Route("/api/runs/{run}/candidates/{candidate}", self._candidate),
+            Route("/api/runs/{run}/costs", self._costs),
+            Route("/api/runs/{run}/task", self._task),
+            Route("/api/runs/{run}/orders", self._orders, methods=["POST"]),
+            Route("/api/nodes", self._nodes),
+            Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
+        ]
+        handlers: dict[type[Exception], Callable[..., Awaitable[Response]]] = {
+            HTTPException: _not_found,
+            KsearchError: _refused,
+            Exception: _broken,
+        }
+        self.app: ASGIApp = Guard(Starlette(routes=routes, exception_handlers=handlers), terms)
+
+    async def _server(self, request: Request) -> Response:
+        can_steer = has_token(request.headers, self._terms.token)
+        return answer({"version": __version__, "can_steer": can_steer, "place": self._shelf.kinds[0]})
+
+    async def _runs(self, _request: Request) -> Response:
+        return answer({"runs": self._shelf.rows()})
+
+    async def _events(self, _request: Request) -> Response:
+        return StreamingResponse(told_runs(self._shelf), media_type=_EVENTS)
+
+    async def _history(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            is_packed = "gzip" in request.headers.get("accept-encoding", "")
+            body = await anyio.to_thread.run_sync(_told, opened, is_packed)
+        headers = {"Vary": "Accept-Encoding", **({"Content-Encoding": "gzip"} if is_packed else {})}
+        return Response(body, media_type=_JSON, headers=headers)
+
+    async def _updates(self, request: Request) -> Response:
+        after = _number(request.headers.get("last-event-id") or request.query_params.get("after", "0"))
+        if after is None:
+            return problem(
+                400, "`after` is the number of an update", "begin with /history, and go on after its last_seq"
+            )
+        async with AsyncExitStack() as stack:
+            opened = await stack.enter_async_context(self._shelf.run(request.path_params["run"]))
+            watching = _until_gone(told_updates(opened, after), stack.pop_all())
+        return StreamingResponse(watching, media_type=_EVENTS)
+
+    async def _node(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(await node_details(opened, request.path_params["node"]))
+
+    async def _candidate(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(await candidate_details(opened, request.path_params["candidate"]))
+
+    async def _costs(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(await cost_details(opened))
+
+    async def _task(self, request: Request) -> Response:
+        async with self._shelf.run(request.path_params["run"]) as opened:
+            return answer(task_details(opened))
+
+    async def _orders(self, request: Request) -> Response:
+        run_id = request.path_params["run"]
+        if request.headers.get("content-type", "").partition(";")[0].strip() != _JSON:
+            return problem(415, "an order is a JSON object", f"send it as {_JSON}")
+        body = await _bounded(request)
+        if body is None:
+            return problem(413, f"an order has at most {MAX_BODY_BYTES} bytes")
+        asked = read_asked(body)
+        place = await self._shelf.place_of(run_id)
+        async with place.line(run_id) as line:
+            outcome = await carry_out(line, asked)
+        log.info("order from the page", run=run_id, order=asked.order, done=outcome.done)
+        return answer(outcome)
+
+    async def _nodes(self, _request: Request) -> Response:
+        return answer(roster_told(await self._shelf.roster()))
+
+
+async def _until_gone(events: AsyncIterator[bytes], stack: AsyncExitStack) -> AsyncIterator[bytes]:
+    async with stack:
+        async for event in events:
+            yield event
+
+
+def answer(value: object) -> Response:
+    """Return a value as JSON."""
+    return Response(msgspec.json.encode(value), media_type=_JSON)
+
+
+def _told(opened: OpenedRun, is_packed: bool) -> bytes:
+    updates = opened.updates()
+    last_seq = opened.seq_at(len(updates) - 1) if updates else 0
+    body = b'{"updates":[%s],"last_seq":%d}' % (b",".join(updates), last_seq)
+    return zlib.compress(body, level=_GZIP_LEVEL, wbits=_GZIP_WBITS) if is_packed else body
+
+
+async def _bounded(request: Request) -> bytes | None:
+    """Return a request's body; None if it is too long."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY_BYTES:
+            return None
+    return bytes(body)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+
+
+async def _page(_request: Request) -> Response:
+    return FileResponse(STATIC / "index.html")
+
+
+async def _not_found(_request: Request, error: HTTPException) -> Response:
+    return problem(error.status_code, error.detail)
+
+
+async def _refused(_request: Request, error: KsearchError) -> Response:
+    hints = "; ".join(getattr(error, "__notes__", ()))
+    status = (
+        404 if isinstance(error, UnknownRunError | UnknownPartError) else 400 if isinstance(error, ConfigError) else 502
+    )
+    return problem(status, str(error), hints)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    log.error("a request could not be answered", path=request.url.path, exc_info=error)
+    return problem(500, "the dashboard has a fault", "its log says which; the run goes on without it")

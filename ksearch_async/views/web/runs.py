@@ -1,0 +1,755 @@
+"""The runs of the dashboard: the list, opened runs with their updates, and server-sent events."""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol, TypeAlias
+
+import anyio
+import anyio.to_thread
+import msgspec
+import structlog
+from anyio.abc import TaskGroup, TaskStatus
+
+from actors.bus.base import Bus
+from ksearch_async.fleet.status import Roster, has_stream, leader_of, read_cards, read_roster
+from ksearch_async.run.feed import Batch, Feed, Head, JournalFeed, Mark, StreamFeed, Totals, Update
+from ksearch_async.run.folder import RunFolder
+from ksearch_async.run.orders import Line, open_line
+from ksearch_async.run.state import Chronicle
+from ksearch_async.run.updates import Folding
+from messages.base import KsearchError, ProtocolError
+from messages.codec import Body, Record
+from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, RunResumed, RunStarted
+from messages.facts import AttemptFinished, BranchStarted, Decided, Fact, SpendRecorded, WriteRequested
+from messages.steering import Inject, SteeringRequested
+from messages.tasks import Candidate
+
+_Places = partial(array, "Q")
+
+
+class Index:
+    """Takes a run's records, one after the other, and remembers their places."""
+
+    def __init__(self) -> None:
+        self.opening = _Places()
+        """Of the sessions' first records."""
+        self.spending = _Places()
+        """Of decisions that record what an answer cost."""
+        self.of_node: dict[str, array[int]] = defaultdict(_Places)
+        """Of branches, questions, answers and outcomes."""
+        self.of_candidate: dict[str, array[int]] = defaultdict(_Places)
+        """Of builds and verdicts."""
+        self.origin: dict[str, int] = {}
+        """Of the record that brought a candidate's text first."""
+        self.found_at: dict[str, tuple[str, int]] = {}
+        """Node and round of a candidate, once its attempt has its outcome."""
+        self._node_of: dict[str, str] = {}
+        """By branch."""
+
+    def take(self, record: Record, place: int) -> None:
+        """Take a record that lies there."""
+        body = record.body
+        for candidate in candidates_of(body):
+            self.origin.setdefault(candidate.candidate_id, place)
+        match body:
+            case Decided(facts=facts):
+                for fact in facts:
+                    self._take_fact(fact, place)
+            case CandidateWritten(branch_id=branch_id):
+                self._note(self._node_of.get(branch_id, ""), place)
+            case CandidateBuilt(candidate_id=candidate_id) | CandidateEvaluated(candidate_id=candidate_id):
+                self.of_candidate[candidate_id].append(place)
+            case RunStarted() | RunResumed():
+                self.opening.append(place)
+            case _:
+                pass
+
+    def _take_fact(self, fact: Fact, place: int) -> None:
+        match fact:
+            case BranchStarted():
+                self._node_of[fact.branch_id] = fact.node_id
+                self._note(fact.node_id, place)
+            case WriteRequested():
+                self._note(self._node_of.get(fact.branch_id, ""), place)
+            case AttemptFinished():
+                node_id = self._node_of.get(fact.branch_id, "")
+                self._note(node_id, place)
+                if fact.candidate_id:
+                    self.found_at.setdefault(fact.candidate_id, (node_id, fact.round))
+            case SpendRecorded():
+                self.spending.append(place)
+            case _:
+                pass
+
+    def _note(self, node_id: str, place: int) -> None:
+        if node_id:
+            self.of_node[node_id].append(place)
+
+
+def candidates_of(body: Body) -> Iterator[Candidate]:
+    """Yield the candidates whose text a record brings."""
+    match body:
+        case CandidateWritten(candidate=Candidate() as candidate):
+            yield candidate
+        case SteeringRequested(order=Inject(candidate=candidate)):
+            yield candidate
+        case RunStarted():
+            inherited = [node.candidate for node in body.heritage.nodes] if body.heritage else []
+            yield from (each for each in (body.initial, body.solution, *inherited) if each is not None)
+        case _:
+            pass
+
+
+_IMPOSSIBLE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError, RecursionError)
+"""What folding ends in where records are well-formed, and no planner can have decided them: somebody edited them."""
+_to_json = msgspec.json.Encoder()
+
+
+class OpenedRun:
+    """One run's updates so far. Watchers read them by place, each at its own pace; none holds up another."""
+
+    def __init__(self, run_id: str, feed: Feed) -> None:
+        self.run_id = run_id
+        self.head: Head | None = None
+        self.totals = Totals()
+        self.mark: Mark | None = None
+        """The latest."""
+        self.failure: KsearchError | None = None
+        """Why nothing more comes."""
+        self.watchers = 0
+        self.left_at = anyio.current_time()
+        """When the last watcher went, by the event loop's clock."""
+        self.index = Index()
+        self._feed = feed
+        self._folding = Folding()
+        self._updates: list[bytes] = []
+        self._seqs = array("Q")
+        self._current = anyio.Event()
+        self._news = anyio.Event()
+
+    async def follow(self) -> None:
+        """Fold what the run's feed brings until cancelled, or until it fails: then `failure` says why."""
+        try:
+            async with aclosing(self._feed.batches()) as batches:
+                async for batch in batches:
+                    if batch.records:
+                        await anyio.to_thread.run_sync(self._fold, batch)
+                        self._tell()
+                    if batch.is_current:
+                        self._current.set()
+        except KsearchError as error:
+            self.failure = error
+            self._current.set()
+            self._tell()
+
+    async def current(self) -> None:
+        """Wait until all that was there when the run was opened is read.
+
+        Raises:
+            messages.base.KsearchError: it cannot be read.
+        """
+        await self._current.wait()
+        if self.failure is not None and not self._updates:
+            raise self.failure
+
+    async def news(self, index: int) -> None:
+        """Wait until there is an update at a place, or nothing more comes."""
+        while index >= len(self._updates) and self.failure is None:
+            await self._news.wait()
+
+    @property
+    def is_current(self) -> bool:
+        """Say whether all is read that was there when the run was opened, and nothing failed."""
+        return self._current.is_set() and self.failure is None
+
+    @property
+    def count(self) -> int:
+        """How many updates there are."""
+        return len(self._updates)
+
+    @property
+    def last_seq(self) -> int:
+        """Number of the latest record; 0: there is none."""
+        return self._seqs[-1] if self._seqs else 0
+
+    def index_after(self, seq: int) -> int:
+        """Return the place of the first update behind a record."""
+        return bisect_right(self._seqs, seq)
+
+    def updates(self, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Return the JSON of updates by their places."""
+        return self._updates[first:last]
+
+    def seq_at(self, index: int) -> int:
+        """Return the number of the record at a place."""
+        return self._seqs[index]
+
+    async def read(self, places: Iterable[int]) -> list[Record]:
+        """Read records again, by the places that `index` has.
+
+        Raises:
+            messages.base.BusError: they are not there any more.
+        """
+        return await self._feed.at(sorted(set(places)))
+
+    @property
+    def chronicle(self) -> Chronicle:
+        """The run so far. It is folded in another thread: read its values, which never change, and keep none of it."""
+        return self._folding.chronicle
+
+    def _fold(self, batch: Batch) -> None:
+        for record, place in zip(batch.records, batch.places, strict=True):
+            try:
+                update = self._folding.take(record)
+            except _IMPOSSIBLE as error:
+                raise ProtocolError(f"record {record.seq} cannot follow on those before it: {error!r}") from error
+            self.index.take(record, place)
+            self._note(update)
+            self._seqs.append(update.seq)
+            self._updates.append(_to_json.encode(update))
+
+    def _note(self, update: Update) -> None:
+        self.totals = update.totals
+        self.head = update.head or self.head
+        self.mark = update.marks[-1] if update.marks else self.mark
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = anyio.Event()
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in the list."""
+
+    run_id: str
+    task: str = ""
+    language: str = ""
+    device: str = ""
+    standing: str
+    """`running`, `paused`, `stopping`, `finished`; `stopped`: nobody works on it, and it has not ended; `unread`: not
+    looked at yet; `damaged`: it cannot be read."""
+    stopped_by: str = ""
+    rounds: int = 0
+    max_rounds: int = 0
+    speedup: float | None = None
+    """Of the best against the reference; null: there is none, or candidates have scores."""
+    credit: float | None = None
+    """Its interval's lower bound, or the score."""
+    elapsed_s: float = 0.0
+    cost_usd: float = 0.0
+    started_at: str
+    """ISO 8601, UTC."""
+    scored: bool = False
+    place: PlaceKind
+    error: str = ""
+    """Why it cannot be read."""
+
+
+def row_of(found: Found, opened: OpenedRun, place: PlaceKind) -> Row:
+    """Return what there is to say of a run."""
+    head, totals, mark = opened.head, opened.totals, opened.mark
+    if head is None:
+        return unread_row(found, place)
+    is_over = totals.standing == "finished"
+    return Row(
+        run_id=found.run_id,
+        task=head.task,
+        language=head.language,
+        device=head.device,
+        standing=totals.standing if is_over or found.is_led else "stopped",
+        stopped_by=totals.stopped_by,
+        rounds=totals.rounds,
+        max_rounds=head.max_rounds,
+        speedup=mark.speedup if mark else None,
+        credit=mark.credit if mark else None,
+        elapsed_s=totals.elapsed_s,
+        cost_usd=totals.cost_usd,
+        started_at=head.started_at,
+        scored=head.scored,
+        place=place,
+    )
+
+
+def unread_row(found: Found, place: PlaceKind, *, error: str = "") -> Row:
+    """Return what is said of a run that was not read, or cannot be."""
+    standing = "damaged" if error else "unread"
+    return Row(run_id=found.run_id, standing=standing, started_at=found.changed_at, place=place, error=error)
+
+
+PlaceKind: TypeAlias = Literal["folder", "server"]
+NOTHING: Mapping[str, str] = MappingProxyType({})
+_LOCKS = Path("/proc/locks")
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is there."""
+
+    run_id: str
+    version: Hashable
+    """Another one whenever the run has gone on."""
+    changed_at: str
+    """ISO 8601, UTC: when it was last seen to go on."""
+    is_led: bool
+    """Somebody works on it."""
+
+
+class Place(Protocol):
+    """Holds runs."""
+
+    kind: PlaceKind
+
+    async def runs(self) -> list[Found]:
+        """Return the runs that are there now.
+
+        Raises:
+            messages.base.KsearchError: that cannot be told.
+        """
+
+    async def feed(self, run_id: str) -> Feed | None:
+        """Return a run's records; None if there is no such run. The id may come from anybody."""
+
+    def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
+        """Return the way to give a run orders, which `feed` has found; open while it is entered.
+
+        Raises (when entered):
+            ConfigError: it takes none.
+            messages.base.BusError: its server cannot be reached.
+        """
+
+    async def roster(self) -> Roster | None:
+        """Return who takes part in the runs here; None if that is not known here.
+
+        Raises:
+            messages.base.BusError: it cannot be read.
+        """
+
+
+class FolderPlace:
+    """Runs in the folders of a directory."""
+
+    kind: PlaceKind = "folder"
+
+    def __init__(
+        self, runs_dir: Path, environment: Mapping[str, str] = NOTHING, *, credentials: Path | None = None
+    ) -> None:
+        """Say which directory.
+
+        Args:
+            runs_dir: holds the runs' folders.
+            environment: may say who signs in at a run's server.
+            credentials: file that says so.
+        """
+        self.runs_dir = runs_dir
+        self._environment = environment
+        self._credentials = credentials
+
+    async def runs(self) -> list[Found]:
+        """See `Place.runs`."""
+        return await anyio.to_thread.run_sync(self._runs)
+
+    async def feed(self, run_id: str) -> Feed | None:
+        """See `Place.feed`."""
+        folder = await anyio.to_thread.run_sync(self.folder, run_id)
+        return JournalFeed(folder.journal) if folder is not None else None
+
+    def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
+        """See `Place.line`."""
+        path = self.runs_dir.absolute() / run_id
+        return open_line(str(path), None, self.runs_dir, self._environment, credentials=self._credentials)
+
+    async def roster(self) -> Roster | None:
+        """See `Place.roster`. Processes show themselves on servers only."""
+        return None
+
+    def folder(self, run_id: str) -> RunFolder | None:
+        """Return the folder of a run, which lies in the directory itself; None if there is none."""
+        if not run_id or run_id in (".", "..") or "/" in run_id:
+            return None
+        folder = RunFolder(self.runs_dir / run_id)
+        try:
+            status = folder.journal.lstat()
+        except (OSError, ValueError):  # it is not there, or that is no name for a file
+            return None
+        return folder if stat.S_ISREG(status.st_mode) else None
+
+    def _runs(self) -> list[Found]:
+        locked = _locked_files()
+        return [found for found in (self._found(name, locked) for name in _names(self.runs_dir)) if found is not None]
+
+    def _found(self, name: str, locked: frozenset[int] | None) -> Found | None:
+        folder = self.folder(name)
+        if folder is None:
+            return None
+        try:
+            status = folder.journal.stat()
+            is_led = status.st_ino in locked if locked is not None else folder.in_use()
+        except OSError:  # it was removed between two looks
+            return None
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        return Found(run_id=name, version=version, changed_at=_stamp(status.st_mtime), is_led=is_led)
+
+
+class ServerPlace:
+    """Runs on a NATS server."""
+
+    kind: PlaceKind = "server"
+
+    def __init__(
+        self, bus: Bus, address: str, environment: Mapping[str, str] = NOTHING, *, credentials: Path | None = None
+    ) -> None:
+        """Say which server.
+
+        Args:
+            bus: a connection that reads.
+            address: of the server: orders are given over connections of their own, which may be allowed more.
+            environment: may say who signs in there.
+            credentials: file that says so.
+        """
+        self._bus = bus
+        self._address = address
+        self._environment = environment
+        self._credentials = credentials
+
+    async def runs(self) -> list[Found]:
+        """See `Place.runs`."""
+        return [
+            Found(
+                run_id=card.run_id,
+                version=(card.state, card.rounds, card.updated_at),
+                changed_at=card.updated_at,
+                is_led=card.state != "finished" and bool(await leader_of(self._bus, card.run_id)),
+            )
+            for card in await read_cards(self._bus)
+        ]
+
+    async def feed(self, run_id: str) -> Feed | None:
+        """See `Place.feed`."""
+        return StreamFeed(self._bus, run_id) if await has_stream(self._bus, run_id) else None
+
+    def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
+        """See `Place.line`."""
+        nowhere = Path()
+        return open_line(run_id, self._address, nowhere, self._environment, credentials=self._credentials)
+
+    async def roster(self) -> Roster | None:
+        """See `Place.roster`."""
+        return await read_roster(self._bus)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names are wanted
+    except OSError:  # it is not there yet: the first run makes it
+        return []
+
+
+def _locked_files() -> frozenset[int] | None:
+    """Return the inodes of the files that are locked; None where the system does not tell.
+
+    Asking for a lock would tell, too; but a run that begins at that instant would be refused its own. Devices are not
+    compared: some file systems give another one here than in a file's status.
+    """
+    try:
+        lines = _LOCKS.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    found = set()
+    for fields in (line.split() for line in lines):
+        # "1: FLOCK ADVISORY WRITE 708 08:01:1234 0 EOF"
+        if len(fields) > 5 and fields[1] == "FLOCK":
+            found.add(int(fields[5].rpartition(":")[2]))
+    return frozenset(found)
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+LOOK_S = 1.0
+"""How often places are looked at for runs."""
+IDLE_S = 600.0
+"""A run that nobody looks at is dropped after so long."""
+KEPT_RUNS, KEPT_UPDATES = 12, 40_000
+"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 100 MB.
+The list reads all runs; the newest are there at once when somebody wants them."""
+
+log = structlog.get_logger(__name__)
+
+
+class UnknownRunError(KsearchError):
+    """There is no run of this name."""
+
+
+class Shelf:
+    """Runs of one or more places. `keep` does its work; the rest needs that to go on."""
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        idle_s: float = IDLE_S,
+        kept_updates: int = KEPT_UPDATES,
+        look_s: float = LOOK_S,
+    ) -> None:
+        """Say where runs are looked for; of two places that have a run, the first counts."""
+        self._places = places
+        self._kept_updates = kept_updates
+        self._idle_s = idle_s
+        self._look_s = look_s
+        self._tasks: TaskGroup | None = None
+        self._opened: dict[str, OpenedRun] = {}
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        self._opening = anyio.Lock()
+        self._rows: dict[str, tuple[Found, Row]] = {}
+        self._changed = anyio.Event()
+        self.version = 0
+        """Another one whenever the list of runs has changed."""
+
+    async def keep(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Follow the opened runs and keep the list, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            task_status.started()
+            while True:
+                await self._look()
+                self._sweep()
+                await anyio.sleep(self._look_s)
+
+    @property
+    def kinds(self) -> list[PlaceKind]:
+        """Where runs are looked for."""
+        return [place.kind for place in self._places]
+
+    @property
+    def open_runs(self) -> list[str]:
+        """The runs that are kept in memory."""
+        return list(self._opened)
+
+    def rows(self) -> list[Row]:
+        """Return the list of runs, the newest first."""
+        rows = [row for _, row in self._rows.values()]
+        return sorted(rows, key=lambda row: (row.started_at, row.run_id), reverse=True)
+
+    async def roster(self) -> Roster:
+        """Return who takes part in the runs; nobody where there is no server.
+
+        Raises:
+            messages.base.BusError: the server cannot be asked.
+        """
+        for place in self._places:
+            if (roster := await place.roster()) is not None:
+                return roster
+        return Roster(at=datetime.now(UTC).isoformat(timespec="milliseconds"), nodes=(), runs=())
+
+    async def change(self, version: int) -> None:
+        """Wait until the list is another one."""
+        while self.version == version:
+            await self._changed.wait()
+
+    @asynccontextmanager
+    async def run(self, run_id: str) -> AsyncIterator[OpenedRun]:
+        """Have a run open for as long as the context lasts, read up to where it is now.
+
+        Raises:
+            UnknownRunError: there is none of this name.
+            messages.base.KsearchError: it cannot be read.
+        """
+        opened = await self._open(run_id)
+        opened.watchers += 1
+        try:
+            await opened.current()
+            yield opened
+        finally:
+            opened.watchers -= 1
+            opened.left_at = anyio.current_time()
+
+    async def place_of(self, run_id: str) -> Place:
+        """Return where a run is.
+
+        Raises:
+            UnknownRunError: there is none of this name.
+        """
+        for place in self._places:
+            if await place.feed(run_id) is not None:
+                return place
+        raise _unknown(run_id)
+
+    async def _open(self, run_id: str) -> OpenedRun:
+        async with self._opening:
+            opened = self._opened.get(run_id)
+            if opened is not None and opened.failure is None:
+                return opened
+            for place in self._places:
+                feed = await place.feed(run_id)
+                if feed is not None:
+                    return self._put_up(OpenedRun(run_id, feed))
+        raise _unknown(run_id)
+
+    def _put_up(self, opened: OpenedRun) -> OpenedRun:
+        if self._tasks is None:
+            raise RuntimeError("a shelf opens runs while `keep` goes on")
+        scope = anyio.CancelScope()
+
+        async def follow() -> None:
+            with scope:
+                await opened.follow()
+
+        self._opened[opened.run_id] = opened
+        self._scopes[opened.run_id] = scope
+        self._tasks.start_soon(follow, name=f"follow {opened.run_id}")
+        return opened
+
+    def _sweep(self) -> None:
+        """Drop the runs that nobody needs, those that were left first before others."""
+        now, runs, updates = anyio.current_time(), 0, 0
+        for opened in sorted(self._opened.values(), key=lambda each: each.left_at, reverse=True):
+            if opened.failure is None and (opened.watchers or self._goes_on(opened.run_id)):
+                continue
+            runs, updates = runs + 1, updates + opened.count
+            is_too_much = runs > KEPT_RUNS or updates > self._kept_updates
+            if opened.failure is not None or now - opened.left_at > self._idle_s or is_too_much:
+                self._drop(opened.run_id)
+
+    def _goes_on(self, run_id: str) -> bool:
+        """Say whether somebody works on a run: the list would open it again at once."""
+        return run_id in self._rows and self._rows[run_id][0].is_led
+
+    def _drop(self, run_id: str) -> None:
+        self._scopes.pop(run_id).cancel()
+        del self._opened[run_id]
+
+    async def _look(self) -> None:
+        """Bring the list up to date."""
+        found = await self._found()
+        gone, new = self._rows.keys() - found.keys(), found.keys() - self._rows.keys()
+        for run_id in gone:
+            del self._rows[run_id]
+            if run_id in self._opened and not self._opened[run_id].watchers:
+                self._drop(run_id)
+        for run_id in new:
+            each, place = found[run_id]
+            self._rows[run_id] = (msgspec.structs.replace(each, version=None), unread_row(each, place.kind))
+        if gone or new:
+            self._tell()
+        for each, place in sorted(found.values(), key=lambda pair: pair[0].changed_at, reverse=True):
+            await self._bring_up(each, place)
+
+    async def _found(self) -> dict[str, tuple[Found, Place]]:
+        """Return the runs that are there; of a place that cannot be looked at, those that were."""
+        found: dict[str, tuple[Found, Place]] = {}
+        for place in self._places:
+            try:
+                there = await place.runs()
+            except KsearchError as error:
+                log.warning("runs cannot be listed", place=place.kind, error=str(error))
+                there = self._known(place.kind)
+            for each in there:
+                found.setdefault(each.run_id, (each, place))
+        return found
+
+    def _known(self, kind: PlaceKind) -> list[Found]:
+        return [found for found, row in self._rows.values() if row.place == kind]
+
+    async def _bring_up(self, found: Found, place: Place) -> None:
+        known, row = self._rows[found.run_id]
+        opened = self._opened.get(found.run_id)
+        if opened is not None and opened.is_current:
+            fresh = row_of(found, opened, place.kind)
+        elif known != found:
+            fresh = await self._row(found, place)
+        else:
+            return
+        self._rows[found.run_id] = (found, fresh)
+        if fresh != row:
+            self._tell()
+
+    async def _row(self, found: Found, place: Place) -> Row:
+        """Read a run that is not open; one of the past stays open while there is room."""
+        try:
+            async with self.run(found.run_id) as opened:
+                if opened.failure is not None:
+                    raise opened.failure
+                row = row_of(found, opened, place.kind)
+        except KsearchError as error:
+            return unread_row(found, place.kind, error=str(error))
+        is_idle = not found.is_led and not opened.watchers and self._opened.get(found.run_id) is opened
+        updates = sum(each.count for each in self._opened.values())
+        if is_idle and (len(self._opened) > KEPT_RUNS or updates > self._kept_updates):
+            self._drop(found.run_id)
+        return row
+
+    def _tell(self) -> None:
+        self.version += 1
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+def _unknown(run_id: str) -> UnknownRunError:
+    error = UnknownRunError(f"no run {run_id!r}")
+    error.add_note("the list of runs has those that are there")
+    return error
+
+
+KEEP_ALIVE_S = 15.0
+"""So often something is said, so that nobody between takes the connection for dead."""
+PACE_S = 0.25
+"""The list of runs is told no more often."""
+_AT_ONCE = 256
+_STILL_HERE = b": still here\n\n"
+
+
+async def told_updates(opened: OpenedRun, after: int, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
+    """Yield a run's updates behind a record, then those that come.
+
+    The last event is `reset` if the run does not go that far: it is not the one that the watcher knew; `trouble` if
+    it cannot be read any more. Whoever comes again finds it opened anew.
+    """
+    yield _STILL_HERE
+    if after > opened.last_seq:
+        yield _event(b"reset", msgspec.json.encode({"last_seq": opened.last_seq}))
+        return
+    index = opened.index_after(after)
+    while True:
+        block = opened.updates(index, index + _AT_ONCE)
+        if block:
+            yield b"".join(
+                b"id: %d\n%s" % (opened.seq_at(place), _event(b"update", update))
+                for place, update in enumerate(block, index)
+            )
+            index += len(block)
+        elif opened.failure is not None:
+            yield _event(b"trouble", msgspec.json.encode({"error": str(opened.failure)}))
+            return
+        else:
+            with anyio.move_on_after(keep_alive_s) as waiting:
+                await opened.news(index)
+            if waiting.cancelled_caught:
+                yield _STILL_HERE
+
+
+async def told_runs(shelf: Shelf, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
+    """Yield the list of runs, then again whenever it is another one."""
+    while True:
+        version = shelf.version
+        yield _event(b"runs", msgspec.json.encode({"runs": shelf.rows()}))
+        while version == shelf.version:
+            with anyio.move_on_after(keep_alive_s) as waiting:
+                await shelf.change(version)
+            if waiting.cancelled_caught:
+                yield _STILL_HERE
+        await anyio.sleep(PACE_S)
+
+
+def _event(name: bytes, data: bytes) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name, data)
