@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("ksearch_async", "actors", "evaluators", "messages")
 TABLES = {
     "evaluators/hardware/gpus.toml",
-    "ksearch_async/prices.toml",
+    "ksearch_async/settings/prices.toml",
     "evaluators/tasks/problems/rmsnorm_silu.py",
     *(f"{package}/py.typed" for package in PACKAGES),
 }
@@ -30,9 +30,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_every_module_every_table_and_the_dashboards_page(wheel: Path) -> None:
     wanted = {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")} | TABLES
-    page = ROOT / "ksearch_async" / "web" / "static"
+    page = ROOT / "ksearch_async" / "views" / "web" / "static"
     wanted |= {str(path.relative_to(ROOT)) for path in page.rglob("*") if path.is_file()}
-    assert "ksearch_async/web/static/index.html" in wanted
+    assert "ksearch_async/views/web/static/index.html" in wanted
     held = set(zipfile.ZipFile(wheel).namelist())
     assert wanted - held == set()
 

@@ -176,8 +176,8 @@ _GROUPS = {
 """Under which heading it lists them."""
 
 _MODULES = {
-    **dict.fromkeys(("stop", "pause", "continue"), "steer"),
-    **dict.fromkeys(("pin", "boost", "forbid", "release"), "orders"),
+    **dict.fromkeys(("tell", "pin", "boost", "forbid", "release", "stop", "pause", "continue"), "steer"),
+    **dict.fromkeys(("coder", "builder", "evaluator"), "node"),
 }
 """Where a command is, if not in a module of its own name."""
 

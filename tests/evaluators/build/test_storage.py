@@ -13,7 +13,7 @@ import pytest
 from evaluators.build.storage import STALE_S, hold, trim
 
 KIB = 1 << 10
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from tests.ksearch_async.stories import story
 pytestmark = pytest.mark.anyio
 
 MANY = 2000
-ROOT_FOLDER = Path(__file__).parents[2]
+ROOT_FOLDER = Path(__file__).parents[3]
 FactT = TypeVar("FactT", bound=msgspec.Struct)
 
 

@@ -16,7 +16,7 @@ from messages.tasks import Candidate, SourceFile
 from messages.verdicts import Interval, Measured, ProfiledKernel, TimedWorkload, WorkloadProfile
 from tests.ksearch_async.stories import FASTER_KERNEL, attempt, records_of, story
 
-JOURNALS = Path(__file__).parents[3] / "docs" / "benchmarks" / "journals"
+JOURNALS = Path(__file__).parents[4] / "docs" / "benchmarks" / "journals"
 GPU_RUNS = tuple(path.name.partition(".")[0] for path in sorted(JOURNALS.glob("*.gz")))
 
 HOSTILE = "$\\frac{$ </svg></style><script>alert(1)</script> \x1b[31m\u202e\u2066 \U0001f680 列 --> &amp; ' \""

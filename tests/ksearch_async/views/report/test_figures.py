@@ -81,7 +81,7 @@ def test_another_process_draws_the_same_bytes_whatever_its_hashes_and_settings(t
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     done = subprocess.run(
         [sys.executable, "-c", DRAW],
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         env={**os.environ, "PYTHONHASHSEED": seed, "MATPLOTLIBRC": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -39,7 +39,7 @@ from tests.ksearch_async.stories import (
 from tests.ksearch_async.views.web.dashboards import PATIENCE_S, dashboard, events, events_of, until
 
 pytestmark = pytest.mark.anyio
-JOURNAL = Path(__file__).parents[3] / "docs" / "benchmarks" / "journals" / "rmsnorm_silu_2_h200.jsonl.gz"
+JOURNAL = Path(__file__).parents[4] / "docs" / "benchmarks" / "journals" / "rmsnorm_silu_2_h200.jsonl.gz"
 HISTORY = f"/api/runs/{RUN_ID}/history"
 UPDATES = f"/api/runs/{RUN_ID}/updates"
 
