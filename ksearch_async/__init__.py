@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         run,
         search,
     )
-    from ksearch_async.evaluate.judging import (
+    from ksearch_async.evaluation.judging import (
         Judge,
         evaluate,
         evaluate_many,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         evaluate_sync,
         open_judge,
     )
-    from ksearch_async.evaluate.settings import Evaluation, EvaluationSettings
-    from ksearch_async.evaluate.tasks import ModuleTask, OwnTask, task, task_from_module
-    from ksearch_async.run.session import StopSwitch
+    from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings
+    from ksearch_async.evaluation.tasks import ModuleTask, OwnTask, task, task_from_module
+    from ksearch_async.runs.session import StopSwitch
     from ksearch_async.settings.resolve import resolve_config
     from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings
     from messages.base import (
@@ -62,22 +62,22 @@ _HOMES = {
     "resume": "ksearch_async.api",
     "run": "ksearch_async.api",
     "search": "ksearch_async.api",
-    "Evaluation": "ksearch_async.evaluate.settings",
-    "EvaluationSettings": "ksearch_async.evaluate.settings",
-    "Judge": "ksearch_async.evaluate.judging",
-    "evaluate": "ksearch_async.evaluate.judging",
-    "evaluate_many": "ksearch_async.evaluate.judging",
-    "evaluate_many_sync": "ksearch_async.evaluate.judging",
-    "evaluate_sync": "ksearch_async.evaluate.judging",
-    "open_judge": "ksearch_async.evaluate.judging",
+    "Evaluation": "ksearch_async.evaluation.settings",
+    "EvaluationSettings": "ksearch_async.evaluation.settings",
+    "Judge": "ksearch_async.evaluation.judging",
+    "evaluate": "ksearch_async.evaluation.judging",
+    "evaluate_many": "ksearch_async.evaluation.judging",
+    "evaluate_many_sync": "ksearch_async.evaluation.judging",
+    "evaluate_sync": "ksearch_async.evaluation.judging",
+    "open_judge": "ksearch_async.evaluation.judging",
     "Input": "evaluators.tasks.own.document",
-    "ModuleTask": "ksearch_async.evaluate.tasks",
-    "OwnTask": "ksearch_async.evaluate.tasks",
-    "task": "ksearch_async.evaluate.tasks",
-    "task_from_module": "ksearch_async.evaluate.tasks",
+    "ModuleTask": "ksearch_async.evaluation.tasks",
+    "OwnTask": "ksearch_async.evaluation.tasks",
+    "task": "ksearch_async.evaluation.tasks",
+    "task_from_module": "ksearch_async.evaluation.tasks",
     "Measured": "messages.verdicts",
     "Verdict": "messages.verdicts",
-    "StopSwitch": "ksearch_async.run.session",
+    "StopSwitch": "ksearch_async.runs.session",
     "Usage": "messages.base",
     "SourceFile": "messages.tasks",
     "ModelSettings": "ksearch_async.settings.table",

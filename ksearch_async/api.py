@@ -20,13 +20,13 @@ import structlog
 
 from actors.llm.base import ReasoningEffort
 from ksearch_async.errors import refusal, refuse_event_loop, single_error, suggestion
-from ksearch_async.evaluate.sources import written_candidate
+from ksearch_async.evaluation.sources import written_candidate
 from ksearch_async.follow.beside import accompanied
 from ksearch_async.follow.logs import pass_to_logging
-from ksearch_async.run.folder import RunFolder, find_run, open_chronicle
-from ksearch_async.run.local import open_session, reopen_session
-from ksearch_async.run.session import Lead, Opening, Session, StopSwitch
-from ksearch_async.run.state import DUPLICATE, Best, BestScore, Chronicle
+from ksearch_async.runs.folder import RunFolder, find_run, open_chronicle
+from ksearch_async.runs.local import open_session, reopen_session
+from ksearch_async.runs.session import Lead, Opening, Session, StopSwitch
+from ksearch_async.runs.state import DUPLICATE, Best, BestScore, Chronicle
 from ksearch_async.settings.resolve import resolve_config
 from ksearch_async.settings.table import SETTINGS, ModelKind, RunConfig, load_config
 from ksearch_async.views.events import events_of

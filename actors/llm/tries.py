@@ -1,13 +1,7 @@
-"""The HTTP client below the openai package: notes each failed try, and masks keys in what an endpoint says.
+"""The HTTP client below the openai package: it notes each failed try.
 
-- `masked(text: str, key: str) -> str`: of errors
-- `masked_answer(text: str, key: str) -> str`: of what a model wrote
-
-A key that is shorter than any that is worth something is left alone: `x`, `key` and `EMPTY` are what endpoints are
-given that want none, and kernels, plans and errors are full of such words.
-
-Besides, it bounds what an answer may weigh, reads streams to their end, so that one which breaks off is a try that
-failed, and gives up soon on an address from which nothing has ever come.
+The client also bounds the size of an answer, reads streams to their end, so that a broken stream is a failed try, and
+gives up soon on an address that has never answered.
 """
 
 from __future__ import annotations
@@ -30,25 +24,9 @@ import openai
 import structlog
 
 from actors.llm.limits import tell_gate
+from actors.llm.masking import masked
 from actors.llm.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
 from messages.base import EndpointFault
-
-SHORTEST = 6
-"""Characters of a key that is looked for in errors."""
-_SHORTEST_IN_ANSWERS = 16
-"""Of one that is looked for in answers, which are programs: `kernel` must stay. Providers' keys are longer."""
-HIDDEN = "***"
-
-
-def masked(text: str, key: str) -> str:
-    """Return an error with `***` for a key."""
-    return text.replace(key, HIDDEN) if len(key) >= SHORTEST else text
-
-
-def masked_answer(text: str, key: str) -> str:
-    """Return an answer with `***` for a key."""
-    return text.replace(key, HIDDEN) if len(key) >= _SHORTEST_IN_ANSWERS else text
-
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""

@@ -22,10 +22,10 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.bench_gpumode import bench_gpumode
 from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.evaluate.judging import Case, Row, bench, row_object
-from ksearch_async.evaluate.settings import EvaluationSettings
+from ksearch_async.evaluation.judging import Case, Row, bench, row_object
+from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.run.folder import runs_dir_or_default
+from ksearch_async.runs.folder import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.tasks import Candidate

@@ -16,8 +16,8 @@ from evaluators.tasks.gpumode.standing import Competition, find_competition
 from evaluators.tasks.texts import read_text
 from ksearch_async.cli import exits
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.evaluate.judging import UNUSABLE, Case, Row, bench, row_object
-from ksearch_async.evaluate.settings import EvaluationSettings
+from ksearch_async.evaluation.judging import UNUSABLE, Case, Row, bench, row_object
+from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.base import ConfigError

@@ -19,8 +19,8 @@ from ksearch_async.cli.eval import as_object
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.session import explained
 from ksearch_async.errors import refusal
-from ksearch_async.evaluate.judging import Judge, open_judge
-from ksearch_async.evaluate.settings import Evaluation
+from ksearch_async.evaluation.judging import Judge, open_judge
+from ksearch_async.evaluation.settings import Evaluation
 from ksearch_async.fleet.workers import find_target, read_task, with_library_calls
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.settings.table import RunConfig

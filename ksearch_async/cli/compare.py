@@ -13,7 +13,7 @@ from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.run.folder import find_run, runs_dir_or_default
+from ksearch_async.runs.folder import find_run, runs_dir_or_default
 from ksearch_async.views.compare import (
     Comparison,
     Entrant,

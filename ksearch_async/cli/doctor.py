@@ -7,63 +7,18 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import anyio
 import msgspec
 
-from actors.llm.probe import Probe, probe_endpoint
 from evaluators.hardware.target import probe_target
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.follow.logs import configure_logs
-from ksearch_async.run.folder import check_writable, runs_dir_or_default
-from ksearch_async.settings.models import Remembered, api_key, dialect_of, remember
-from ksearch_async.settings.table import API_KEY_VARIABLES, ModelSettings
-from ksearch_async.views.terminal import note, put, put_json
+from ksearch_async.runs.folder import check_writable, runs_dir_or_default
+from ksearch_async.settings.table import API_KEY_VARIABLES
+from ksearch_async.views.terminal import put, put_json
 from messages.base import KsearchError
-
-_TIMEOUT_S = 60.0
-_NAME_WIDTH = 18
-
-
-def probe_model(name: str, base_url: str | None, *, as_json: bool) -> int:
-    """Ask a model's endpoint what it can do; return the exit code.
-
-    Raises:
-        ConfigError: the address is none, or what was found cannot be written down.
-    """
-    dialect_of(ModelSettings(kind="chat", name=name, base_url=base_url), os.environ)
-    if not as_json:
-        where = base_url or "the default endpoint of the openai package"
-        note(f"asking {name} at {where} some small questions, each for {_TIMEOUT_S:g} s at most")
-    configure_logs(say=lambda _: None)  # what fails is in the table
-    ask = partial(probe_endpoint, model=name, base_url=base_url, api_key=api_key(os.environ), timeout_s=_TIMEOUT_S)
-    probe = anyio.run(ask)
-    works = bool(probe.capabilities.dialects)
-    path = None
-    if works:
-        today = datetime.now(UTC).date().isoformat()
-        path = remember(os.environ, Remembered(capabilities=probe.capabilities, probed_on=today))
-    if as_json:
-        put_json({"works": works, "remembered": str(path) if path else None, "probe": probe})
-    else:
-        for line in _lines(probe, path):
-            put(line)
-    return exits.FOUND if works else exits.INFRASTRUCTURE
-
-
-def _lines(probe: Probe, path: Path | None) -> Iterator[str]:
-    for finding in probe.findings:
-        yield f"{finding.state:<8} {finding.name:<{_NAME_WIDTH}} {finding.detail}".rstrip()
-    usage = probe.usage
-    tokens = f"{usage.prompt_tokens} tokens of prompts, {usage.completion_tokens} of answers"
-    yield f"asked    {probe.questions} questions, {tokens}{' (estimated in part)' if usage.estimated_calls else ''}"
-    yield f"kept     {path}" if path else "kept     nothing: the endpoint cannot be used like this"
-
 
 _PROBE_TIMEOUT_S = 10.0
 
@@ -95,6 +50,8 @@ def doctor_command(
     """
     address = base_url or os.environ.get("KSEARCH_BASE_URL")
     if model is not None:
+        from ksearch_async.cli.probing import probe_model  # noqa: PLC0415 - openai takes a third of a second to import
+
         return probe_model(model, address, as_json=as_json)
     findings = [
         *_machine(),

@@ -11,7 +11,7 @@ import msgspec
 from cyclopts import Group, Parameter, validators
 
 from actors.llm.base import ReasoningEffort
-from ksearch_async.evaluate.settings import EvaluationSettings
+from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.settings.table import KernelLanguage, ModelKind
 from messages.base import EditFormat, Isolation
 from messages.models import Choice

@@ -10,10 +10,10 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.reach import ANYWHERE, Reach
 from ksearch_async.cli.steer import give_order
 from ksearch_async.errors import refusal
-from ksearch_async.evaluate.sources import read_given
+from ksearch_async.evaluation.sources import read_given
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.run.orders import begun
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.orders import begun
+from ksearch_async.runs.state import Chronicle
 from messages.base import ROOT
 from messages.steering import Inject
 from messages.tasks import Candidate

@@ -88,7 +88,7 @@ def _drafted(text: str, name: str, parent: Path, flags: DraftFlags, *, device: s
     """Have a task drafted, show it with what check-task finds, and ask for a yes where there is a terminal."""
     from evaluators.tasks.own.drafts import write_draft  # noqa: PLC0415 - writing an example needs none of these
     from ksearch_async.cli.check_task import examine_task  # noqa: PLC0415
-    from ksearch_async.evaluate.drafts import draft_task, require_endpoint  # noqa: PLC0415
+    from ksearch_async.evaluation.drafts import draft_task, require_endpoint  # noqa: PLC0415
     from ksearch_async.follow.logs import configure_logs  # noqa: PLC0415
     from ksearch_async.settings.models import model_words  # noqa: PLC0415
     from ksearch_async.settings.resolve import resolve_config  # noqa: PLC0415

@@ -27,7 +27,7 @@ from ksearch_async.fleet.nodes import GRACE_S, Coding, Ending, NodeTerms, Work, 
 from ksearch_async.fleet.workers import Device, device_of
 from ksearch_async.follow.logs import configure_logs, console_of
 from ksearch_async.follow.tracing import tracing
-from ksearch_async.run.folder import check_writable
+from ksearch_async.runs.folder import check_writable
 from ksearch_async.settings.models import open_model, writer_dialect, writer_names
 from ksearch_async.settings.resolve import resolve_config
 from ksearch_async.settings.table import KernelLanguage, RunConfig
@@ -37,7 +37,7 @@ from messages.presence import Presence, Tally
 
 if TYPE_CHECKING:
     from actors.bus.nats import NatsBus
-    from ksearch_async.follow.metrics import Reading
+    from ksearch_async.follow.metrics_endpoint import Reading
 
 
 OPERATIONS = Parameter(group=Group("Operations", sort_key=6))
@@ -87,7 +87,7 @@ async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) 
     if flags.metrics_port is None:
         yield
         return
-    from ksearch_async.follow.metrics import metrics_served  # noqa: PLC0415
+    from ksearch_async.follow.metrics_endpoint import metrics_served  # noqa: PLC0415
 
     def say(url: str) -> None:
         log.info("metrics served", url=url)
@@ -102,11 +102,8 @@ async def read_member(member: Member, bus: NatsBus) -> Reading:
     Raises:
         messages.base.BusError: the bus cannot be read.
     """
-    from ksearch_async.follow.metrics import (  # noqa: PLC0415
-        Reading,
-        read_fleet,
-        worker_use,
-    )
+    from ksearch_async.follow.metrics import worker_use  # noqa: PLC0415
+    from ksearch_async.follow.metrics_endpoint import Reading, read_fleet  # noqa: PLC0415
 
     if member.presence.role == "planner":
         return await read_fleet(bus)

@@ -19,7 +19,7 @@ from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import address_of
 from ksearch_async.fleet.nodes import Work, presence_of
 from ksearch_async.fleet.standby import Planning
-from ksearch_async.run.folder import check_writable, run_id_of
+from ksearch_async.runs.folder import check_writable, run_id_of
 from ksearch_async.settings.models import dialect_of, model_name, open_model
 from ksearch_async.settings.resolve import resolve_config
 from ksearch_async.settings.table import RunConfig, planner_settings

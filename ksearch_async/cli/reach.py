@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from ksearch_async.run.folder import runs_dir_or_default
-from ksearch_async.run.orders import Line, open_line
+from ksearch_async.runs.folder import runs_dir_or_default
+from ksearch_async.runs.orders import Line, open_line
 
 
 @Parameter(name="*")

@@ -17,8 +17,8 @@ from ksearch_async.cli.flags import (
     sign_in_with,
 )
 from ksearch_async.cli.session import conduct
-from ksearch_async.run.folder import find_run, runs_dir_or_default
-from ksearch_async.run.local import reopen_session
+from ksearch_async.runs.folder import find_run, runs_dir_or_default
+from ksearch_async.runs.local import reopen_session
 from ksearch_async.settings.resolve import resolve_config
 from ksearch_async.settings.table import load_config
 

@@ -20,8 +20,8 @@ from anyio.abc import TaskStatus
 from actors.llm.replay import NOT_RECORDED
 from ksearch_async.cli import exits
 from ksearch_async.errors import refusal
-from ksearch_async.evaluate.drafts import check_accepted
-from ksearch_async.evaluate.tasks import check_fitness, marks_of
+from ksearch_async.evaluation.drafts import check_accepted
+from ksearch_async.evaluation.tasks import check_fitness, marks_of
 from ksearch_async.fleet.access import EMBEDDED
 from ksearch_async.fleet.runs import roles_here
 from ksearch_async.fleet.workers import (
@@ -36,13 +36,13 @@ from ksearch_async.fleet.workers import (
 from ksearch_async.follow.beside import accompanied
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.follow.tracing import tracing
-from ksearch_async.run.background import Departure, Detached, depart
-from ksearch_async.run.estimate import Earlier, Estimate, Forecast, earlier_run, estimate, forecast
-from ksearch_async.run.folder import RunFolder, check_free, run_id_of, runs_dir_or_default
-from ksearch_async.run.local import check_local, open_session
-from ksearch_async.run.session import Lead, Opening, Session, Start, StopSwitch, files_gone
-from ksearch_async.run.start import read_heritage, read_solution
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.background import Departure, Detached, depart
+from ksearch_async.runs.estimate import Earlier, Estimate, Forecast, earlier_run, estimate, forecast
+from ksearch_async.runs.folder import RunFolder, check_free, run_id_of, runs_dir_or_default
+from ksearch_async.runs.local import check_local, open_session
+from ksearch_async.runs.session import Lead, Opening, Session, Start, StopSwitch, files_gone
+from ksearch_async.runs.start import read_heritage, read_solution
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of, model_words, rules_answer_misses, writer_dialect
 from ksearch_async.settings.resolve import Resolved
 from ksearch_async.settings.table import RunConfig, flatten

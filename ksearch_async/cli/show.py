@@ -17,9 +17,9 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.eval import printed_lines, profile_table
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.run.attempts import Told, Version, Versions, attempt_of, read_attempts
-from ksearch_async.run.folder import RunFolder, find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.attempts import Told, Version, Versions, attempt_of, read_attempts
+from ksearch_async.runs.folder import RunFolder, find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.views.lines import (
     confirmations_line,
     expectations_line,

@@ -18,7 +18,7 @@ from evaluators.local import LocalEvaluator
 from evaluators.tasks import bundled_tasks, is_bundled, load_task, sizes_of, workloads_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.evaluate.tasks import ProblemFacts, facts_of
+from ksearch_async.evaluation.tasks import ProblemFacts, facts_of
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.views.terminal import note, put, put_json, put_lines, put_raw, terminal_width
 from ksearch_async.views.text import Column, table_lines

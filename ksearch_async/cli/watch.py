@@ -22,10 +22,10 @@ from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import EMBEDDED, open_bus
 from ksearch_async.fleet.status import Place, find_place, find_run_id, named_folder, tell_leader
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.run.feed import LOOK_S, JournalReader
-from ksearch_async.run.folder import RunFolder, create_run, not_begun, open_chronicle, runs_dir_or_default
-from ksearch_async.run.session import follow
-from ksearch_async.run.state import Best, Chronicle
+from ksearch_async.runs.feed import LOOK_S, JournalReader
+from ksearch_async.runs.folder import RunFolder, create_run, not_begun, open_chronicle, runs_dir_or_default
+from ksearch_async.runs.session import follow
+from ksearch_async.runs.state import Best, Chronicle
 from ksearch_async.settings.table import RunConfig, load_config
 from ksearch_async.views.lines import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
 from ksearch_async.views.live import LiveView

@@ -40,7 +40,7 @@ from actors.worker.taking import FixedQueues
 from evaluators.base import Builder, Evaluator
 from evaluators.hardware.target import CPU, devices_of, platform_of
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.evaluate.tasks import check_fitness
+from ksearch_async.evaluation.tasks import check_fitness
 from ksearch_async.fleet.access import EMBEDDED, AccessRole, open_bus
 from ksearch_async.fleet.nodes import presence_of, show_once
 from ksearch_async.fleet.status import has_stream, live_leader, read_chronicle, tell_leader
@@ -53,8 +53,8 @@ from ksearch_async.fleet.workers import (
     read_task,
     slots_of,
 )
-from ksearch_async.run.folder import RunFolder, create_run, new_run_id
-from ksearch_async.run.session import (
+from ksearch_async.runs.folder import RunFolder, create_run, new_run_id
+from ksearch_async.runs.session import (
     Opened,
     Session,
     Start,
@@ -65,8 +65,8 @@ from ksearch_async.run.session import (
     heed,
     is_spent,
 )
-from ksearch_async.run.start import read_heritage, read_solution
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.start import read_heritage, read_solution
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of, model_name, open_model, writer_dialect, writer_names
 from ksearch_async.settings.table import RunConfig, load_config, planner_settings, save_config
 from messages.base import Language, Role
@@ -549,7 +549,8 @@ async def _meeting(
             start.doing = "reading the run" if folder.journal.exists() else "checking the reference"
             yield bus, config.nats or ""
         return
-    from actors.bus.nats.server import ServerSettings, serve_nats  # noqa: PLC0415 - only an embedded server needs it
+    from actors.bus.nats.server import serve_nats  # noqa: PLC0415
+    from actors.bus.nats.server_setup import ServerSettings  # noqa: PLC0415
 
     settings = ServerSettings(store=folder.nats, sync=config.sync)
     async with serve_nats(settings) as server, open_bus(server.url, {}, role="admin") as bus:
@@ -573,7 +574,7 @@ async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterat
     if config.metrics.port is None:
         yield
         return
-    from ksearch_async.follow.metrics import metrics_served, read_fleet  # noqa: PLC0415 - loads an HTTP server
+    from ksearch_async.follow.metrics_endpoint import metrics_served, read_fleet  # noqa: PLC0415
 
     def say(url: str) -> None:
         start.say(f"metrics at {url}")

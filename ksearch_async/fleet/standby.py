@@ -24,7 +24,7 @@ from actors.supervision import supervise
 from actors.worker.member import Member
 from actors.worker.taking import Queues
 from ksearch_async.errors import single_error
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig, save_config
 from messages.base import BoundaryError, BusError
 from messages.events import RunStarted

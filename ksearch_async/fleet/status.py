@@ -17,9 +17,9 @@ from actors.bus.base import Bus, ConflictError, UnknownQueueError
 from actors.bus.stream import body_of
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.fleet.access import EMBEDDED, address_of
-from ksearch_async.run.folder import RunFolder, list_runs
-from ksearch_async.run.mailbox import Order
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.folder import RunFolder, list_runs
+from ksearch_async.runs.mailbox import Order
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.table import load_config
 from messages.base import BusError, ConfigError, Role
 from messages.codec import Record, encode

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ksearch_async.follow.notices import noticed
 from ksearch_async.follow.tracking.beside import tracked
-from ksearch_async.run.session import Lead, Session, StopSwitch
+from ksearch_async.runs.session import Lead, Session, StopSwitch
 from messages.codec import Record
 
 

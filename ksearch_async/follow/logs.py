@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import structlog
 
-from actors.llm.tries import HIDDEN, SHORTEST
+from actors.llm.masking import HIDDEN, SHORTEST
 from actors.tracing import trace_id
 from evaluators.process.printed import printable
 from ksearch_async.errors import refusal

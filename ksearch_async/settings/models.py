@@ -266,7 +266,7 @@ def _made(
             return OfflineModel(seed=seed, latency_s=latency_s, mistakes=settings.mistakes)
         case "replay":
             from actors.llm.replay import ReplayModel  # noqa: PLC0415
-            from ksearch_async.run.replay import read_recording  # noqa: PLC0415
+            from ksearch_async.runs.replay import read_recording  # noqa: PLC0415
 
             recording = read_recording(settings.replay or "", folder.parent if folder else Path())
             asks = settings.replay_misses == "ask"

@@ -167,7 +167,7 @@ OTHER_VARIABLES = frozenset(
 )  # fmt: skip
 """Ours, and no settings of a run: who signs in at a server (`ksearch_async.fleet.access`), how a process is
 observed, where
-its notices go (`ksearch_async.notices`), where problems lie, and where what was exported is built."""
+its notices go (`ksearch_async.follow.notices`), where problems lie, and where what was exported is built."""
 
 FOREIGN_VARIABLES = frozenset({"KSEARCH_ROOT"})
 """Begin like ours and are not: K-Search's launch scripts have them set to its checkout."""

@@ -14,9 +14,9 @@ from statistics import median
 import msgspec
 
 from ksearch_async.errors import refusal
-from ksearch_async.run.feed import Update
-from ksearch_async.run.state import DUPLICATE
-from ksearch_async.run.updates import Folding
+from ksearch_async.runs.feed import Update
+from ksearch_async.runs.state import DUPLICATE
+from ksearch_async.runs.updates import Folding
 from ksearch_async.settings.table import flatten
 from ksearch_async.views.report.data import LEVELS, Against, Place, Series, Trace, reached, trace_of
 from ksearch_async.views.text import counted, duration

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from actors.planner.core.decide import NO_ANSWER
 from actors.planner.core.selection import calibration
 from actors.planner.core.state import Incumbent, Provisional, SearchState
-from ksearch_async.run.state import DUPLICATE, Best, BestScore, Chronicle, repeats_known
+from ksearch_async.runs.state import DUPLICATE, Best, BestScore, Chronicle, repeats_known
 from ksearch_async.views.text import counted, dollars, fitted, padded, shortened, workload_table
 from messages.base import fault_words
 from messages.codec import Record

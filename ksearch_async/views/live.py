@@ -24,7 +24,7 @@ from rich.style import Style
 from rich.text import Text
 
 from actors.planner.core.state import Node, NodeState, Score, SearchState
-from ksearch_async.run.state import DUPLICATE, Best, BestScore, DeviceUse
+from ksearch_async.runs.state import DUPLICATE, Best, BestScore, DeviceUse
 from ksearch_async.views.lines import STOP_WORDS, fates_line, spend_words
 from ksearch_async.views.plain import PlainView
 from ksearch_async.views.progress import Progress, Tried, Work, chosen_nodes

@@ -16,9 +16,9 @@ from anyio.abc import TaskStatus
 
 from evaluators.process.lease import waits
 from evaluators.tasks import is_bundled
-from ksearch_async.run.folder import RunFolder
-from ksearch_async.run.session import files_gone
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.session import files_gone
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import dialect_of
 from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.events import events_of

@@ -24,7 +24,7 @@ from actors.planner.core.state import (
     is_question,
     number_of,
 )
-from ksearch_async.run.state import Chronicle, DeviceUse, Utilisation
+from ksearch_async.runs.state import Chronicle, DeviceUse, Utilisation
 from ksearch_async.views.lines import Narrator, fault_line
 from ksearch_async.views.text import counted
 from messages.base import ROOT, Usage

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from actors.bus.journal import read_journal
-from ksearch_async.run.feed import Update
-from ksearch_async.run.updates import updates_of
+from ksearch_async.runs.feed import Update
+from ksearch_async.runs.updates import updates_of
 from messages.events import RunStarted
 from tests.browser.conftest import OpenPage, Serve
 from tests.browser.hostile import READABLE

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from actors.llm.base import Answer, AnswerSchema, Request
+from actors.llm.endings import JsonEnding
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Features
-from actors.llm.streams import JsonEnding
 from messages.base import ModelError, Usage
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint, failure

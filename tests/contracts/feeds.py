@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 import pytest
 
-from ksearch_async.run.feed import Batch, Feed, records_of
+from ksearch_async.runs.feed import Batch, Feed, records_of
 from messages.codec import Record
 from tests.ksearch_async.stories import sequel, story
 
@@ -26,7 +26,7 @@ class Fed(Protocol):
 
 
 class FeedContract:
-    """Promises of `ksearch_async.run.feed.Feed`."""
+    """Promises of `ksearch_async.runs.feed.Feed`."""
 
     pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from actors.llm.base import Request
+from actors.llm.endings import UNPROVEN_CHARS, FenceEnding
 from actors.llm.features import Features
-from actors.llm.streams import UNPROVEN_CHARS, FenceEnding
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint
 from tests.contracts.endpoints import IN_JSON, USAGE, asked, failed

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ksearch_async.follow.tracking.beside import Word
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import RunConfig, TrackingSettings, save_config
 from messages.codec import Record, encode_line
 from messages.facts import AttemptFinished, Decided
@@ -38,7 +38,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 def track(name: str, folder: RunFolder, settings: TrackingSettings, environment: dict[str, str]) -> list[Word]:
     """Have a tracker's process tell all that a journal holds, as after a session, and return what it said."""
-    command = [sys.executable, "-P", "-m", "ksearch_async.tracking", name, str(folder.path)]
+    command = [sys.executable, "-P", "-m", "ksearch_async.follow.tracking", name, str(folder.path)]
     done = subprocess.run(
         [*command, msgspec.json.encode(settings).decode()],
         env={**os.environ, **environment},

@@ -13,15 +13,15 @@ import msgspec
 
 from actors.llm.scripted import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.run.folder import RunFolder, open_chronicle
-from ksearch_async.run.local import Tools, lead_session
-from ksearch_async.run.session import Session
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.local import Tools, lead_session
+from ksearch_async.runs.session import Session
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.table import RunConfig, save_config
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 from messages.settings import Budget, SearchSettings
-from tests.ksearch_async.run.test_launch import answered
+from tests.ksearch_async.runs.test_launch import answered
 from tests.ksearch_async.stories import FAST, story
 
 LATENCY_S = 0.05

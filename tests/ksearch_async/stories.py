@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.runs.folder import RunFolder
 from messages.base import Usage
 from messages.codec import Body, Record, encode_line
 from messages.events import CandidateEvaluated, CandidateWritten, RunStarted

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.run.attempts import Versions
-from ksearch_async.run.state import Best, Chronicle
-from ksearch_async.run.updates import updates_of
+from ksearch_async.runs.attempts import Versions
+from ksearch_async.runs.state import Best, Chronicle
+from ksearch_async.runs.updates import updates_of
 from ksearch_async.views.compare import compared, entrant_of, rows_of
 from ksearch_async.views.lines import Narrator, confirmations_line, result_lines
 from ksearch_async.views.live import frame_lines

@@ -17,9 +17,9 @@ from actors.llm.offline import OfflineModel
 from actors.llm.served.app import Conduct, FaultRates
 from actors.planner.jobs import whole_records
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.run.folder import open_chronicle
-from ksearch_async.run.local import Tools, lead_session
-from ksearch_async.run.session import Session
+from ksearch_async.runs.folder import open_chronicle
+from ksearch_async.runs.local import Tools, lead_session
+from ksearch_async.runs.session import Session
 from ksearch_async.views.lines import Narrator, faults_line
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, JobLost, RunResumed
@@ -29,7 +29,7 @@ from messages.tasks import Candidate
 from messages.verdicts import Interval, Measured, Verdict, Wrong
 from tests.actors.llm.offline.prompts import description
 from tests.actors.llm.served.serving import serving
-from tests.ksearch_async.run.test_launch import new_session
+from tests.ksearch_async.runs.test_launch import new_session
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.run.folder import RunFolder
-from ksearch_async.run.state import Best, Chronicle
+from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.state import Best, Chronicle
 from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig
 from ksearch_async.views import plain
 from ksearch_async.views.lines import Narrator, way_on

@@ -1,4 +1,4 @@
-"""The process of one tracker: `python -m ksearch_async.tracking NAME FOLDER SETTINGS`, started beside a session.
+"""The process of one tracker: `python -m ksearch_async.follow.tracking NAME FOLDER SETTINGS`, started beside a session.
 
 It reads the run's journal from where an earlier session's process came to, until its standard input ends and the
 journal does too. So it outlives a search that was killed just long enough to tell the rest. On standard output it says
@@ -20,8 +20,8 @@ import msgspec
 from ksearch_async.follow.tracking.base import Entry, Tracker, TrackerError, open_tracker
 from ksearch_async.follow.tracking.beside import Word, mark_path, read_mark
 from ksearch_async.follow.tracking.ledger import Ledger, parameters_of
-from ksearch_async.run.feed import JournalReader
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.runs.feed import JournalReader
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import RunConfig, TrackingSettings, load_config
 from messages.base import KsearchError
 from messages.codec import Record

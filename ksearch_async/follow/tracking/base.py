@@ -14,31 +14,10 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from ksearch_async.errors import refusal, suggestion
-from ksearch_async.run.feed import Head, Totals
+from ksearch_async.follow.tracking.names import MODULES
+from ksearch_async.runs.feed import Head, Totals
 from ksearch_async.settings.table import TrackingSettings
 from messages.base import BoundaryError
-
-MODULES: Mapping[str, str] = {
-    "wandb": "ksearch_async.follow.tracking.wandb",
-    "mlflow": "ksearch_async.follow.tracking.mlflow",
-}
-"""Each has a class `Tracked`, a `Tracker`; its package is the extra of the same name."""
-
-
-def tracker_names(words: str) -> tuple[str, ...]:
-    """Return which trackers are meant by names with commas; each once.
-
-    Raises:
-        ConfigError: one is not known.
-    """
-    names = tuple(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
-    for name in names:
-        if name not in MODULES:
-            known = f"known are {' and '.join(MODULES)}; several with commas"
-            raise refusal(f"no tracker {name!r}", suggestion(name, MODULES, known))
-    return names
-
 
 Cell: TypeAlias = float | int | str | bool | None
 

@@ -18,8 +18,8 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ksearch_async.follow.logs import keep_secret
-from ksearch_async.follow.tracking.base import tracker_names
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.follow.tracking.names import tracker_names
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig
 
 
@@ -124,7 +124,15 @@ class _Beside:
     async def start(self, environment: Mapping[str, str]) -> None:
         """Start it: in a session of its own, so that no Ctrl-C and no terminal that closes is meant for it."""
         settings = msgspec.json.encode(self._config.tracking).decode()
-        command = [sys.executable, "-P", "-m", "ksearch_async.tracking", self._name, str(self._folder.path), settings]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "ksearch_async.follow.tracking",
+            self._name,
+            str(self._folder.path),
+            settings,
+        ]
         try:
             self._process = await anyio.open_process(
                 command,

@@ -16,8 +16,8 @@ from actors.planner.core.state import in_order
 from actors.planner.jobs import Texts
 from actors.recorder.folder import Snapshot
 from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Cell, Entry, Figures, Table
-from ksearch_async.run.feed import AttemptView, Head, Mark, NodeView, Totals, Update, Worth
-from ksearch_async.run.updates import Folding
+from ksearch_async.runs.feed import AttemptView, Head, Mark, NodeView, Totals, Update, Worth
+from ksearch_async.runs.updates import Folding
 from ksearch_async.settings.table import RunConfig
 from messages.codec import Record, to_json
 from messages.events import CandidateWritten

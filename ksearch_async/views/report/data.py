@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ksearch_async.run.feed import AttemptView, ConfirmationView, Head, Mark, NodeView, Totals, Update
+from ksearch_async.runs.feed import AttemptView, ConfirmationView, Head, Mark, NodeView, Totals, Update
 from messages.base import ROOT
 from messages.verdicts import Interval, TimedWorkload
 

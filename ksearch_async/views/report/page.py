@@ -11,11 +11,11 @@ from typing import TypeAlias
 import msgspec
 
 from ksearch_async import __version__
-from ksearch_async.run.attempts import Version, Versions, diff_lines
-from ksearch_async.run.costs import Spend, Spending, spending_of
-from ksearch_async.run.feed import AttemptView, ConfirmationView
-from ksearch_async.run.folder import RunFolder
-from ksearch_async.run.state import Best, BestScore, Chronicle
+from ksearch_async.runs.attempts import Version, Versions, diff_lines
+from ksearch_async.runs.costs import Spend, Spending, spending_of
+from ksearch_async.runs.feed import AttemptView, ConfirmationView
+from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.state import Best, BestScore, Chronicle
 from ksearch_async.settings.table import SETTINGS, ModelSettings, RunConfig, flatten, load_config
 from ksearch_async.views.compare import Comparison, Entrant, best_words, compared, entrant_of, plain, rows_of
 from ksearch_async.views.lines import (

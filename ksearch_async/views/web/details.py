@@ -9,8 +9,8 @@ import msgspec
 
 from actors.planner.core.state import Node
 from ksearch_async.fleet.status import Roster
-from ksearch_async.run.attempts import Told, read_attempts
-from ksearch_async.run.costs import Spend, Spending, spending_of
+from ksearch_async.runs.attempts import Told, read_attempts
+from ksearch_async.runs.costs import Spend, Spending, spending_of
 from ksearch_async.views.web.runs import OpenedRun, candidates_of
 from messages.base import KsearchError, Role
 from messages.codec import Record

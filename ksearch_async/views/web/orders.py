@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ksearch_async.run.orders import Line, begun, give, steer
+from ksearch_async.runs.orders import Line, begun, give, steer
 from messages.base import ConfigError
 from messages.events import ContinueRequested, PauseRequested, StopRequested
 from messages.steering import Audience, Boost, Forbid, Instruct, Pin, Release, Steering

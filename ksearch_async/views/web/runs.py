@@ -23,11 +23,11 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from actors.bus.base import Bus
 from ksearch_async.fleet.status import Roster, has_stream, leader_of, read_cards, read_roster
-from ksearch_async.run.feed import Batch, Feed, Head, JournalFeed, Mark, StreamFeed, Totals, Update
-from ksearch_async.run.folder import RunFolder
-from ksearch_async.run.orders import Line, open_line
-from ksearch_async.run.state import Chronicle
-from ksearch_async.run.updates import Folding
+from ksearch_async.runs.feed import Batch, Feed, Head, JournalFeed, Mark, StreamFeed, Totals, Update
+from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.orders import Line, open_line
+from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.updates import Folding
 from messages.base import KsearchError, ProtocolError
 from messages.codec import Body, Record
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, RunResumed, RunStarted

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from actors.coder.actor import read_answer, write_candidate
 from actors.coder.prompts import request_for
 from actors.llm.base import Answer, Request
+from actors.llm.endings import FenceEnding, JsonEnding, OutsideReasoning
 from actors.llm.reasoning import split_reasoning
 from actors.llm.scripted import ScriptedModel
-from actors.llm.streams import FenceEnding, JsonEnding, OutsideReasoning
 from actors.planner.adviser import read_proposal
 from messages.base import Usage
 from messages.commands import WriteCandidate

@@ -16,8 +16,8 @@ import pytest
 from actors.worker.member import Member
 from evaluators.process import lease as leases
 from evaluators.process.lease import HostLease, waits
-from ksearch_async.evaluate import judging
-from ksearch_async.evaluate.judging import saying_waits
+from ksearch_async.evaluation import judging
+from ksearch_async.evaluation.judging import saying_waits
 from messages.base import EvaluatorError
 from tests.actors.words import memory_bus, presence
 

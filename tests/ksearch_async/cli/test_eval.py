@@ -10,7 +10,7 @@ import pytest
 from ksearch_async.cli import eval as eval_module
 from ksearch_async.cli import main
 from ksearch_async.cli.eval import as_object, lines_of, repeats_lines, repeats_object
-from ksearch_async.evaluate.settings import Evaluation
+from ksearch_async.evaluation.settings import Evaluation
 from ksearch_async.views import terminal
 from messages.codec import encode_line
 from messages.tasks import Target

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from evaluators.tasks import load_task
 from evaluators.tasks.flashinfer.schema import parse_solution
 from ksearch_async.cli import main
-from ksearch_async.evaluate.sources import read_kernel
+from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.settings.table import RunConfig
 from messages.codec import Record, encode_line
 from messages.events import RunStarted

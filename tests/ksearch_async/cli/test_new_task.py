@@ -15,7 +15,7 @@ from evaluators.tasks.own.document import Draft
 from evaluators.tasks.own.drafts import draft_of, write_draft
 from ksearch_async.cli import main
 from ksearch_async.cli.new_task import ask_for_yes
-from ksearch_async.evaluate.drafts import read_answer
+from ksearch_async.evaluation.drafts import read_answer
 from tests.ksearch_async.answering import answering
 from tests.ksearch_async.drafts import NAME, REFERENCE, answer
 

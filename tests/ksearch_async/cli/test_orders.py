@@ -15,7 +15,8 @@ import pytest
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.server import NatsServer, serve_nats
+from actors.bus.nats.server_setup import ServerSettings
 from actors.llm.scripted import ScriptedModel
 from actors.planner.actor import plan_run
 from ksearch_async.fleet.status import read_chronicle
@@ -25,7 +26,7 @@ from messages.presence import lease_key
 from messages.settings import SearchSettings
 from messages.steering import Instruct, SteeringRequested
 from tests.ksearch_async.nats_servers import Team, serve_team
-from tests.ksearch_async.run.test_launch import answered
+from tests.ksearch_async.runs.test_launch import answered
 from tests.messages.examples import DESCRIPTION, TARGET, TASK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nats]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import RunConfig, save_config
 from messages.base import Usage
 from messages.models import Price

@@ -10,8 +10,8 @@ import pytest
 
 from actors.llm.offline import OfflineModel
 from ksearch_async.cli import main
-from ksearch_async.run import replay
-from tests.ksearch_async.run.test_replaying import led, other_rules, session
+from ksearch_async.runs import replay
+from tests.ksearch_async.runs.test_replaying import led, other_rules, session
 
 ROUNDS = 8
 

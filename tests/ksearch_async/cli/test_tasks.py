@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.tasks import bundled_tasks, load_task
 from ksearch_async.cli import main
-from ksearch_async.evaluate.tasks import facts_of
+from ksearch_async.evaluation.tasks import facts_of
 from messages.tasks import TaskSpec
 
 OWN = '''

@@ -17,8 +17,8 @@ from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.errors import single_error
 from ksearch_async.fleet.runs import WORKERS, OwnWorkers, Post, claimed, lead_distributed, resumption
 from ksearch_async.fleet.status import ask, has_stream, live_leader, read_chronicle
-from ksearch_async.run.session import Session, StopSwitch, check_messages_stay
-from ksearch_async.run.state import standing_of
+from ksearch_async.runs.session import Session, StopSwitch, check_messages_stay
+from ksearch_async.runs.state import standing_of
 from ksearch_async.settings.table import RunConfig
 from messages.base import ConfigError, Role
 from messages.codec import Record, encode
@@ -27,7 +27,7 @@ from messages.facts import RunContinued, RunPaused
 from messages.presence import lease_key
 from messages.settings import Budget, SearchSettings
 from tests.chaos.checks import facts_of, problems_of_run
-from tests.ksearch_async.run.test_launch import answered, new_session
+from tests.ksearch_async.runs.test_launch import answered, new_session
 from tests.ksearch_async.stories import FAST, RUN_ID, story
 
 pytestmark = pytest.mark.anyio

@@ -21,7 +21,7 @@ from actors.recorder.projection import Projection
 from actors.worker.member import Member
 from ksearch_async.fleet.nodes import NodeTerms, presence_of, run_node
 from ksearch_async.fleet.standby import Planning
-from ksearch_async.run.folder import RunFolder, open_chronicle
+from ksearch_async.runs.folder import RunFolder, open_chronicle
 from ksearch_async.settings.table import ModelSettings, load_config
 from messages.codec import encode
 from messages.events import ClockTicked, RunStarted

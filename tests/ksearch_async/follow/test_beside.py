@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from ksearch_async.follow.notices import noticed
-from ksearch_async.run.folder import RunFolder
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import NotifySettings
 from messages.base import BusError
 from messages.codec import Record, encode_line

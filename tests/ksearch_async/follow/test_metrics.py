@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.bus.nats import QueueDepth
 from actors.worker.member import Histogram
 from ksearch_async.follow import metrics
-from ksearch_async.follow.metrics import Metrics, Reading, metrics_of, metrics_socket, metrics_url, serve_metrics
+from ksearch_async.follow.metrics import Metrics, metrics_of
+from ksearch_async.follow.metrics_endpoint import Reading, metrics_socket, metrics_url, serve_metrics
 from messages.base import BusError, ConfigError, Role, Usage
 from messages.presence import Busy, Presence, RunCard, Tally, WorkerState
 from messages.tasks import Target

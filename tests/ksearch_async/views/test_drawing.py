@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.planner.core.state import Score, SearchState
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.views.text import columns_of
 from ksearch_async.views.tree import tree_lines
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story

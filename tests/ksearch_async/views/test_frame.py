@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.views.lines import Narrator
 from ksearch_async.views.live import frame_lines
 from ksearch_async.views.progress import Progress

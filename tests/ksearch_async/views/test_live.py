@@ -22,8 +22,8 @@ import pyte
 import pytest
 from rich.text import Text
 
-from ksearch_async.run.folder import RunFolder
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.live import Canvas, LiveView, can_be_live, frame_lines
 from ksearch_async.views.plain import PlainView

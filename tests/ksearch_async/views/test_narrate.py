@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ksearch_async.run.state import Best, Chronicle
+from ksearch_async.runs.state import Best, Chronicle
 from ksearch_async.views.lines import STOP_WORDS, Narrator, best_lines, standing, state_line, workers_line
 from ksearch_async.views.text import fitted
 from messages.codec import Body, Record

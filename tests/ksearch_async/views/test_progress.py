@@ -10,7 +10,7 @@ import pytest
 
 from actors.planner.core.decide import NO_ANSWER
 from actors.planner.core.state import ancestors
-from ksearch_async.run.state import Chronicle
+from ksearch_async.runs.state import Chronicle
 from ksearch_async.views.lines import Narrator
 from ksearch_async.views.progress import Progress, Work, chosen_nodes
 from messages.base import ROOT, EndpointFault, Usage

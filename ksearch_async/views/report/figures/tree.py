@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ksearch_async.run.feed import NodeView
+from ksearch_async.runs.feed import NodeView
 from ksearch_async.views.report.data import Series, Trace, children_of, path_to_best
 from ksearch_async.views.report.figures.ink import (
     BLUE,

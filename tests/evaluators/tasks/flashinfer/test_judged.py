@@ -12,7 +12,7 @@ import torch
 from evaluators.tasks.flashinfer.packing import candidate_of_json
 from evaluators.tasks.flashinfer.reading import read_task
 from evaluators.tasks.reference import reference_candidate
-from ksearch_async.evaluate.judging import open_judge
+from ksearch_async.evaluation.judging import open_judge
 from messages.base import Language
 from messages.tasks import Candidate, SourceFile, TaskSpec
 from tests.evaluators.tasks.flashinfer import sets

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.tasks.flashinfer.reading import read_task
-from ksearch_async.evaluate.judging import open_judge
+from ksearch_async.evaluation.judging import open_judge
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile
 from tests.evaluators.tasks.flashinfer import sampling_sets as sets

@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.tasks import load_task
 from evaluators.tasks.tritonbench.packing import candidate_of, gold_candidate
-from ksearch_async.evaluate.judging import open_judge
+from ksearch_async.evaluation.judging import open_judge
 from messages.verdicts import Measured, fate_of, reason_of
 from tests.evaluators.tasks.tritonbench.problems import checkout
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ksearch_async.run.updates import updates_of
+from ksearch_async.runs.updates import updates_of
 from ksearch_async.views.report.data import Series, Trace, trace_of
 from messages.codec import Record, decode_line
 from messages.events import CandidateEvaluated, RunStarted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ksearch_async.run.updates import updates_of
+from ksearch_async.runs.updates import updates_of
 from ksearch_async.views.report.data import (
     Band,
     band_of,

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from actors.bus.journal import read_journal
-from ksearch_async.run.folder import RunFolder
-from ksearch_async.run.updates import updates_of
+from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.updates import updates_of
 from ksearch_async.views.web.runs import FolderPlace
 from messages.codec import Record, encode_line
 from messages.events import CandidateWritten

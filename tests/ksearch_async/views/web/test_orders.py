@@ -9,13 +9,13 @@ import httpx
 import pytest
 
 from actors.bus.journal import read_journal
-from ksearch_async.run.folder import RunFolder, open_chronicle
-from ksearch_async.run.state import standing_of
+from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.state import standing_of
 from ksearch_async.settings.table import RunConfig, save_config
 from ksearch_async.views.web.orders import MAX_BODY_BYTES
 from messages.facts import RunPaused
 from messages.steering import Instruct, NodeBoosted, NodeForbidden, NodePinned, NodeReleased, SteeringRequested
-from tests.ksearch_async.run.test_mailbox import facts_in, led_elsewhere
+from tests.ksearch_async.runs.test_mailbox import facts_in, led_elsewhere
 from tests.ksearch_async.stories import RUN_ID, on_disk, story
 from tests.ksearch_async.views.web.dashboards import BEARER, dashboard
 

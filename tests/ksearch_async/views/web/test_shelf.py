@@ -10,10 +10,11 @@ import anyio
 import pytest
 
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.server import NatsServer, serve_nats
+from actors.bus.nats.server_setup import ServerSettings
 from ksearch_async.views.web.runs import KEPT_RUNS, FolderPlace, ServerPlace, Shelf, UnknownRunError
 from messages.presence import Presence, RunCard, encode_entry, lease_key, node_key, run_key
-from tests.ksearch_async.run.test_reading import StreamRun
+from tests.ksearch_async.runs.test_reading import StreamRun
 from tests.ksearch_async.stories import KERNEL, RUN_ID, TARGET, on_disk, sequel, story
 from tests.ksearch_async.views.web.dashboards import BEARER, dashboard_of, events, until
 

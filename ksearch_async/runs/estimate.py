@@ -1,0 +1,295 @@
+"""Estimates of calls, tokens, money and time before a run starts, as ranges.
+
+The first prompts are really built; how they grow, how long answers get and how fast they come is only known once a run
+of the same task with the same models is there. Until then wide ranges stand for it: `ASSUMED` and the constants here.
+Limits of the budget cut the ranges off.
+
+Only what is known: how long answers get and how often a candidate repeats an earlier one shows when they come.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from actors.coder.prompts import request_for
+from actors.llm.base import Request, estimated_tokens
+from actors.planner.core.decide import decide
+from actors.planner.core.evolve import evolve
+from actors.planner.core.state import SearchState
+from actors.planner.prompts import plan_request
+from ksearch_async.runs.folder import list_runs, open_chronicle
+from ksearch_async.settings.table import RunConfig, load_config
+from messages.base import BusError, ConfigError, Usage
+from messages.commands import WriteCandidate
+from messages.events import RunStarted
+from messages.models import Lineup, Price
+from messages.settings import SearchSettings
+from messages.tasks import Action, Target, TaskSpec
+
+Range: TypeAlias = tuple[float, float]
+"""From, to."""
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What is taken for granted of answers."""
+
+    coder_tokens: tuple[int, int] = (1_000, 8_000)
+    """Completion tokens: a short kernel, or a long one after some reasoning."""
+    planner_tokens: tuple[int, int] = (500, 4_000)
+    tokens_per_s: tuple[float, float] = (100.0, 20.0)
+    """How fast answers come."""
+    evaluation_s: tuple[float, float] = (2.0, 20.0)
+    """Building, checking and timing one candidate."""
+
+
+ASSUMED = Answers()
+_REPEATS = 1.5
+"""At most so many questions per evaluation: answers that repeat a candidate, or hold none."""
+_LOG_TOKENS = 1_000
+"""What failed, in a coder's prompt."""
+_NODE_TOKENS, _NODES_PER_ROUND, _REPORT_TOKENS = 40, 2, 1_500
+"""How a planner's prompt grows: a line per action, and what happened since."""
+_CACHED_AT_BEST = 0.5
+"""Share of prompts that the endpoint has in its prefix cache, at best; at worst none."""
+_OFFLINE_TOKENS_PER_S = 1e6
+_SPREAD = (0.6, 1.6)
+"""How far a run may lie from an earlier one like it."""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """From, to; null: not known."""
+
+    calls: tuple[int, int]
+    tokens: tuple[int, int]
+    cost_usd: Range | None
+    time_s: Range
+    rests_on: str
+    """In words."""
+
+
+def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier | None) -> Estimate:
+    """Say what a run is likely to take.
+
+    Args:
+        config: what it is started with.
+        told: its calls, and its first prompts as they were built.
+        lineup: which models it asks, at what price.
+        before: an earlier run of the task on this machine.
+    """
+    like = before if before is not None and _same_models(before, config) else None
+    ends = [_end(config, told, lineup, like, at) for at in (0, 1)]
+    budget = config.search.budget
+    low, high = ends
+    calls = tuple(min(end.usage.calls, budget.max_calls or end.usage.calls) for end in ends)
+    tokens = tuple(min(end.usage.tokens, budget.max_tokens or end.usage.tokens) for end in ends)
+    cost_usd = None
+    if low.cost_usd is not None and high.cost_usd is not None:
+        limit = budget.max_cost_usd or high.cost_usd
+        cost_usd = (round(min(low.cost_usd, limit), 4), round(min(high.cost_usd, limit), 4))
+    time_s = tuple(round(min(end.time_s, budget.wall_clock_s or end.time_s), 1) for end in ends)
+    return Estimate(
+        calls=(calls[0], calls[1]),
+        tokens=(tokens[0], tokens[1]),
+        cost_usd=cost_usd,
+        time_s=(time_s[0], time_s[1]),
+        rests_on=_words(config, like),
+    )
+
+
+class _End(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of the ranges."""
+
+    usage: Usage
+    cost_usd: float | None
+    time_s: float
+
+
+def _end(config: RunConfig, told: Forecast, lineup: Lineup, like: Earlier | None, at: int) -> _End:
+    coder, planner = _usages(config, told, like, at)
+    prices = [offer.price for offer in lineup.coders] or [None]
+    costs = [_cost(coder, price, at) for price in prices]
+    planning = _cost(planner, lineup.planner.price, at)
+    known = [cost for cost in costs if cost is not None]
+    cost_usd = None
+    if planning is not None and len(known) == len(costs):
+        cost_usd = planning + (min(known) if at == 0 else max(known))
+    usage = coder.plus(planner)
+    return _End(usage=usage, cost_usd=cost_usd, time_s=_time_s(config, coder, lineup, like, at))
+
+
+def _usages(config: RunConfig, told: Forecast, like: Earlier | None, at: int) -> tuple[Usage, Usage]:
+    """Return what coders and the planner use, at the lower or the upper end."""
+    coder_calls = round(told.coder_calls * (1.0, _REPEATS)[at])
+    planner_calls = told.planner_calls[at]
+    if like is not None:
+        coder = _scaled(like.usage_coder, coder_calls, _SPREAD[at])
+        return coder, _scaled(like.usage_planner, planner_calls, _SPREAD[at])
+    answer = _capped(ASSUMED.coder_tokens[at], config)
+    prompt = told.coder_prompt_tokens + (0 if at == 0 else answer + _LOG_TOKENS)
+    coder = Usage(calls=coder_calls, prompt_tokens=coder_calls * prompt, completion_tokens=coder_calls * answer)
+    grown = _REPORT_TOKENS + _NODE_TOKENS * _NODES_PER_ROUND * told.coder_calls
+    plan = (told.planner_prompt_tokens or 0) + (0 if at == 0 else grown)
+    script = _capped(ASSUMED.planner_tokens[at], config)
+    planner = Usage(calls=planner_calls, prompt_tokens=planner_calls * plan, completion_tokens=planner_calls * script)
+    return coder, planner
+
+
+def _scaled(usage: Usage, calls: int, factor: float) -> Usage:
+    each = factor * calls / usage.calls if usage.calls else 0.0
+    return Usage(
+        calls=calls,
+        prompt_tokens=round(usage.prompt_tokens * each),
+        cached_tokens=round(usage.cached_tokens * each),
+        completion_tokens=round(usage.completion_tokens * each),
+    )
+
+
+def _capped(tokens: int, config: RunConfig) -> int:
+    return min(tokens, config.model.max_tokens or tokens)
+
+
+def _cost(usage: Usage, price: Price | None, at: int) -> float | None:
+    if price is None:
+        return None
+    cached = usage.cached_tokens or (round(usage.prompt_tokens * _CACHED_AT_BEST) if at == 0 else 0)
+    return price.of(msgspec.structs.replace(usage, cached_tokens=cached))
+
+
+def _time_s(config: RunConfig, coder: Usage, lineup: Lineup, like: Earlier | None, at: int) -> float:
+    rounds = config.search.budget.max_rounds
+    if like is not None:
+        return _SPREAD[at] * like.round_s * rounds * like.branches / config.search.branches
+    is_free = all(offer.price is not None and not offer.price.output_usd for offer in lineup.coders)
+    speed = _OFFLINE_TOKENS_PER_S if lineup.coders and is_free else ASSUMED.tokens_per_s[at]
+    at_once = min(config.search.branches, config.model.concurrency)
+    writing = coder.completion_tokens / speed / at_once
+    judging = rounds * ASSUMED.evaluation_s[at] / max(1, min(config.workers.evaluators, config.search.branches))
+    return max(writing, judging) if at == 0 else writing + judging
+
+
+def _same_models(before: Earlier, config: RunConfig) -> bool:
+    return before.models == (config.model.name, config.model.planner.name, config.model.coder.name)
+
+
+def _words(config: RunConfig, like: Earlier | None) -> str:
+    if like is not None:
+        return f"run {like.run}, of the same task with the same models on this machine, give or take a half"
+    cap = config.model.max_tokens
+    few, many = (_capped(tokens, config) for tokens in ASSUMED.coder_tokens)
+    speed = "{1:g} to {0:g}".format(*ASSUMED.tokens_per_s)
+    return (
+        f"the first prompts as built; answers of {few:,} to {many:,} tokens{' (their limit)' if cap else ''} "
+        f"at {speed} tokens a second, evaluations of {ASSUMED.evaluation_s[0]:g} to {ASSUMED.evaluation_s[1]:g} s"
+    )
+
+
+_LOOKED_AT = 20
+"""Runs of a folder, the latest first."""
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls and prompts of a run that is not started."""
+
+    coder_calls: int
+    """At least: one per evaluation; answers that repeat a candidate or hold none come on top."""
+    planner_calls: tuple[int, int]
+    """From, to about: a branch takes about as many attempts as the stagnation window, and its end is told in a call."""
+    coder_prompt_tokens: int
+    """Of the first call, at four characters a token; later ones hold the best code, and logs of what failed."""
+    planner_prompt_tokens: int | None
+    """Of the first call; null if the planner's model is never asked."""
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier run of the same task on a machine like this took."""
+
+    run: str
+    rounds: int
+    branches: int
+    elapsed_s: float
+    usage: Usage
+    usage_planner: Usage = Usage()
+    usage_coder: Usage = Usage()
+    model: str | None
+    """Null: the built-in rules."""
+    models: tuple[str | None, str | None, str | None] = (None, None, None)
+    """As they were named: for both roles, for who plans, for who writes."""
+
+    @property
+    def round_s(self) -> float:
+        """Wall-clock per round, models and evaluations together."""
+        return self.elapsed_s / self.rounds
+
+
+def forecast(started: RunStarted) -> Forecast:
+    """Say what a run that began so would ask of models. Asks none."""
+    settings = started.settings
+    state = SearchState()
+    for fact in decide(state, started):
+        state = evolve(state, fact)
+    plan = plan_request(state, state.plan, started.description) if state.plan else None
+    budget = settings.budget
+    most = [limit for limit in (budget.max_rounds, budget.max_calls) if limit is not None]
+    return Forecast(
+        coder_calls=min(most),
+        planner_calls=_planner_calls(settings, min(most)),
+        coder_prompt_tokens=_tokens(request_for(_first_write(started))),
+        planner_prompt_tokens=_tokens(plan) if plan else None,
+    )
+
+
+def earlier_run(runs_dir: Path, task: TaskSpec, target: Target) -> Earlier | None:
+    """Return the latest run of this task on a machine like this; runs that cannot be read are passed over."""
+    for folder in list_runs(runs_dir)[:_LOOKED_AT]:
+        try:
+            config, chronicle = load_config(folder.config), open_chronicle(folder)
+        except (BusError, ConfigError):
+            continue
+        started, state = chronicle.started, chronicle.state
+        same = started and (started.task.task_id, started.target.fingerprint) == (task.task_id, target.fingerprint)
+        if same and state.rounds:
+            return Earlier(
+                run=folder.run_id,
+                rounds=state.rounds,
+                branches=state.settings.branches,
+                elapsed_s=chronicle.elapsed_s,
+                usage=state.usage,
+                usage_planner=state.usage_planner,
+                usage_coder=state.usage_coder,
+                model=config.model.name,
+                models=(config.model.name, config.model.planner.name, config.model.coder.name),
+            )
+    return None
+
+
+def _planner_calls(settings: SearchSettings, rounds: int) -> tuple[int, int]:
+    match settings.world_model:
+        case "off":
+            return 0, 0
+        case "frozen":
+            return 1, 1 + settings.refusals
+        case "evolving":
+            return 1, 1 + ceil(rounds / settings.stagnation_window)
+
+
+def _first_write(started: RunStarted) -> WriteCandidate:
+    description = started.description
+    return WriteCandidate(
+        job_id="forecast",
+        run_id="forecast",
+        branch_id="b1",
+        language=description.language,
+        mode="apply",
+        target=started.target,
+        edit_format=started.lineup.coder("").edit_format or started.settings.edit_format,
+        task=description,
+        action=Action(node_id="n1", title="", description="", difficulty=1),
+    )
+
+
+def _tokens(request: Request) -> int:
+    return estimated_tokens(request.system) + estimated_tokens(request.prompt)

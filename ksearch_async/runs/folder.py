@@ -1,0 +1,201 @@
+"""Run folders: where a run keeps its things, what it is called, and how it is found again.
+
+Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is derived from it: `candidates/`, `attempts/`,
+`best/`, `artifacts/`; `ksearch.log` for people who look for a fault.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from actors.bus.journal import read_journal
+from ksearch_async.errors import refusal, suggestion
+from ksearch_async.runs.state import Chronicle
+from ksearch_async.settings.table import DEFAULT_RUNS_DIR
+from messages.subjects import checked_id
+
+_SUFFIX_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+_NAME_LENGTH = 32
+
+
+class RunFolder(msgspec.Struct, frozen=True):
+    """One run on disk."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.json"
+
+    @property
+    def journal(self) -> Path:
+        """All events of the run, one JSON record per line."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def candidates(self) -> Path:
+        """Every candidate that was written, by content hash."""
+        return self.path / "candidates"
+
+    @property
+    def best(self) -> Path:
+        """The incumbent's files."""
+        return self.path / "best"
+
+    @property
+    def artifacts(self) -> Path:
+        """What was built, by content hash; can be deleted when the run is over."""
+        return self.path / "artifacts"
+
+    @property
+    def nats(self) -> Path:
+        """The store of a nats-server of the run's own."""
+        return self.path / "nats"
+
+    @property
+    def address(self) -> Path:
+        """Where that server listens, while it does."""
+        return self.path / "nats.address"
+
+    @property
+    def orders(self) -> Path:
+        """Where people put orders to the run's process, while there is one."""
+        return self.path / "orders"
+
+    @property
+    def log(self) -> Path:
+        """Log lines as JSON."""
+        return self.path / "ksearch.log"
+
+    def in_use(self) -> bool:
+        """Say whether a process is working on the run: it holds the journal's lock."""
+        with self.journal.open("rb") as journal:
+            try:
+                fcntl.flock(journal, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+
+def run_id_of(name: str) -> str:
+    """Return the id of a run that a person names: lower case, with dashes for all but letters and digits.
+
+    Raises:
+        ConfigError: nothing is left of it, or it is too long.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    try:
+        return checked_id(slug)
+    except ValueError as error:
+        raise refusal(f"{name!r} is no name for a run", "use letters, digits and dashes, 64 at most") from error
+
+
+def new_run_id(task_name: str, started_at: datetime) -> str:
+    """Return a name for a run: task, start (UTC) and four random characters, e.g. `relu-20261120-142301-k3f9`."""
+    slug = re.sub(r"[^a-z0-9]+", "-", Path(task_name).stem.lower()).strip("-")[:_NAME_LENGTH].strip("-") or "task"
+    suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(4))
+    return checked_id(f"{slug}-{started_at:%Y%m%d-%H%M%S}-{suffix}")
+
+
+def create_run(runs_dir: Path, run_id: str) -> RunFolder:
+    """Make a new run's folder.
+
+    Raises:
+        ConfigError: it cannot be written there, or is there already.
+    """
+    folder = RunFolder(runs_dir.absolute() / run_id)
+    try:
+        check_free(folder)
+        folder.path.mkdir(parents=True)
+        check_writable(folder.path)
+    except OSError as error:
+        raise refusal(
+            f"cannot write to {str(runs_dir)!r}: {error.strerror}", "choose another folder with --runs-dir"
+        ) from error
+    return folder
+
+
+def check_free(folder: RunFolder) -> None:
+    """Accept a folder that is not there yet.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if folder.path.exists():
+        hint = f"ksearch resume {folder.run_id} goes on with it; a new run needs another name"
+        raise refusal(f"there is a run {folder.run_id!r} in {str(folder.path.parent)!r} already", hint)
+
+
+def check_writable(folder: Path) -> None:
+    """Write and remove a file.
+
+    Raises:
+        OSError: that is not possible.
+    """
+    with tempfile.TemporaryFile(dir=folder):  # of no name: processes that start at once do not meet
+        pass
+
+
+def list_runs(runs_dir: Path) -> list[RunFolder]:
+    """Return the runs of a folder, the one written to last first."""
+    if not runs_dir.is_dir():
+        return []
+    found = [RunFolder(path) for path in runs_dir.absolute().iterdir() if (path / "journal.jsonl").is_file()]
+    return sorted(found, key=lambda run: (run.journal.stat().st_mtime_ns, run.run_id), reverse=True)
+
+
+def find_run(name: str, runs_dir: Path) -> RunFolder:
+    """Return the run that is meant by an id, a path, or `latest`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    runs = list_runs(runs_dir)
+    if name == "latest":
+        if not runs:
+            raise refusal(f"no runs in {str(runs_dir)!r}", "start one: ksearch run rmsnorm_silu")
+        return runs[0]
+    for path in (runs_dir / name, Path(name)):
+        if (path / "journal.jsonl").is_file():
+            return RunFolder(path.resolve())
+        if (path / "config.json").is_file():
+            raise not_begun(path.name)
+    hint = suggestion(name, (run.run_id for run in runs), f"ksearch looks in {str(runs_dir)!r}; --runs-dir says where")
+    raise refusal(f"no run {name!r}", hint)
+
+
+def not_begun(run_id: str) -> Exception:
+    """Return what to raise about a run that has a folder and no event."""
+    hint = "its process is still checking the reference; if there is none any more, its folder can be removed"
+    return refusal(f"run {run_id!r} has not begun yet", hint)
+
+
+def runs_dir_or_default(given: Path | None) -> Path:
+    """Return the folder that holds the runs: as given, else as the environment says, else `runs`."""
+    return given if given is not None else Path(os.environ.get("KSEARCH_RUNS_DIR") or DEFAULT_RUNS_DIR)
+
+
+def open_chronicle(folder: RunFolder) -> Chronicle:
+    """Read a run's journal, which may be in use.
+
+    Raises:
+        messages.base.BusError: it cannot be read, is damaged, or is of a newer release.
+    """
+    chronicle = Chronicle()
+    for record in read_journal(folder.journal):
+        chronicle.fold(record)
+    return chronicle

@@ -1,0 +1,291 @@
+"""Orders to a run, local or on a server: sends them, waits for the answer, and returns the outcome."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias
+
+import anyio.to_thread
+import msgspec
+
+from actors.bus.base import Bus
+from actors.planner.core.evolve import Step, evolve
+from actors.planner.core.state import SearchState
+from actors.planner.core.steering import carry_out
+from ksearch_async.errors import refusal
+from ksearch_async.fleet.access import open_bus
+from ksearch_async.fleet.status import ask, find_place, find_run_id, leader_of, named_folder, read_chronicle
+from ksearch_async.runs.folder import RunFolder, not_begun, open_chronicle
+from ksearch_async.runs.mailbox import Order, order_local
+from ksearch_async.runs.session import GOES_ON
+from ksearch_async.runs.state import Chronicle, Standing, standing_of
+from ksearch_async.settings.table import load_config
+from ksearch_async.views.lines import steering_words
+from messages.base import ConfigError
+from messages.facts import Fact
+from messages.steering import Steering, SteeringRefused, SteeringRequested
+
+
+class Line(Protocol):
+    """Leads to one run."""
+
+    run_id: str
+    is_local: bool
+    """The run is one of one process, in a folder here."""
+
+    async def read(self) -> Chronicle:
+        """Return the run as it is now."""
+
+    async def leader(self) -> str:
+        """Return who works on the run; empty if nobody does."""
+
+    async def ask(self, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
+        """Give an order, and return what was decided on it.
+
+        None: it stands in the run's stream, and nobody has decided on it within that time.
+        """
+
+
+class LocalLine:
+    """To a run of one process, by its folder."""
+
+    is_local = True
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self.run_id = folder.run_id
+        self._journal_id = ""
+
+    async def read(self) -> Chronicle:
+        """See `Line.read`."""
+        chronicle = await anyio.to_thread.run_sync(open_chronicle, self._folder)
+        if chronicle.started is not None:  # a folder may have been renamed, or be a copy
+            self._journal_id = chronicle.started.run_id
+        return chronicle
+
+    async def leader(self) -> str:
+        """See `Line.leader`."""
+        return "a process here" if await anyio.to_thread.run_sync(self._folder.in_use) else ""
+
+    async def ask(self, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
+        """See `Line.ask`."""
+        return await order_local(self._folder, self._journal_id or self.run_id, order, patience_s=patience_s)
+
+
+class ServerLine:
+    """To a run on a NATS server."""
+
+    is_local = False
+
+    def __init__(self, bus: Bus, run_id: str) -> None:
+        self._bus = bus
+        self.run_id = run_id
+
+    async def read(self) -> Chronicle:
+        """See `Line.read`."""
+        return await read_chronicle(self._bus, self.run_id)
+
+    async def leader(self) -> str:
+        """See `Line.leader`."""
+        return await leader_of(self._bus, self.run_id)
+
+    async def ask(self, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
+        """See `Line.ask`."""
+        return await ask(self._bus, self.run_id, order, patience_s=patience_s)
+
+
+@asynccontextmanager
+async def open_line(
+    run: str, nats: str | None, runs_dir: Path, environment: Mapping[str, str], *, credentials: Path | None = None
+) -> AsyncIterator[Line]:
+    """Open a line to the run that is meant by an id, a folder, `latest`, or nothing: the only one.
+
+    Args:
+        run: names it.
+        nats: the server's addresses; null: as the run's folder says, else the environment's.
+        runs_dir: where run folders are looked for.
+        environment: may name a server, and who signs in there.
+        credentials: file that says who this process is to the server.
+
+    Raises:
+        ConfigError: there is no such run.
+        messages.base.BusError: its server cannot be reached.
+    """
+    folder = None if nats else named_folder(run, runs_dir, has_server=bool(environment.get("KSEARCH_NATS")))
+    if folder is not None and load_config(folder.config).nats is None:
+        if not folder.journal.exists():
+            raise not_begun(folder.run_id)
+        yield LocalLine(folder)
+        return
+    place = find_place(run, nats, runs_dir, environment)
+    named = {} if place.is_private else environment
+    async with open_bus(place.address, named, role="planner", credentials=credentials) as bus:
+        yield ServerLine(bus, await find_run_id(bus, place.run_id))
+
+
+PATIENCE_S = 20.0
+"""How long the planner may take; a standby needs as long as a lease lasts to take over."""
+
+Verb: TypeAlias = Literal["stop", "pause", "continue"]
+_WORDS: dict[Verb, str] = {
+    "stop": "stopping: evaluations in flight are finished first",
+    "pause": "paused: what is in flight is finished, nothing new begins",
+    "continue": "goes on",
+}
+_ALREADY: dict[tuple[Verb, Standing], str] = {
+    ("stop", "stopping"): "is stopping already",
+    ("stop", "finished"): "is over already",
+    ("pause", "paused"): "is paused already",
+    ("continue", "running"): "is not paused",
+}
+_RESULTS: dict[Verb, Standing] = {"stop": "stopping", "pause": "paused", "continue": "running"}
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of asking a run to stop, to pause or to go on."""
+
+    taken: bool
+    """Whoever leads it has taken it."""
+    standing: Standing
+    said: str = ""
+    failure: str = ""
+    """Why nothing comes of it before somebody else leads the run."""
+    hint: str = ""
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of an order about the search."""
+
+    taken: bool
+    """Decided on; if not, it is recorded, and takes effect when the run goes on."""
+    standing: Standing
+    """Before the order."""
+    facts: tuple[Fact, ...]
+    """What was decided, or will be."""
+    words: tuple[str, ...]
+    """The same for people."""
+    notes: tuple[str, ...] = ()
+    """Why it has no effect yet, and what helps."""
+
+
+async def steer(line: Line, verb: Verb, order: Order) -> Answered:
+    """Ask a run to stop, to pause or to go on.
+
+    Raises:
+        ConfigError: as it stands, it cannot.
+        messages.base.BusError: the run cannot be reached.
+    """
+    run_id, chronicle = line.run_id, await begun(line)
+    standing = standing_of(chronicle)
+    if (verb, standing) in _ALREADY:
+        return await _already(line, standing, f"run {run_id} {_ALREADY[verb, standing]}")
+    if standing in ("stopping", "finished"):
+        words = rest_words(chronicle) if standing == "finished" else "is stopping"
+        raise refusal(f"run {run_id!r} {words}: it cannot {verb}", resume_words(run_id, chronicle))
+    if line.is_local and not await line.leader():
+        raise _killed(run_id)
+    if await line.ask(order, patience_s=PATIENCE_S) is not None:
+        return Answered(taken=True, standing=_RESULTS[verb], said=f"run {run_id} {_WORDS[verb]}")
+    leader = await line.leader()
+    who = f"{leader} leads it and does not answer" if leader else "nobody leads it"
+    failure = f"run {run_id} was asked to {verb}, and {who}: whoever leads it next does it"
+    return Answered(taken=False, standing=standing, failure=failure)
+
+
+async def _already(line: Line, standing: Standing, said: str) -> Answered:
+    if standing != "stopping" or await line.leader():
+        return Answered(taken=False, standing=standing, said=said)
+    if line.is_local:
+        raise _killed(line.run_id)
+    hint = f"ksearch planner {line.run_id} does, or ksearch resume {line.run_id}"
+    failure = f"nobody leads run {line.run_id}, which was to stop: whoever leads it next ends it"
+    return Answered(taken=False, standing=standing, failure=failure, hint=hint)
+
+
+def _killed(run_id: str) -> ConfigError:
+    return refusal(f"nobody works on run {run_id!r}: it was killed", f"ksearch resume {run_id} goes on with it")
+
+
+async def begun(line: Line) -> Chronicle:
+    """Return the run that a line leads to.
+
+    Raises:
+        ConfigError: nothing of it is recorded.
+    """
+    chronicle = await line.read()
+    if chronicle.started is None:
+        raise refusal(
+            f"run {line.run_id!r} has not begun yet",
+            "it waits for an evaluator, or its reference is being checked; if nothing leads it, start it again under "
+            "another name",
+        )
+    return chronicle
+
+
+async def give(line: Line, chronicle: Chronicle, steering: Steering) -> Given:
+    """Give an order, unless it is known to be refused.
+
+    Raises:
+        ConfigError: it cannot be carried out.
+        messages.base.BusError: the run cannot be reached.
+    """
+    rehearsed = Step(chronicle.outlook)
+    carry_out(rehearsed, steering)
+    _check(tuple(rehearsed.facts))
+    standing = standing_of(chronicle)
+    is_led = bool(await line.leader()) and standing != "finished"
+    patience_s = PATIENCE_S if is_led or line.is_local else 0.0
+    decided = await line.ask(SteeringRequested(order=steering), patience_s=patience_s)
+    facts = tuple(rehearsed.facts) if decided is None else decided
+    _check(facts)
+    return Given(
+        taken=decided is not None,
+        standing=standing,
+        facts=tuple(fact for fact in facts if steering_words(fact, rehearsed.state)),
+        words=tuple(_words(facts, chronicle.outlook)),
+        notes=_notes(line.run_id, chronicle) if decided is None else (),
+    )
+
+
+def _notes(run_id: str, chronicle: Chronicle) -> tuple[str, ...]:
+    rest = rest_words(chronicle)
+    return (
+        f"run {run_id} {rest}: this is recorded, and takes effect when it goes on",
+        f"hint: {resume_words(run_id, chronicle)}",
+    )
+
+
+def _words(facts: tuple[Fact, ...], state: SearchState) -> list[str]:
+    said = []
+    for fact in facts:
+        state = evolve(state, fact)
+        said.append(steering_words(fact, state))
+    return [words for words in said if words]
+
+
+def _check(facts: tuple[Fact, ...]) -> None:
+    for fact in facts:
+        if isinstance(fact, SteeringRefused):
+            is_unknown = fact.reason.endswith("does not exist")
+            raise refusal(fact.reason, "ksearch tree RUN shows the nodes") if is_unknown else refusal(fact.reason)
+
+
+def rest_words(chronicle: Chronicle) -> str:
+    """Say how a run stands that nobody works on."""
+    if chronicle.finished is None:
+        return "goes on nowhere"
+    return "is over" if is_over(chronicle) else "is stopped"
+
+
+def resume_words(run_id: str, chronicle: Chronicle) -> str:
+    """Say with what command a run that nobody works on goes on."""
+    larger = " --max-rounds N goes on, with a larger budget" if is_over(chronicle) else " goes on with it"
+    return f"ksearch resume {run_id}{larger}"
+
+
+def is_over(chronicle: Chronicle) -> bool:
+    """Say whether a run has come to its end, and not only to a stop."""
+    finished = chronicle.finished
+    return finished is not None and finished.stopped_by not in GOES_ON
