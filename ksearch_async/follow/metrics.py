@@ -9,6 +9,7 @@ Labels are few and their values bounded: roles, outcomes, devices, and the queue
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import msgspec
 

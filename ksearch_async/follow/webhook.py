@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 import httpx
 import msgspec
+import structlog
 
 from ksearch_async.follow.notices import Notice
 
