@@ -54,7 +54,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-guard = _load(_HERE.parent / "guard.py")
+guard = _load(_HERE.parent / "process" / "guard.py")
 scoring = _load(_HERE / "scoring.py")
 warden = _load(_HERE / "warden.py")
 
