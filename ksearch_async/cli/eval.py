@@ -12,7 +12,7 @@ import msgspec
 from cyclopts import Parameter, validators
 
 from evaluators.languages.triton.ahead import AheadReport, check_architecture, compile_ahead
-from evaluators.tasks.gpumode.standing import Competition, find_competition
+from evaluators.tasks.gpumode.scoring import Competition, find_competition
 from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
 from ksearch_async.cli.evaluation_flags import NO_EVALUATION_FLAGS, EvaluationFlags

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from evaluators.tasks.gpumode.contract import defined_names, imported_modules, parse
-from evaluators.tasks.gpumode.prompting import ENTRY_POINT
+from evaluators.tasks.gpumode.problem_text import defined_names, imported_modules, parse
+from evaluators.tasks.gpumode.reading import ENTRY_POINT
 from messages.errors import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 
