@@ -14,7 +14,7 @@ from typing import TypeAlias
 import anyio
 import msgspec
 
-from evaluators.tasks.reference import reference_candidate
+from evaluators.tasks import reference_candidate
 from ksearch_async.evaluation import EvaluationSettings
 from ksearch_async.judging import Judge, open_judge
 from ksearch_async.sources import read_kernel

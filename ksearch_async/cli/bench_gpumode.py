@@ -13,7 +13,7 @@ from evaluators.tasks.gpumode import reading
 from evaluators.tasks.gpumode.packing import candidate_of_text
 from evaluators.tasks.gpumode.reading import DOCUMENT
 from evaluators.tasks.gpumode.scoring import Competition, find_competition
-from evaluators.tasks.texts import read_text
+from evaluators.tasks.selectors import read_text
 from ksearch_async.benching import UNUSABLE, Case, Row, bench, row_object
 from ksearch_async.cli import exits
 from ksearch_async.cli.output import note, put, put_json, put_lines, terminal_width

@@ -59,7 +59,7 @@ def read_submission(text: str, task: TaskSpec) -> Packed:
     return Packed(Candidate(language="python", entry_point=ENTRY_POINT, files=files), notes)
 
 
-def candidate_of_text(text: str, task: TaskSpec) -> Candidate:
+def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
     """Return a submission as a candidate; what had to be changed stands in its first lines.
 
     Raises:

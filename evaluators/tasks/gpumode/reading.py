@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.tasks import texts
 from evaluators.tasks.gpumode.problem_text import HELPERS, Contract, read_contract, write_problem
+from evaluators.tasks.selectors import read_text
 from evaluators.tasks.workloads import choose
 from messages.errors import ConfigError
 from messages.tasks import Dimension, SourceFile, TaskRules, TaskSpec, Tolerance, Workload
@@ -110,7 +110,7 @@ def _read_files(folder: Path, document: Document) -> dict[str, str]:
         ConfigError: one cannot be read, or there is no reference.
     """
     found = {
-        one.name: read_text(folder / one.source)
+        one.name: read_text(folder / one.source, repr(str(folder / one.source)))
         for one in document.files
         if one.source != _SUBMISSION and one.name.endswith(".py")
     }
@@ -258,7 +258,7 @@ def read_document(path: Path) -> Document:
     """
     import yaml  # noqa: PLC0415 - no other task needs it
 
-    text = read_text(path)
+    text = read_text(path, repr(str(path)))
     try:
         said: object = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
@@ -272,15 +272,6 @@ def read_document(path: Path) -> Document:
         raise ConfigError(f"{str(path)!r} is no GPUMode task: {error}") from error
     _refuse_foreign(document, path)
     return document
-
-
-def read_text(path: Path) -> str:
-    """Return a file of a problem.
-
-    Raises:
-        ConfigError: it cannot be read, or is none of a problem's.
-    """
-    return texts.read_text(path, repr(str(path)))
 
 
 def dimensions_of(case: Mapping[str, object], where: str) -> dict[str, Dimension]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from evaluators.tasks import texts
+from evaluators.tasks.selectors import read_text
 from messages.errors import ConfigError
 from messages.tasks import TaskSpec
 
@@ -214,7 +214,7 @@ def _names(body: list[ast.stmt]) -> Iterator[str]:
 
 
 def _read(path: Path) -> str:
-    return texts.read_text(path, f"problem file {str(path)!r}")
+    return read_text(path, f"problem file {str(path)!r}")
 
 
 def _refusal(text: str, hint: str) -> ConfigError:

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.tasks import texts
+from evaluators.tasks.selectors import read_text
 from evaluators.tasks.tritonbench.packing import ending
 from evaluators.tasks.workloads import choose
 from messages.errors import ConfigError
@@ -300,7 +300,7 @@ def _parsed(text: str, path: Path, lines_before: int) -> ast.Module:
 
 
 def _read(path: Path) -> str:
-    return texts.read_text(path, f"problem file {str(path)!r}")
+    return read_text(path, f"problem file {str(path)!r}")
 
 
 _LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os", "json"}
