@@ -5,11 +5,12 @@
     flashinfer:PATH#DEFINITION       a source by name; what stands behind its colon is its own
     PATH                             a folder or file that one source recognizes needs no name before it
 
-`read_text` reads the files that a name leads to.
+`read_text` and `parse_problem` read the files that a name leads to.
 """
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Final, get_args
 
@@ -83,3 +84,18 @@ def read_text(path: Path, called: str) -> str:
         raise ConfigError(f"cannot read {called}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{called} is not UTF-8 text (byte {error.start})") from error
+
+
+def parse_problem(text: str, shown: str, lines_before: int = 0) -> ast.Module:
+    """Return the syntax tree of a problem file, or of the part behind `lines_before` lines.
+
+    Raises:
+        ConfigError: it is not Python; the message names the line.
+    """
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        line = (error.lineno or 0) + lines_before
+        raise ConfigError(f"problem file {shown!r}, line {line}: {error.msg}") from error
+    except ValueError as error:
+        raise ConfigError(f"problem file {shown!r} is no Python text: {error}") from error

@@ -530,17 +530,6 @@ def read_workloads(root: Path, definition: Definition) -> tuple[Workload, ...]:
     return tuple(found)
 
 
-def read_solutions(root: Path, definition: str) -> tuple[Solution, ...]:
-    """Return all solutions of a definition.
-
-    Raises:
-        ConfigError: a file breaks the format's rules.
-    """
-    paths = sorted((root / "solutions").rglob("*.json"))
-    found = (parse_solution(_bytes_of(path), path.relative_to(root).as_posix()) for path in paths)
-    return tuple(solution for solution in found if solution.definition == definition)
-
-
 def read_traces(root: Path, definition: str) -> tuple[Trace, ...]:
     """Return all evaluations of a definition's solutions.
 
@@ -594,13 +583,19 @@ def check_workload(definition: Definition, workload: Workload, shown: str) -> No
     for name in workload.inputs:
         _check_input(definition, workload, name, where)
     known = known_of(definition, workload)
+    if constraint := _broken(definition, known):
+        raise ConfigError(f"{where} breaks the constraint {constraint!r}")
+
+
+def _broken(definition: Definition, known: Mapping[str, Known]) -> str:
+    """Return the first constraint that does not hold; empty if all do, as far as that is known."""
     for constraint in definition.constraints:
         try:
-            is_kept = holds(constraint, known)
+            if not holds(constraint, known):
+                return constraint
         except Unknown:
             continue
-        if not is_kept:
-            raise ConfigError(f"{where} breaks the constraint {constraint!r}")
+    return ""
 
 
 def _check_input(definition: Definition, workload: Workload, name: str, where: str) -> None:
@@ -781,16 +776,11 @@ def _check_constraints(definition: Definition, workload: Workload, opened: dict[
             tensor = opened[given.path][given.tensor_key]
             if tensor.dtype in {"int32", "int64"} and len(tensor.shape) == 1:
                 known[name] = KnownTensor(shape=tensor.shape, values=_integers(tensor))
-    for constraint in definition.constraints:
-        try:
-            is_kept = holds(constraint, known)
-        except Unknown:
-            continue
-        if not is_kept:
-            raise ConfigError(
-                f"workload {workload.uuid!r} of definition {definition.name!r} breaks the constraint {constraint!r} "
-                "with the tensors that were recorded"
-            )
+    if constraint := _broken(definition, known):
+        raise ConfigError(
+            f"workload {workload.uuid!r} of definition {definition.name!r} breaks the constraint {constraint!r} "
+            "with the tensors that were recorded"
+        )
 
 
 def _integers(tensor: _Tensor) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from evaluators.tasks.selectors import read_text
+from evaluators.tasks.selectors import parse_problem, read_text
 from messages.errors import ConfigError
 from messages.tasks import TaskSpec
 
@@ -89,7 +89,7 @@ def load_file(path: Path, name: str, *, for_cpu: bool = False) -> TaskSpec:
     Raises:
         ConfigError: it cannot be read, or is no problem file.
     """
-    text = _read(path)
+    text = read_text(path, f"problem file {str(path)!r}")
     check_problem(text, str(path))
     if for_cpu:
         text = sized_for_cpu(text).text
@@ -174,13 +174,7 @@ def check_problem(text: str, shown: str) -> None:
     Raises:
         ConfigError: it does not.
     """
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise ConfigError(f"problem file {shown!r}, line {error.lineno}: {error.msg}") from error
-    except ValueError as error:
-        raise ConfigError(f"problem file {shown!r} is no Python text: {error}") from error
-    defined = set(_names(tree.body))
+    defined = set(_names(parse_problem(text, shown).body))
     missing = [name for name in REQUIRED if name not in defined]
     if missing:
         raise ConfigError(
@@ -211,10 +205,6 @@ def _names(body: list[ast.stmt]) -> Iterator[str]:
                 yield from _names(other)
             case _:
                 pass
-
-
-def _read(path: Path) -> str:
-    return read_text(path, f"problem file {str(path)!r}")
 
 
 def _refusal(text: str, hint: str) -> ConfigError:

@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.tasks.selectors import read_text
+from evaluators.tasks.selectors import parse_problem, read_text
 from evaluators.tasks.tritonbench.packing import ending
 from evaluators.tasks.workloads import choose
 from messages.errors import ConfigError
@@ -113,7 +113,7 @@ def read_problem(path: Path) -> ProblemParts:
     Raises:
         ConfigError: it cannot be read, or is no problem: the line is said.
     """
-    text = _read(path)
+    text = read_text(path, f"problem file {str(path)!r}")
     *_, found = (None, *_SEPARATOR.finditer(text))
     if found is None:
         raise ConfigError(
@@ -121,8 +121,8 @@ def read_problem(path: Path) -> ProblemParts:
         )
     # One problem has two such lines: it comes in two parts.
     gold, test = text[: found.start()], text[found.end() :]
-    gold_tree = _parsed(gold, path, 0)
-    test_tree = _parsed(test, path, gold.count("\n"))
+    gold_tree = parse_problem(gold, str(path))
+    test_tree = parse_problem(test, str(path), gold.count("\n"))
     functions = _called_functions(gold_tree, test_tree)
     if not functions and not _defined(gold_tree) & {
         node.id for node in ast.walk(test_tree) if isinstance(node, ast.Name)
@@ -287,20 +287,6 @@ def _called(node: ast.AST) -> str:
 
 def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-
-
-def _parsed(text: str, path: Path, lines_before: int) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except SyntaxError as error:
-        line = (error.lineno or 0) + lines_before
-        raise ConfigError(f"problem file {str(path)!r}, line {line}: {error.msg}") from error
-    except ValueError as error:
-        raise ConfigError(f"problem file {str(path)!r} is no Python text: {error}") from error
-
-
-def _read(path: Path) -> str:
-    return read_text(path, f"problem file {str(path)!r}")
 
 
 _LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os", "json"}
