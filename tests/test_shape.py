@@ -17,7 +17,6 @@ MAY_CATCH_ALL = {
     "evaluators/languages/python/rehearsal.py",
     "evaluators/languages/triton/compiling.py",
     "evaluators/languages/triton/recording.py",
-    "evaluators/tasks/tritonbench/recording.py",
     "evaluators/tasks/tritonbench/tracing.py",
     # these call code of the user's or the candidate's: whatever it raises is data
     "evaluators/judge/reference/problem.py",

@@ -5,23 +5,23 @@
     flashinfer:PATH#DEFINITION       a source by name; what stands behind its colon is its own
     PATH                             a folder or file that one source recognizes needs no name before it
 
-- `parse_selector(name: str) -> Selector`
-- `anchored(name: str) -> str`
-- `is_there(name: str) -> bool`
-- `is_gone(name: str) -> bool`
+`read_text` and `parse_problem` read the files that a name leads to.
 """
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Final, get_args
 
 import msgspec
 
+from messages.base import ConfigError
 from messages.tasks import TaskSource
 
 SOURCES: Final = frozenset(get_args(TaskSource)) - {"program"}
 _SEPARATORS = "#:"
+_MAX_BYTES = 1 << 20
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,3 +68,34 @@ def is_gone(name: str) -> bool:
     """Say whether a name that is anchored begins with a path at which there is nothing."""
     selector = parse_selector(name)
     return selector.path is None and Path(selector.within).is_absolute()
+
+
+def read_text(path: Path, called: str) -> str:
+    """Return the text of a problem's file, called `called` in messages.
+
+    Raises:
+        ConfigError: the file cannot be read, is not UTF-8 text, or is larger than 1 MiB.
+    """
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ConfigError(f"{called} is larger than 1 MiB; is it the right file?")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {called}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{called} is not UTF-8 text (byte {error.start})") from error
+
+
+def parse_problem(text: str, shown: str, lines_before: int = 0) -> ast.Module:
+    """Return the syntax tree of a problem file, or of the part behind `lines_before` lines.
+
+    Raises:
+        ConfigError: it is not Python; the message names the line.
+    """
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        line = (error.lineno or 0) + lines_before
+        raise ConfigError(f"problem file {shown!r}, line {line}: {error.msg}") from error
+    except ValueError as error:
+        raise ConfigError(f"problem file {shown!r} is no Python text: {error}") from error

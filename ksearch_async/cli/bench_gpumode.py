@@ -10,10 +10,10 @@ import anyio
 import msgspec
 
 from evaluators.tasks.gpumode import reading
-from evaluators.tasks.gpumode.document import DOCUMENT
 from evaluators.tasks.gpumode.packing import candidate_of_text
-from evaluators.tasks.gpumode.standing import Competition, find_competition
-from evaluators.tasks.texts import read_text
+from evaluators.tasks.gpumode.reading import DOCUMENT
+from evaluators.tasks.gpumode.scoring import Competition, find_competition
+from evaluators.tasks.selectors import read_text
 from ksearch_async.cli import exits
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.evaluation.judging import UNUSABLE, Case, Row, bench, row_object

@@ -11,9 +11,9 @@ import anyio
 import msgspec
 from cyclopts import Parameter
 
+from evaluators.tasks import reference_candidate
 from evaluators.tasks.own.document import Draft
 from evaluators.tasks.own.drafts import accept_draft, draft_of
-from evaluators.tasks.reference import reference_candidate
 from ksearch_async.cli import exits
 from ksearch_async.cli.eval import as_object
 from ksearch_async.cli.flags import JsonFlag

@@ -13,8 +13,8 @@ import msgspec
 from cyclopts import Parameter, validators
 
 from evaluators.languages.triton.ahead import AheadReport, check_architecture, compile_ahead
-from evaluators.tasks.gpumode.standing import Competition, find_competition
-from evaluators.tasks.reference import reference_candidate
+from evaluators.tasks import find_competition, reference_candidate
+from evaluators.tasks.defaults import Competition
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
 from ksearch_async.errors import refusal

@@ -14,8 +14,7 @@ import anyio
 from cyclopts import Parameter
 
 from actors.llm.base import ReasoningEffort
-from evaluators.tasks.own.document import DOCUMENT
-from evaluators.tasks.own.template import REFERENCE, write_task
+from evaluators.tasks.own.document import DOCUMENT, REFERENCE, write_task
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import MODEL, JsonFlag
 from ksearch_async.errors import refusal

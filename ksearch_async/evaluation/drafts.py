@@ -16,11 +16,9 @@ import msgspec
 from actors.coder.parse import Block, UnusableError, read_blocks
 from actors.llm.base import Model, Request
 from actors.llm.reasoning import split_reasoning
-from evaluators.tasks.own.distributions import KINDS
-from evaluators.tasks.own.document import DTYPES, Document, Draft
-from evaluators.tasks.own.drafts import draft_of, read_draft
-from evaluators.tasks.own.template import REFERENCE
-from evaluators.tasks.own.vocabulary import MODULES
+from evaluators.tasks.own.document import DTYPES, REFERENCE, Document, Draft
+from evaluators.tasks.own.drafts import MODULES, draft_of, read_draft
+from evaluators.tasks.own.problem_text import KINDS
 from ksearch_async.errors import refusal
 from ksearch_async.settings.models import dialect_of, model_name, open_model
 from ksearch_async.settings.table import ModelSettings

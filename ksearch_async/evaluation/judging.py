@@ -23,7 +23,7 @@ import msgspec
 
 from evaluators.hardware.target import CPU
 from evaluators.process.lease import waits
-from evaluators.tasks.reference import reference_candidate
+from evaluators.tasks import reference_candidate
 from ksearch_async.errors import refusal, refuse_event_loop, single_error
 from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, TaskLike, check_settings, task_of
 from ksearch_async.evaluation.sources import SourceLike, read_kernel, read_program

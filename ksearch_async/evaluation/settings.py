@@ -179,7 +179,9 @@ def _named(task: TaskLike, settings: EvaluationSettings) -> TaskSpec:
         return task if "tolerance" not in settings else with_tolerance(task, profile)
     name = os.fspath(task)
     if isinstance(task, str) and "\n" in task:
-        return with_tolerance(_task_of_text(task), profile)
+        from evaluators.tasks import task_of_text  # noqa: PLC0415 - loaded only where it is used
+
+        return with_tolerance(task_of_text(task), profile)
     defaults = ProgramSettings()
     program = ProgramSettings(
         evaluator=settings.get("score_with"),
@@ -187,10 +189,3 @@ def _named(task: TaskLike, settings: EvaluationSettings) -> TaskSpec:
         memory_gib=settings.get("eval_memory", defaults.memory_gib),
     )
     return read_task(RunConfig(task=name, tolerance=profile, program=program))
-
-
-def _task_of_text(text: str) -> TaskSpec:
-    from evaluators.tasks.kernelbench import check_problem  # noqa: PLC0415 - loaded only where it is used
-
-    check_problem(text, "given as text")
-    return TaskSpec(name="problem", source="kernelbench", text=text)

@@ -53,9 +53,9 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
         return _kept(path)
     text = _text(path)
     if path.suffix == ".json":
-        from evaluators.tasks.packers import json_candidate  # noqa: PLC0415 - of one kind of tasks
+        from evaluators.tasks import candidate_of_json  # noqa: PLC0415 - of one kind of tasks
 
-        return json_candidate(str(path), text, task)
+        return candidate_of_json(text, str(path), task)
     language = language or language_of(path.name, text, task)
     if not path.name.endswith(_UNITS.get(language, "")):
         raise refusal(
@@ -136,9 +136,9 @@ def _is_text(source: str | os.PathLike[str]) -> bool:
 
 def _kernel(name: str, text: str, language: Language, task: TaskSpec | None = None) -> Candidate:
     if language == "python" and task is not None and task.calling != "module":
-        from evaluators.tasks.packers import python_candidate  # noqa: PLC0415 - of one kind of tasks
+        from evaluators.tasks import candidate_of_text  # noqa: PLC0415 - of one kind of tasks
 
-        return python_candidate(name, text, task)
+        return candidate_of_text(text, task, name)
     entry_point = next(support.entry_point for (known, _), support in LANGUAGES.items() if known == language)
     return Candidate(language=language, entry_point=entry_point, files=(SourceFile(path=name, text=text),))
 

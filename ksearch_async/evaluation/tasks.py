@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
-from evaluators.tasks.own.document import Bounds, Document, Input, Rules
+from evaluators.tasks.own.document import REFERENCE, Bounds, Document, Input, Rules, write_folder
+from evaluators.tasks.own.functions import standalone
 from evaluators.tasks.own.reading import read_task
-from evaluators.tasks.own.source_text import standalone
-from evaluators.tasks.own.template import REFERENCE
-from evaluators.tasks.own.writing import write_folder
 from ksearch_async.errors import refusal
 from messages.base import ConfigError, Language
 from messages.tasks import Dimension, LibraryCalls, TaskDescription, TaskSpec, Workload, content_hash

@@ -6,8 +6,7 @@ import msgspec
 
 from evaluators.tasks.flashinfer.packing import solution_of
 from evaluators.tasks.flashinfer.reading import VARIABLE, locate
-from evaluators.tasks.flashinfer.schema import Definition
-from evaluators.tasks.flashinfer.trace_set import read_definition
+from evaluators.tasks.flashinfer.trace_set import Definition, read_definition
 from ksearch_async.errors import refusal
 from ksearch_async.export.receipt import Winner, facts_of
 from messages.base import ConfigError

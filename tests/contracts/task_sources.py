@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from evaluators.tasks import load_task
+from evaluators.tasks.registry import SOURCES
 from evaluators.tasks.selectors import anchored
-from evaluators.tasks.sources import READERS
 from messages.base import ConfigError
 from messages.tasks import SourceFile
 
@@ -19,7 +19,7 @@ MARK = "ran.txt"
 
 
 class TaskSourceContract:
-    """Promises of `evaluators.tasks.sources.Reader`.
+    """Promises of `evaluators.tasks.registry.Source`.
 
     Needs the attribute `source`: the name before the colon; and the fixtures
 
@@ -82,9 +82,25 @@ class TaskSourceContract:
             assert word in said
 
     def test_it_does_not_recognize_what_is_not_its_own(self, tmp_path: Path) -> None:
-        reader = READERS[self.source]
+        reader = SOURCES[self.source]
         (tmp_path / "empty").mkdir()
         (tmp_path / "notes.txt").write_text("no task\n")
         assert not reader.recognizes(tmp_path / "empty")
         assert not reader.recognizes(tmp_path / "notes.txt")
         assert not reader.recognizes(tmp_path / "nowhere")
+
+    def test_its_own_reference_is_a_candidate_of_a_task(self, selector: str) -> None:
+        task = load_task(f"{self.source}:{selector}")
+        candidate = SOURCES[self.source].reference_candidate(task)
+        assert candidate.language == "python"
+        assert candidate.files
+
+    def test_a_candidate_in_json_is_read_or_refused_with_its_name(self, selector: str) -> None:
+        task = load_task(f"{self.source}:{selector}")
+        with pytest.raises(ConfigError, match="given"):
+            SOURCES[self.source].candidate_of_json("{}", "given.json", task)
+
+    def test_only_a_name_of_a_competition_has_a_ranking(self, selector: str) -> None:
+        assert (SOURCES[self.source].find_competition(f"{self.source}:{selector}") is None) == (
+            self.source != "gpumode"
+        )

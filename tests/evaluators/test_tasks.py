@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from evaluators.tasks import bundled_tasks, load_task
+from evaluators.tasks.registry import SOURCES
 from messages.base import ConfigError
+from messages.tasks import TaskSource
 
 PROBLEM = "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n"
 
@@ -97,3 +100,7 @@ def test_neither_loading_a_task_nor_the_evaluator_imports_torch() -> None:
         "evaluators.tasks.load_task('rmsnorm_silu'); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_source_of_kernel_tasks_is_registered() -> None:
+    assert set(SOURCES) == set(get_args(TaskSource)) - {"program"}

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from evaluators.tasks import load_task
-from evaluators.tasks.own.document import Document, Draft, Input, Rules
-from evaluators.tasks.own.template import write_task
+from evaluators.tasks.own.document import Document, Draft, Input, Rules, write_task
 from ksearch_async.cli import app
 from tests.ksearch_async.test_guides import commands
 

@@ -22,7 +22,7 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from evaluators.tasks.flashinfer.schema import Argument, BuildSpec, Definition, Solution, Source, parse_solution
+from evaluators.tasks.flashinfer.trace_set import Argument, BuildSpec, Definition, Solution, Source, parse_solution
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 

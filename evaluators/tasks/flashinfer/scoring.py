@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from evaluators.tasks.flashinfer.schema import (
+from evaluators.tasks.flashinfer.trace_set import (
     Correctness,
     Environment,
     Evaluation,

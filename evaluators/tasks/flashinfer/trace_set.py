@@ -1,35 +1,477 @@
-"""A folder of FlashInfer-Bench: definitions, workloads, solutions, traces and recorded tensors. Reads, runs nothing.
+"""FlashInfer-Bench's folder of definitions, workloads, solutions and traces (a TraceSet), read and checked.
 
-    definitions/OP/NAME.json   workloads/OP/NAME.jsonl   blob/workloads/…/*.safetensors
-    solutions/AUTHOR/OP/NAME/SOLUTION.json               traces/AUTHOR/OP/NAME.jsonl
-
-- `find_root(path: Path) -> Path`, raises ConfigError
-- `read_definition(root, name)`, `definition_names(root)`
-- `read_workloads(root, definition)`, `read_solutions(root, definition)`, `read_traces(root, definition)`
-- `append_traces(path, traces)`: as upstream's loader reads them
+- Formats: `Definition`, `Workload`, `Solution`, `Trace`, with `parse_definition` and `parse_solution`
+- Constraints of a definition: `holds`, `last_value_of`, `said_axis`
+- Files: `find_root`, `read_definition`, `read_workloads`, `read_traces`, `append_traces`
+- Recorded tensors: `recorded_inputs`
 """
 
 from __future__ import annotations
 
+import ast
+import base64
 import difflib
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+import importlib
+import math
+import operator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from evaluators.tasks.flashinfer.constraints import Known, KnownTensor, Unknown, holds
-from evaluators.tasks.flashinfer.schema import (
-    Definition,
-    SafetensorsInput,
-    ScalarInput,
-    Solution,
-    Trace,
-    Workload,
-    parse_definition,
-    parse_solution,
-    parse_trace,
-)
 from messages.base import ConfigError
+
+Author: TypeAlias = str
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float4_e2m1",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "bool",
+)
+LOW_BITS = frozenset(("float8_e4m3fn", "float8_e5m2", "float4_e2m1"))
+FLOATING = frozenset(name for name in DTYPES if name.startswith(("float", "bfloat")))
+
+
+class AxisConst(msgspec.Struct, frozen=True, kw_only=True, tag="const"):
+    """A dimension that is the same in all workloads."""
+
+    value: int
+    description: str | None = None
+
+
+class AxisVar(msgspec.Struct, frozen=True, kw_only=True, tag="var"):
+    """A dimension that each workload says."""
+
+    description: str | None = None
+
+
+class Argument(msgspec.Struct, frozen=True, kw_only=True):
+    """An input or an output."""
+
+    shape: tuple[str, ...] | None
+    """Names of axes; empty: a tensor of no dimensions; null: a number of Python's."""
+    dtype: str
+    description: str | None = None
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be computed: axes, inputs and outputs in call order, and a reference in Python."""
+
+    name: str
+    op_type: str
+    axes: dict[str, AxisConst | AxisVar]
+    inputs: dict[str, Argument]
+    outputs: dict[str, Argument]
+    reference: str
+    """Source text with a function `run` at its top level."""
+    tags: tuple[str, ...] = ()
+    description: str | None = None
+    constraints: tuple[str, ...] = ()
+    """Expressions of Python over axes and inputs that hold for every workload."""
+
+    @property
+    def const_axes(self) -> dict[str, int]:
+        """Return the axes that are the same in all workloads, with their values."""
+        return {name: axis.value for name, axis in self.axes.items() if isinstance(axis, AxisConst)}
+
+    @property
+    def var_axes(self) -> tuple[str, ...]:
+        """Return the axes that workloads say."""
+        return tuple(name for name, axis in self.axes.items() if isinstance(axis, AxisVar))
+
+
+class RandomInput(msgspec.Struct, frozen=True, kw_only=True, tag="random"):
+    """Drawn for each call."""
+
+
+class ScalarInput(msgspec.Struct, frozen=True, kw_only=True, tag="scalar"):
+    """A number that is part of the workload."""
+
+    value: bool | int | float
+
+
+class SafetensorsInput(msgspec.Struct, frozen=True, kw_only=True, tag="safetensors"):
+    """A tensor that was recorded."""
+
+    path: str
+    """Of the file, relative to the folder of the set."""
+    tensor_key: str
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """One concrete shape of a definition."""
+
+    axes: dict[str, int]
+    inputs: dict[str, RandomInput | ScalarInput | SafetensorsInput]
+    uuid: str
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a solution."""
+
+    path: str
+    """Relative, without `..`."""
+    content: str
+
+
+class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """How a solution is built and called."""
+
+    language: Literal["python", "triton", "cpp", "cuda", "tilelang"]
+    target_hardware: tuple[str, ...]
+    entry_point: str
+    """`FILE::FUNCTION`."""
+    dependencies: tuple[str, ...] = ()
+    destination_passing_style: bool = True
+    """Whether outputs are passed behind the inputs and written to, instead of being returned."""
+    binding: Literal["tvm-ffi", "torch"] | None = None
+    """Of C++ and CUDA; null: tvm-ffi."""
+
+
+class Solution(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that does what a definition says."""
+
+    name: str
+    definition: str
+    author: Author
+    spec: BuildSpec
+    sources: tuple[Source, ...]
+    description: str | None = None
+
+
+class Correctness(msgspec.Struct, frozen=True, kw_only=True):
+    """How far outputs lay from the reference's; infinities and NaNs are written as words."""
+
+    max_relative_error: float | str = 0.0
+    max_absolute_error: float | str = 0.0
+    extra: dict[str, float | str] | None = None
+
+
+class Performance(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a call takes."""
+
+    latency_ms: float = 0.0
+    reference_latency_ms: float = 0.0
+    speedup_factor: float = 0.0
+    """Reference latency / latency."""
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """Where it was measured."""
+
+    hardware: str
+    libs: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+Status: TypeAlias = Literal[
+    "PASSED",
+    "INCORRECT_SHAPE",
+    "INCORRECT_NUMERICAL",
+    "INCORRECT_DTYPE",
+    "RUNTIME_ERROR",
+    "COMPILE_ERROR",
+    "TIMEOUT",
+]
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a solution was worth on a workload."""
+
+    status: Status
+    environment: Environment
+    timestamp: str
+    """ISO 8601."""
+    log: str = ""
+    correctness: Correctness | None = None
+    """Of PASSED and INCORRECT_NUMERICAL, and of no other."""
+    performance: Performance | None = None
+    """Of PASSED, and of no other."""
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload, and what a solution was worth on it; without solution and evaluation the workload alone."""
+
+    definition: str
+    workload: Workload
+    solution: str | None = None
+    evaluation: Evaluation | None = None
+
+
+def parse_definition(text: bytes, shown: str) -> Definition:
+    """Return the definition of a JSON text that keeps the format's rules.
+
+    Args:
+        text: the file's.
+        shown: how to call it in messages.
+
+    Raises:
+        ConfigError: it breaks one.
+    """
+    definition = _decoded(text, Definition, f"definition {shown!r}")
+    for problem in _faults_of(definition):
+        raise ConfigError(f"definition {shown!r}: {problem}")
+    return definition
+
+
+def parse_solution(text: bytes, shown: str) -> Solution:
+    """Return the solution of a JSON text that keeps the format's rules; arguments as `parse_definition`.
+
+    Raises:
+        ConfigError: it breaks one.
+    """
+    solution = _decoded(text, Solution, f"solution {shown!r}")
+    paths = [source.path for source in solution.sources]
+    entry_file, separator, function = solution.spec.entry_point.partition("::")
+    if not separator or not function or "::" in function:
+        raise ConfigError(
+            f"solution {shown!r}: entry point {solution.spec.entry_point!r} is not of the form FILE::FUNCTION"
+        )
+    if entry_file not in paths:
+        raise ConfigError(f"solution {shown!r}: there is no file {entry_file!r} among its sources")
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ConfigError(f"solution {shown!r} has the file {path!r} twice")
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise ConfigError(f"solution {shown!r}: {path!r} must be a relative path without '..'")
+    return solution
+
+
+def parse_trace(text: bytes, shown: str) -> Trace:
+    """Return the trace of one line; arguments as `parse_definition`.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    trace = _decoded(text, Trace, f"trace {shown!r}")
+    if (trace.solution is None) != (trace.evaluation is None):
+        raise ConfigError(f"trace {shown!r}: solution and evaluation come together or not at all")
+    return trace
+
+
+def number_or_word(value: float) -> float | str:
+    """Return a number as the format writes it: what JSON has no number for is a word."""
+    if math.isnan(value):
+        return "NaN"
+    return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _decoded(text: bytes, kind: type[_T], what: str) -> _T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{what}: {error}") from error
+
+
+def _faults_of(definition: Definition) -> list[str]:
+    """Say which rules a definition breaks."""
+    return [
+        *_naming_faults(definition),
+        *_reference_faults(definition.reference),
+        *(
+            f"{name!r} has the axis {axis!r}, which is not among its axes"
+            for name, argument in (*definition.inputs.items(), *definition.outputs.items())
+            for axis in argument.shape or ()
+            if axis not in definition.axes
+        ),
+        *(
+            f"{name!r} has the dtype {argument.dtype!r} (there are: {', '.join(DTYPES)})"
+            for name, argument in (*definition.inputs.items(), *definition.outputs.items())
+            if argument.dtype not in DTYPES
+        ),
+    ]
+
+
+def _naming_faults(definition: Definition) -> list[str]:
+    faults: list[str] = []
+    if not definition.name or not definition.inputs or not definition.outputs:
+        faults.append("it needs a name, inputs and outputs")
+    if both := sorted(set(definition.inputs) & set(definition.outputs)):
+        faults.append(f"{both[0]!r} is an input and an output")
+    if odd := next((name for name in (*definition.axes, *definition.inputs) if not name.isidentifier()), None):
+        faults.append(f"{odd!r} is no identifier")
+    if double := sorted(set(definition.axes) & set(definition.inputs)):
+        faults.append(f"{double[0]!r} is an axis and an input")
+    return faults
+
+
+def _reference_faults(reference: str) -> list[str]:
+    try:
+        tree = ast.parse(reference)
+    except (SyntaxError, ValueError) as error:
+        return [f"its reference is no Python: {error}"]
+    if not any(isinstance(node, ast.FunctionDef) and node.name == "run" for node in tree.body):
+        return ["its reference has no function 'run' at its top level"]
+    return []
+
+
+_MOST = 1 << 62
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
+
+
+class KnownTensor(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an input."""
+
+    shape: tuple[int, ...]
+    values: tuple[int, ...] | None = None
+    """Contents of an integer input of one dimension; null: they are drawn for each call."""
+
+
+Known: TypeAlias = int | KnownTensor
+_Value: TypeAlias = bool | int | tuple[int, ...] | KnownTensor
+
+
+class Unknown(Exception):  # noqa: N818 - no error: the question is open
+    """The truth of a constraint hangs on an axis or on contents that are not known; the text is its name."""
+
+
+def holds(constraint: str, known: Mapping[str, Known]) -> bool:
+    """Say whether a constraint holds.
+
+    Raises:
+        ConfigError: it is no expression of the kind that is understood.
+        Unknown: a name in it is not known, or the contents of an input.
+    """
+    value = _value(_parsed(constraint), known, constraint)
+    if isinstance(value, KnownTensor | tuple):
+        raise ConfigError(f"constraint {constraint!r} is neither true nor false")
+    return bool(value)
+
+
+def last_value_of(constraint: str) -> tuple[str, str] | None:
+    """Return axis and input of a constraint of the form `AXIS == INPUT[-1].item()`, either way round."""
+    match _parsed(constraint):
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
+            for one, other in ((left, right), (right, left)):
+                if isinstance(one, ast.Name) and (name := _last_of(other)):
+                    return one.id, name
+    return None
+
+
+def said_axis(constraint: str, known: Mapping[str, Known]) -> tuple[str, int] | None:
+    """Return what an equation `AXIS == EXPRESSION` says of an axis that is not known; none if it says nothing."""
+    match _parsed(constraint):
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[right]) if name not in known:
+            try:
+                value = _value(right, known, constraint)
+            except Unknown:
+                return None
+            return (name, value) if isinstance(value, int) else None
+    return None
+
+
+def _parsed(constraint: str) -> ast.expr:
+    try:
+        return ast.parse(constraint, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise ConfigError(f"constraint {constraint!r} is no expression of Python: {error}") from error
+
+
+def _last_of(node: ast.expr) -> str:
+    """Return the name in `NAME[-1]` or `NAME[-1].item()`; else nothing."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=inner, attr="item"), args=[], keywords=[]):
+            return _last_of(inner)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
+            return name
+    return ""
+
+
+def _value(node: ast.expr, known: Mapping[str, Known], shown: str) -> _Value:
+    match node:
+        case ast.Constant(value=bool() | int() as number):
+            return number
+        case ast.Name(id=name):
+            if name not in known:
+                raise Unknown(name)
+            return known[name]
+        case ast.Attribute(value=inner, attr="shape"):
+            return _tensor(inner, known, shown).shape
+        case ast.Subscript(value=inner, slice=index):
+            return _item(_value(inner, known, shown), _number(index, known, shown), shown)
+        case ast.Call(func=ast.Attribute(value=inner, attr="item"), args=[], keywords=[]):
+            return _number(inner, known, shown)
+        case _:
+            return _compound(node, known, shown)
+
+
+def _compound(node: ast.expr, known: Mapping[str, Known], shown: str) -> bool | int:
+    match node:
+        case ast.BoolOp(op=op, values=parts):
+            values = [_number(part, known, shown) for part in parts]
+            return all(values) if isinstance(op, ast.And) else any(values)
+        case ast.UnaryOp(op=ast.Not() | ast.USub() as op, operand=inner):
+            number = _number(inner, known, shown)
+            return -number if isinstance(op, ast.USub) else not number
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _result(_OPERATORS[type(op)], _number(left, known, shown), _number(right, known, shown), shown)
+        case ast.Compare(left=left, ops=ops, comparators=others) if {*map(type, ops)} <= _COMPARISONS.keys():
+            values = [_number(part, known, shown) for part in (left, *others)]
+            pairs = zip(values, ops, values[1:], strict=False)
+            return all(_COMPARISONS[type(op)](one, other) for one, op, other in pairs)
+        case ast.Call(func=ast.Name(id=name), args=[*given], keywords=[]) if name in _FUNCTIONS and given:
+            return _FUNCTIONS[name]([_number(part, known, shown) for part in given])
+    raise ConfigError(f"constraint {shown!r}: {ast.unparse(node)!r} is not understood")
+
+
+def _result(function: Callable[[int, int], int], left: int, right: int, shown: str) -> int:
+    try:
+        value = function(left, right)
+    except ZeroDivisionError as error:
+        raise ConfigError(f"constraint {shown!r} divides by zero") from error
+    if abs(value) > _MOST:
+        raise ConfigError(f"constraint {shown!r} leaves the range of 64-bit integers")
+    return value
+
+
+def _number(node: ast.expr, known: Mapping[str, Known], shown: str) -> int:
+    value = _value(node, known, shown)
+    if isinstance(value, KnownTensor | tuple):
+        raise ConfigError(f"constraint {shown!r}: {ast.unparse(node)!r} is no number")
+    return int(value)
+
+
+def _tensor(node: ast.expr, known: Mapping[str, Known], shown: str) -> KnownTensor:
+    value = _value(node, known, shown)
+    if not isinstance(value, KnownTensor):
+        raise ConfigError(f"constraint {shown!r}: {ast.unparse(node)!r} is no tensor")
+    return value
+
+
+def _item(value: _Value, index: int, shown: str) -> int:
+    if isinstance(value, KnownTensor):
+        if value.values is None:
+            raise Unknown(shown)
+        value = value.values
+    if not isinstance(value, tuple) or not -len(value) <= index < len(value):
+        raise ConfigError(f"constraint {shown!r} looks at an element that is not there")
+    return value[index]
+
 
 _INSIDE = "flashinfer_trace"
 _MAX_BYTES = 64 << 20
@@ -88,17 +530,6 @@ def read_workloads(root: Path, definition: Definition) -> tuple[Workload, ...]:
     return tuple(found)
 
 
-def read_solutions(root: Path, definition: str) -> tuple[Solution, ...]:
-    """Return all solutions of a definition.
-
-    Raises:
-        ConfigError: a file breaks the format's rules.
-    """
-    paths = sorted((root / "solutions").rglob("*.json"))
-    found = (parse_solution(_bytes_of(path), path.relative_to(root).as_posix()) for path in paths)
-    return tuple(solution for solution in found if solution.definition == definition)
-
-
 def read_traces(root: Path, definition: str) -> tuple[Trace, ...]:
     """Return all evaluations of a definition's solutions.
 
@@ -152,13 +583,19 @@ def check_workload(definition: Definition, workload: Workload, shown: str) -> No
     for name in workload.inputs:
         _check_input(definition, workload, name, where)
     known = known_of(definition, workload)
+    if constraint := _broken(definition, known):
+        raise ConfigError(f"{where} breaks the constraint {constraint!r}")
+
+
+def _broken(definition: Definition, known: Mapping[str, Known]) -> str:
+    """Return the first constraint that does not hold; empty if all do, as far as that is known."""
     for constraint in definition.constraints:
         try:
-            is_kept = holds(constraint, known)
+            if not holds(constraint, known):
+                return constraint
         except Unknown:
             continue
-        if not is_kept:
-            raise ConfigError(f"{where} breaks the constraint {constraint!r}")
+    return ""
 
 
 def _check_input(definition: Definition, workload: Workload, name: str, where: str) -> None:
@@ -194,3 +631,157 @@ def _say_count(root: Path, name: str, count: int) -> str:
     close = difflib.get_close_matches(name, definition_names(root), n=3)
     suggestion = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
     return f"{str(root)!r} has no definition {name!r}{suggestion}"
+
+
+_MOST_BYTES = 4 << 20
+_LARGEST_FILE = 2 << 30
+_POINTER = b"version https://git-lfs"
+_DTYPES = {
+    "F32": ("float32", 4),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+    "I64": ("int64", 8),
+    "I32": ("int32", 4),
+    "I16": ("int16", 2),
+    "I8": ("int8", 1),
+    "BOOL": ("bool", 1),
+}
+
+
+class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+    item_bytes: int
+
+
+class Recordings(msgspec.Struct, frozen=True, kw_only=True):
+    """What was recorded for a task's workloads."""
+
+    names: frozenset[str] = frozenset()
+    """Inputs that come from it; empty: nothing was found, and they are made up."""
+    module: str = ""
+    """Text of the module that holds them."""
+    missing: tuple[str, ...] = ()
+    """Inputs that were recorded, by the workloads, in files that are not here."""
+
+
+def recorded_inputs(root: Path, definition: Definition, workloads: Sequence[Workload]) -> Recordings:
+    """Return what was recorded for some workloads, or nothing where none of their files is there.
+
+    Raises:
+        ConfigError: some of the files are there and others not, one cannot be read, or its tensors do not fit.
+    """
+    wanted = [
+        (workload, name, given)
+        for workload in workloads
+        for name, given in workload.inputs.items()
+        if isinstance(given, SafetensorsInput)
+    ]
+    names = tuple(dict.fromkeys(name for _, name, _ in wanted))
+    absent = [given.path for _, _, given in wanted if not _is_there(root / given.path)]
+    if len(absent) == len(wanted):
+        return Recordings(missing=names)
+    if absent:
+        raise ConfigError(
+            f"{len(absent)} of {len(wanted)} recorded tensors of definition {definition.name!r} are not there, the "
+            f"first in {str(root / absent[0])!r}; get them (`git lfs pull`), name other workloads, or remove the rest"
+        )
+    opened: dict[str, dict[str, _Tensor]] = {}
+    entries: list[str] = []
+    for workload, name, given in wanted:
+        tensors = opened.setdefault(given.path, {}) or _read(root / given.path)
+        opened[given.path] = tensors
+        tensor = _fitting(definition, workload, name, given, tensors)
+        packed = base64.b85encode(zlib.compress(tensor.content, 9)).decode("ascii")
+        entries.append(f"    ({workload.uuid!r}, {name!r}): ({tensor.dtype!r}, {tensor.shape!r}, {packed!r}),\n")
+    module = "".join(('"""Tensors that were recorded: dtype, shape, bytes."""\n\nTENSORS = {\n', *entries, "}\n"))
+    if len(module) > _MOST_BYTES:
+        raise ConfigError(
+            f"the recorded tensors of {len(workloads)} workloads of definition {definition.name!r} take "
+            f"{len(module) >> 20} MiB, which is more than a task carries; name fewer workloads"
+        )
+    for workload in workloads:
+        _check_constraints(definition, workload, opened)
+    return Recordings(names=frozenset(names), module=module)
+
+
+def _is_there(path: Path) -> bool:
+    """Say whether a file is there with its content; what git-lfs leaves in its place does not count."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_POINTER)) != _POINTER
+    except OSError:
+        return False
+
+
+def _read(path: Path) -> dict[str, _Tensor]:
+    try:
+        safetensors = importlib.import_module("safetensors")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{str(path)!r} is read by the package safetensors, which is not installed: "
+            "`pip install 'ksearch-async[flashinfer]'`"
+        ) from error
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise ConfigError(f"{str(path)!r} is larger than {_LARGEST_FILE >> 30} GiB")
+        found = safetensors.deserialize(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error.strerror}") from error
+    except safetensors.SafetensorError as error:
+        raise ConfigError(f"{str(path)!r} is no safetensors file: {error}") from error
+    tensors: dict[str, _Tensor] = {}
+    for key, value in found:
+        dtype, item_bytes = _DTYPES.get(value["dtype"], (value["dtype"], 1))
+        tensors[key] = _Tensor(
+            dtype=dtype, shape=tuple(value["shape"]), content=bytes(value["data"]), item_bytes=item_bytes
+        )
+    return tensors
+
+
+def _fitting(
+    definition: Definition, workload: Workload, name: str, given: SafetensorsInput, tensors: dict[str, _Tensor]
+) -> _Tensor:
+    """Return a tensor that is of the definition's dtype and the workload's shape.
+
+    Raises:
+        ConfigError: it is not there, or of another.
+    """
+    where = f"workload {workload.uuid!r} of definition {definition.name!r}"
+    tensor = tensors.get(given.tensor_key)
+    if tensor is None:
+        raise ConfigError(f"{where}: {given.path!r} holds no tensor {given.tensor_key!r}")
+    known = known_of(definition, workload)[name]
+    shape = known.shape if isinstance(known, KnownTensor) else ()
+    if (tensor.dtype, tensor.shape) != (definition.inputs[name].dtype, shape):
+        raise ConfigError(
+            f"{where}: {name!r} must be {definition.inputs[name].dtype} {shape}, "
+            f"and {given.path!r} has {tensor.dtype} {tensor.shape}"
+        )
+    return tensor
+
+
+def _check_constraints(definition: Definition, workload: Workload, opened: dict[str, dict[str, _Tensor]]) -> None:
+    """See that the constraints hold for what was recorded.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    known = known_of(definition, workload)
+    for name, given in workload.inputs.items():
+        if isinstance(given, SafetensorsInput):
+            tensor = opened[given.path][given.tensor_key]
+            if tensor.dtype in {"int32", "int64"} and len(tensor.shape) == 1:
+                known[name] = KnownTensor(shape=tensor.shape, values=_integers(tensor))
+    if constraint := _broken(definition, known):
+        raise ConfigError(
+            f"workload {workload.uuid!r} of definition {definition.name!r} breaks the constraint {constraint!r} "
+            "with the tensors that were recorded"
+        )
+
+
+def _integers(tensor: _Tensor) -> tuple[int, ...]:
+    return tuple(memoryview(tensor.content).cast("i" if tensor.item_bytes == 4 else "q"))

@@ -1,7 +1,17 @@
-"""GPUMode's problems (github.com/gpu-mode/reference-kernels): folders with `task.yml` and `reference.py`.
+"""GPUMode's problems (github.com/gpu-mode/reference-kernels): folders with `task.yml` and `reference.py`."""
 
-- `reading.py`: a folder becomes a task; nothing of it is run
-- `packing.py`: a submission becomes a candidate, and a candidate a `submission.py`
-- `prompting.py`: what a model is told of a problem beyond our own rules
-- `scoring.py`: the competition's figure from our verdicts
-"""
+from __future__ import annotations
+
+from evaluators.tasks.defaults import candidate_of_json, reference_candidate
+from evaluators.tasks.gpumode.packing import candidate_of_text
+from evaluators.tasks.gpumode.reading import read_task, recognizes
+from evaluators.tasks.gpumode.scoring import find_competition
+
+__all__ = [
+    "candidate_of_json",
+    "candidate_of_text",
+    "find_competition",
+    "read_task",
+    "recognizes",
+    "reference_candidate",
+]

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from evaluators.tasks.gpumode.contract import defined_names, imported_modules, parse
-from evaluators.tasks.gpumode.prompting import ENTRY_POINT
+from evaluators.tasks.gpumode.problem_text import defined_names, imported_modules, parse
+from evaluators.tasks.gpumode.reading import ENTRY_POINT
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
 
@@ -59,7 +59,7 @@ def read_submission(text: str, task: TaskSpec) -> Packed:
     return Packed(Candidate(language="python", entry_point=ENTRY_POINT, files=files), notes)
 
 
-def candidate_of_text(text: str, task: TaskSpec) -> Candidate:
+def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
     """Return a submission as a candidate; what had to be changed stands in its first lines.
 
     Raises:
@@ -104,7 +104,9 @@ def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] =
     missing = set(passes or (ENTRY_POINT,)) - defined_names(text, own[0].path)
     if missing:
         raise ConfigError(f"{own[0].path} does not define {', '.join(sorted(missing))}, which the competition calls")
-    if line := next((number for number, line in _numbered(text) if _REFUSED_WORD in line.lower()), None):
+    if line := next(
+        (number for number, line in enumerate(text.splitlines(), start=1) if _REFUSED_WORD in line.lower()), None
+    ):
         raise ConfigError(
             f"{own[0].path}, line {line}: the competition refuses a submission that holds the word {_REFUSED_WORD!r}"
         )
@@ -112,10 +114,6 @@ def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] =
     # The word is kept out of the head, whatever was told.
     lines = [f"# {line}" for part in head for line in part.splitlines() if _REFUSED_WORD not in line.lower()]
     return "\n".join((*lines, "", text.lstrip("\n")))
-
-
-def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    yield from enumerate(text.splitlines(), start=1)
 
 
 def _passes_of(task: TaskSpec) -> tuple[str, ...]:

@@ -13,25 +13,17 @@ which is more than the competition's own re-check under a secret seed. Booleans 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
-from evaluators.tasks.gpumode.contract import Contract, read_contract
-from evaluators.tasks.gpumode.document import (
-    DOCUMENT,
-    Document,
-    dimensions_of,
-    flag_names,
-    listed_names,
-    read_document,
-    read_text,
-)
-from evaluators.tasks.gpumode.problem_text import HELPERS, write_problem
-from evaluators.tasks.gpumode.prompting import ENTRY_POINT, write_notes
-from evaluators.tasks.gpumode.provenance import say_provenance
+import msgspec
+
+from evaluators.tasks.gpumode.problem_text import HELPERS, Contract, read_contract, write_problem
+from evaluators.tasks.selectors import read_text
 from evaluators.tasks.workloads import choose
 from messages.base import ConfigError
-from messages.tasks import SourceFile, TaskRules, TaskSpec, Tolerance, Workload
+from messages.tasks import Dimension, SourceFile, TaskRules, TaskSpec, Tolerance, Workload
 
 TEST, BENCHMARK, UPSTREAM, CPU = "test", "benchmark", "upstream-", "cpu"
 _FEWEST, _MOST_TIMES = 2, 64
@@ -79,7 +71,7 @@ def read_task(selector: str) -> TaskSpec:
         shown_files=(_REFERENCE,),
         calling="function",
         entry_point=ENTRY_POINT,
-        notes=write_notes(document, contract, provenance=say_provenance(folder), remarks=_remarks(document, flags)),
+        notes=notes_for(document, contract, provenance=say_provenance(folder), remarks=_remarks(document, flags)),
     )
 
 
@@ -118,7 +110,7 @@ def _read_files(folder: Path, document: Document) -> dict[str, str]:
         ConfigError: one cannot be read, or there is no reference.
     """
     found = {
-        one.name: read_text(folder / one.source)
+        one.name: read_text(folder / one.source, repr(str(folder / one.source)))
         for one in document.files
         if one.source != _SUBMISSION and one.name.endswith(".py")
     }
@@ -229,3 +221,187 @@ def _remarks(document: Document, flags: Sequence[str]) -> list[str]:
             "have the dtypes that the competition's harness gives them."
         )
     return said
+
+
+Ranking: TypeAlias = Literal["last", "mean", "geom"]
+"""How times of the benchmarks become one figure: the last one's, their arithmetic or their geometric mean."""
+
+DOCUMENT = "task.yml"
+
+
+class NamedFile(msgspec.Struct, frozen=True):
+    """A file that a submission finds beside itself."""
+
+    name: str
+    source: str
+    """Relative to the document; `@SUBMISSION@` for the submission itself."""
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The fields of `task.yml` that matter here; others are let be."""
+
+    files: tuple[NamedFile, ...]
+    tests: tuple[dict[str, object], ...] = ()
+    benchmarks: tuple[dict[str, object], ...] = ()
+    lang: str = "py"
+    description: str = ""
+    ranking_by: Ranking = "last"
+    multi_gpu: bool = False
+    gpus: tuple[str, ...] = ()
+
+
+def read_document(path: Path) -> Document:
+    """Return what a `task.yml` says.
+
+    Raises:
+        ConfigError: it cannot be read, is no YAML, or says what it may not.
+    """
+    import yaml  # noqa: PLC0415 - no other task needs it
+
+    text = read_text(path, repr(str(path)))
+    try:
+        said: object = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ConfigError(f"{str(path)!r}, line {line}: {error.problem or 'no YAML'}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{str(path)!r} is no YAML: {' '.join(str(error).split())[:200]}") from error
+    try:
+        document = msgspec.convert(said, Document)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{str(path)!r} is no GPUMode task: {error}") from error
+    _refuse_foreign(document, path)
+    return document
+
+
+def dimensions_of(case: Mapping[str, object], where: str) -> dict[str, Dimension]:
+    """Return a case as dimensions of a workload; a list becomes its literal, as text.
+
+    Raises:
+        ConfigError: it holds something else than numbers, texts, booleans and lists of them.
+    """
+    found: dict[str, Dimension] = {}
+    for name, value in case.items():
+        if not name.isidentifier():
+            raise ConfigError(f"{where}: {name!r} cannot be an argument of generate_input")
+        if isinstance(value, bool | int | float | str):
+            found[name] = value
+        elif isinstance(value, list) and all(isinstance(one, bool | int | float | str) for one in value):
+            found[name] = repr(value)
+        else:
+            raise ConfigError(f"{where}: {name!r} is {type(value).__name__}, not a number, text, boolean or list")
+    return found
+
+
+def listed_names(document: Document) -> tuple[str, ...]:
+    """Return the arguments that are lists in any case."""
+    cases = (*document.tests, *document.benchmarks)
+    return tuple(dict.fromkeys(name for case in cases for name, value in case.items() if isinstance(value, list)))
+
+
+def flag_names(document: Document) -> tuple[str, ...]:
+    """Return the arguments that are false in any case: upstream's harness reads them as true."""
+    cases = (*document.tests, *document.benchmarks)
+    return tuple(dict.fromkeys(name for case in cases for name, value in case.items() if value is False))
+
+
+def _refuse_foreign(document: Document, path: Path) -> None:
+    if document.lang != "py":
+        raise ConfigError(f"{str(path)!r}: problems of lang {document.lang!r} are not supported; only 'py' is")
+    if document.multi_gpu:
+        raise ConfigError(f"{str(path)!r} is a problem for several GPUs at once, which candidates here do not get")
+    if not document.tests and not document.benchmarks:
+        raise ConfigError(f"{str(path)!r} has neither tests nor benchmarks")
+
+
+_LICENCES = ("LICENSE", "LICENSE.md", "LICENSE.txt", "COPYING")
+_ABOVE = 6
+_COMMIT = 12
+
+
+def say_provenance(folder: Path) -> str:
+    """Return a sentence: path in the checkout, commit and licence, as far as they can be told."""
+    above = [folder, *folder.absolute().parents][:_ABOVE]
+    root = next((one for one in above if (one / ".git").exists()), None)
+    licence = next((one / name for one in above for name in _LICENCES if (one / name).is_file()), None)
+    path = folder.absolute().relative_to(root).as_posix() if root else folder.name
+    commit = _commit_of(root) if root else ""
+    at = f" at commit {commit}" if commit else ""
+    terms = f"licence: {_first_line(licence)}" if licence else "no licence file was found beside it"
+    return f"Source: GPUMode problem `{path}`{at}; {terms}."
+
+
+def _commit_of(root: Path) -> str:
+    """Return the checkout's commit, shortened; empty where it is not told in plain files."""
+    try:
+        head = (root / ".git" / "HEAD").read_text(encoding="ascii").strip()
+        if head.startswith("ref: "):
+            head = (root / ".git" / head.removeprefix("ref: ")).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return head[:_COMMIT]
+
+
+def _first_line(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return path.name
+    return next((line.strip("# ").strip() for line in lines if line.strip()), path.name)[:80]
+
+
+ENTRY_POINT = "custom_kernel"
+
+_EXAMPLE = """```python
+import torch
+
+
+def custom_kernel(data):
+    x, weight = data  # a problem of two tensors: the tuple that generate_input returns
+    return torch.nn.functional.relu(x) * weight
+```"""
+
+
+def notes_for(document: Document, contract: Contract, *, provenance: str, remarks: Sequence[str] = ()) -> str:
+    """Return what stands in a task's notes, as Markdown.
+
+    Args:
+        document: `task.yml`.
+        contract: how its reference is called.
+        provenance: where it is from, and under what licence: a sentence.
+        remarks: what differs from the competition's own harness, a sentence each.
+    """
+    parts = [
+        "### The problem, in its authors' words",
+        document.description.strip() or "(They say nothing.)",
+        "### How a submission is called",
+        *_contract(contract),
+        "### How it counts",
+        " ".join((*remarks, contract.tolerance.note, provenance)).strip(),
+    ]
+    return "\n\n".join(parts)
+
+
+def _contract(contract: Contract) -> list[str]:
+    rules = [
+        "A candidate in the language `python` defines a function "
+        f"`{ENTRY_POINT}(data)`. `data` is what the problem's `{contract.generator}` returns, in its own form; the "
+        "function returns what the reference returns for it. Do not import `task`, `utils` or `reference`."
+    ]
+    if contract.rooms:
+        rules.append(
+            "The last items of `data` are uninitialised tensors, room for the outputs: write to them and return them, "
+            "or return tensors of your own. Dtypes are those of the room, shapes those of the reference's outputs. "
+            "Everything else in `data` must stay as it is."
+        )
+    if contract.passes:
+        forward, backward = contract.passes
+        rules.append(
+            f"The file also defines `{forward}(logits, targets)` and `{backward}(logits, targets, grad_output)`, which "
+            "are what the competition calls, and uses them:\n\n"
+            f"```python\ndef {ENTRY_POINT}(data):\n    logits, targets, grad_output = data\n"
+            f"    return {forward}(logits, targets), {backward}(logits, targets, grad_output)\n```"
+        )
+    else:
+        rules.append(f"An example of the form, of another problem:\n\n{_EXAMPLE}")
+    return rules

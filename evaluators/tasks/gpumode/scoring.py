@@ -1,22 +1,31 @@
-"""The competition's figure from our verdicts. Pure.
+"""The competition's figure from our verdicts, and the lines in which people read it.
 
-A submission that fails a case has none. Else it is the last, the mean or the geometric mean of its benchmarks' times,
-smaller is better. The competition's times are means over repeated calls, ours medians (docs/how-we-measure.md); the
-statistic over benchmarks is theirs.
+A submission that fails a case has no figure. Else it is the last, the mean or the geometric mean of its benchmarks'
+times; smaller is better. The competition's times are means over repeated calls, ours medians
+(docs/how-we-measure.md); the statistic over benchmarks is theirs.
 
-Where a problem has booleans that the competition's harness reads as true, there are two figures: over the cases as
-they are meant, and as that harness reads them (`upstream-benchmark/…`).
+Where the competition's harness reads booleans of a problem as true, there are two figures: over the cases as they are
+meant, and as that harness reads them (`upstream-benchmark/…`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from evaluators.tasks.gpumode.document import Ranking
-from messages.verdicts import Measured, Verdict
+from evaluators.tasks.gpumode.reading import (
+    BENCHMARK,
+    UPSTREAM,
+    Ranking,
+    flag_names,
+    read_ranking,
+    read_task,
+    recognizes,
+)
+from evaluators.tasks.selectors import parse_selector
+from messages.verdicts import CORRECT_FATES, Measured, Verdict, fate_of
 
 _BENCHMARK, _UPSTREAM = "benchmark/", "upstream-benchmark/"
 
@@ -68,3 +77,87 @@ def rank(latencies_us: Sequence[float], ranking_by: Ranking) -> float:
     if ranking_by == "mean":
         return math.fsum(latencies_us) / len(latencies_us)
     return math.exp(math.fsum(map(math.log, latencies_us)) / len(latencies_us))
+
+
+_MEANS: dict[Ranking, str] = {
+    "last": "the last of",
+    "mean": "mean of",
+    "geom": "geometric mean of",
+}
+
+
+class Competition(msgspec.Struct, frozen=True, kw_only=True):
+    """How a problem's submissions are ranked, for one choice of its cases."""
+
+    name: str
+    """Of the problem, as it was named, without the cases."""
+    ranking_by: Ranking
+    cases: tuple[str, ...]
+    """Names of the workloads that are timed."""
+    reads_otherwise: bool
+    """Whether the competition's harness reads any boolean of the cases as true that is false."""
+
+    def score(self, verdict: Verdict) -> Score:
+        """Return what a submission of this verdict would be ranked by.
+
+        Where the harness reads every case as it is meant, the two figures are one.
+        """
+        found = score(verdict, self.ranking_by, only=self.cases[0] if len(self.cases) == 1 else "")
+        if self.reads_otherwise or found.as_meant_us is None:
+            return found
+        return msgspec.structs.replace(found, as_upstream_us=found.as_meant_us)
+
+    def lines(self, verdict: Verdict) -> Iterator[str]:
+        """Yield the figures as people read them, or why there is none."""
+        found = self.score(verdict)
+        benchmarks = [name for name in self.cases if name.startswith(f"{BENCHMARK}/")]
+        upstream = [name for name in self.cases if name.startswith(f"{UPSTREAM}{BENCHMARK}/")]
+        if not benchmarks and not upstream:
+            yield f"score      none: no benchmark is among these cases; {self.name} has them"
+            return
+        if why_not := _why_none(verdict):
+            yield f"score      none: {why_not}"
+            return
+        if found.as_meant_us is not None:
+            means = f"{_MEANS[self.ranking_by]} {len(benchmarks)} benchmark{'s' if len(benchmarks) > 1 else ''}"
+            yield f"score      {found.as_meant_us:,.1f} us ({means}, smaller is better), the cases as they are meant"
+        if not self.reads_otherwise:
+            yield "upstream   the same: the competition's harness reads these cases as they are meant"
+        elif found.as_upstream_us is not None:
+            yield f"upstream   {found.as_upstream_us:,.1f} us, the cases as the competition's harness reads them"
+        else:
+            yield (
+                "upstream   not measured: the competition's harness reads booleans as true; "
+                f"{self.name}:{BENCHMARK},{UPSTREAM}{BENCHMARK} has both"
+            )
+
+
+def find_competition(name: str) -> Competition | None:
+    """Return how submissions to a task are ranked; None where it is no problem of a competition.
+
+    Args:
+        name: of the task, as people call it, cases included.
+
+    Raises:
+        ConfigError: it is one, and cannot be read.
+    """
+    asked = parse_selector(name)
+    if asked.source != "gpumode" and (asked.source or asked.path is None or not recognizes(asked.path)):
+        return None
+    document, task = read_ranking(asked.within), read_task(asked.within)
+    prefix = f"{asked.source}:" if asked.source else ""
+    return Competition(
+        name=f"{prefix}{asked.path}",
+        ranking_by=document.ranking_by,
+        cases=tuple(one.name for one in task.workloads if not one.hidden),
+        reads_otherwise=bool(flag_names(document)),
+    )
+
+
+def _why_none(verdict: Verdict) -> str:
+    """Say why a verdict has no figure; empty where it has one."""
+    if fate_of(verdict) not in CORRECT_FATES:
+        return "a submission that fails a case has none"
+    if not isinstance(verdict, Measured) or not verdict.timed:
+        return "its time is not known"
+    return ""

@@ -4,7 +4,7 @@
 github.com/ScalingIntelligence/KernelBench, `KernelBench/level*/`. Here it is only parsed; the judge runs it.
 
     kernelbench:1/23            problem 23 of level 1 of the checkout that a variable names, as published
-    kernelbench:1/23:cpu        the same with sizes that a CPU judges in seconds (sizing.py)
+    kernelbench:1/23:cpu        the same with sizes that a CPU judges in seconds
     kernelbench:PATH/1/23       of the checkout at PATH
     kernelbench:FILE.py:cpu     a problem file, smaller
 """
@@ -12,15 +12,16 @@ github.com/ScalingIntelligence/KernelBench, `KernelBench/level*/`. Here it is on
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
-from evaluators.tasks import texts
-from evaluators.tasks.kernelbench.sizing import sized_for_cpu
+from evaluators.tasks.selectors import parse_problem, read_text
 from messages.base import ConfigError
 from messages.tasks import TaskSpec
 
@@ -88,7 +89,7 @@ def load_file(path: Path, name: str, *, for_cpu: bool = False) -> TaskSpec:
     Raises:
         ConfigError: it cannot be read, or is no problem file.
     """
-    text = _read(path)
+    text = read_text(path, f"problem file {str(path)!r}")
     check_problem(text, str(path))
     if for_cpu:
         text = sized_for_cpu(text).text
@@ -173,13 +174,7 @@ def check_problem(text: str, shown: str) -> None:
     Raises:
         ConfigError: it does not.
     """
-    try:
-        tree = ast.parse(text)
-    except SyntaxError as error:
-        raise ConfigError(f"problem file {shown!r}, line {error.lineno}: {error.msg}") from error
-    except ValueError as error:
-        raise ConfigError(f"problem file {shown!r} is no Python text: {error}") from error
-    defined = set(_names(tree.body))
+    defined = set(_names(parse_problem(text, shown).body))
     missing = [name for name in REQUIRED if name not in defined]
     if missing:
         raise ConfigError(
@@ -212,11 +207,310 @@ def _names(body: list[ast.stmt]) -> Iterator[str]:
                 pass
 
 
-def _read(path: Path) -> str:
-    return texts.read_text(path, f"problem file {str(path)!r}")
-
-
 def _refusal(text: str, hint: str) -> ConfigError:
     error = ConfigError(text)
     error.add_note(hint)
     return error
+
+
+MOST_ELEMENTS = 1 << 18
+"""Of all inputs together, after capping for a CPU: about a MiB of float32."""
+MOST_IMAGES, MOST_PIXELS = 4, 64
+"""Largest batch, and extent, of images and volumes: networks do more with each of their elements than with a row's."""
+_LEAST_SQUARE = 1024
+"""Smaller numbers are often alike by chance."""
+SMALLEST = 16
+"""Numbers up to this are no sizes but kernel widths, strides, heads or axes; only a batch may be smaller."""
+_SPATIAL = frozenset(["height", "width", "depth", "h", "w", "d", "length"])
+_KEPT = frozenset({"image_size"})
+"""Sizes that windows and patches divide without remainder at every stage of a model; there the batch is cut instead."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """How far sizes are capped."""
+
+    general: int
+    spatial: int
+    """Extents of images and volumes: a network that halves them five times needs some."""
+    batch: int
+    square: int | None = None
+    """A batch's number that is another size too: both are capped alike, since one may be added to the other."""
+    channels: int = 1
+    """A power of two by which channels go on dividing, as far as they do."""
+
+    def cap_of(self, name: str) -> int | None:
+        """Return the cap for a number that is assigned to a name; null: it stays."""
+        words = name.lower().split("_")
+        if name.lower() in _KEPT:
+            return None
+        if "batch" in words:
+            return self.batch
+        if words[0] in _SPATIAL:
+            return self.spatial
+        return max(2, self.general // 8) if words[-1] == "groups" else self.general
+
+    def of_images(self, text: str) -> Step:
+        """Return the same for a problem whose inputs are images or volumes."""
+        spatial = sys.maxsize if _FIXED_WINDOW.search(text) else min(self.spatial, MOST_PIXELS)
+        general = 2 * spatial if _NORM_OF_LAST.search(text) else self.general
+        return msgspec.structs.replace(self, general=general, spatial=spatial, batch=min(self.batch, MOST_IMAGES))
+
+
+STEPS = (
+    Step(512, 512, 128),
+    Step(256, 256, 64),
+    Step(128, 128, 32),
+    Step(64, 64, 16),
+    Step(32, 64, 8),
+    Step(16, 64, 4),
+    Step(16, 64, 2),
+    Step(16, 32, 2),
+    Step(16, 16, 4),
+    Step(16, 16, 2),
+)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One assignment whose numbers were capped."""
+
+    name: str
+    before: str
+    """As in the file: `2048 * 2`."""
+    after: str
+
+
+class Sized(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem's text with smaller sizes."""
+
+    text: str
+    changes: tuple[Change, ...] = ()
+    elements: int | None = None
+    """Of all inputs together, as far as the text says what `torch.rand` and the like are given; null: it does not."""
+
+
+def sized_for_cpu(text: str) -> Sized:
+    """Return a problem as a CPU can judge it in seconds; a small one unchanged.
+
+    Args:
+        text: a problem file that parses.
+    """
+    whole = Sized(text=text, elements=count_elements(text))
+    if whole.elements is not None and whole.elements <= MOST_ELEMENTS and not _largest(text) > STEPS[0].general:
+        return whole
+    ranks = [len(shape) for shape in _input_shapes(text) or () if shape is not None]
+    for step in STEPS:
+        sized = capped(text, step.of_images(text) if max(ranks, default=0) >= _IMAGE_RANK else step)
+        if sized.elements is not None and sized.elements <= MOST_ELEMENTS:
+            return sized
+    return sized
+
+
+def capped(text: str, step: Step) -> Sized:
+    """Return a problem with the numbers of its module-level assignments capped."""
+    lines = text.encode().splitlines(keepends=True)
+    changes: list[Change] = []
+    tree = ast.parse(text)
+    step = msgspec.structs.replace(step, square=_batch_that_is_a_size(tree), channels=_channels_divide_by(tree))
+    for statement in reversed(tree.body):
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+            continue
+        edits = list(_edits(statement, step))
+        if not edits:
+            continue
+        before = ast.unparse(statement.value)
+        for number, value in sorted(edits, key=lambda edit: (edit[0].lineno, edit[0].col_offset), reverse=True):
+            line = lines[number.lineno - 1]
+            lines[number.lineno - 1] = line[: number.col_offset] + b"%d" % value + line[number.end_col_offset :]
+        changes.append(Change(name=", ".join(_targets_of(statement)), before=before, after=_after(statement, edits)))
+    sized = b"".join(lines).decode()
+    return Sized(text=sized, changes=tuple(reversed(changes)), elements=count_elements(sized))
+
+
+def _edits(statement: ast.Assign | ast.AnnAssign, step: Step) -> Iterator[tuple[ast.Constant, int]]:
+    """Yield the numbers of an assignment that are too large, and what they become."""
+    for name, value in _pairs(statement):
+        cap = step.cap_of(name)
+        if cap is None:
+            continue
+        for node in _numbers(value):
+            number = int(node.value)  # type: ignore[arg-type]
+            own = step.general if number == step.square else cap
+            smallest = 1 if "batch" in name.lower() else SMALLEST
+            now = halved(number, max(own, smallest), divides_by=step.channels if "channels" in name else 1)
+            if now != node.value:
+                yield node, now
+
+
+def _batch_that_is_a_size(tree: ast.Module) -> int | None:
+    """Return the number of a batch that another assignment has as well; null where there is none."""
+    batches: set[int] = set()
+    sizes: set[int] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            for name, value in _pairs(statement):
+                found = batches if "batch" in name.lower() else sizes
+                found |= {int(node.value) for node in _numbers(value)}  # type: ignore[arg-type]
+    return max((number for number in batches & sizes if number >= _LEAST_SQUARE), default=None)
+
+
+def _channels_divide_by(tree: ast.Module) -> int:
+    """Return by what channels go on dividing: they are cut into quarters, and into groups of a number that stays."""
+    names = (name for one in tree.body if isinstance(one, ast.Assign) for name, _ in _pairs(one))
+    return 8 if any("groups" in name for name in names) else 4
+
+
+def halved(number: int, cap: int, *, divides_by: int = 1) -> int:
+    """Return the number, halved (rounded down) until it is at most the cap.
+
+    Args:
+        number: a size.
+        cap: the most it should be.
+        divides_by: a power of two by which it goes on dividing, as far as it does.
+    """
+    kept = math.gcd(number, divides_by)
+    while number > cap and number // 2 % kept == 0:
+        number //= 2
+    return number
+
+
+def _pairs(statement: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names of an assignment, each with what it is given: of `h, w = 64, 32` two."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    value = statement.value
+    if value is None:
+        return
+    first = targets[0]
+    if isinstance(first, ast.Tuple) and isinstance(value, ast.Tuple) and len(first.elts) == len(value.elts):
+        for target, part in zip(first.elts, value.elts, strict=True):
+            if isinstance(target, ast.Name):
+                yield target.id, part
+    elif isinstance(first, ast.Name):
+        yield first.id, value
+
+
+def _numbers(value: ast.expr) -> Iterator[ast.Constant]:
+    """Yield the whole numbers of an expression that has nothing but numbers, names and arithmetic; else none."""
+    nodes = list(ast.walk(value))
+    if all(isinstance(node, _PLAIN) for node in nodes):
+        for node in nodes:
+            if isinstance(node, ast.Constant) and type(node.value) is int:
+                yield node
+
+
+_PLAIN = (ast.Constant, ast.Name, ast.Tuple, ast.List, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Load)
+
+
+def _targets_of(statement: ast.Assign | ast.AnnAssign) -> Iterator[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    for target in targets:
+        yield ast.unparse(target).strip("()")
+
+
+def _after(statement: ast.Assign | ast.AnnAssign, edits: list[tuple[ast.Constant, int]]) -> str:
+    """Return an assignment's value as it reads now. The tree is changed; nobody reads it afterwards."""
+    for node, value in edits:
+        node.value = value
+    return ast.unparse(statement.value) if statement.value else ""
+
+
+def _largest(text: str) -> int:
+    """Return the largest number of the module-level assignments."""
+    values = (
+        abs(int(node.value))  # type: ignore[arg-type]
+        for statement in ast.parse(text).body
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
+        for node in _numbers(statement.value)
+    )
+    return max(values, default=0)
+
+
+_IMAGE_RANK = 4
+_NORM_OF_LAST = re.compile(r"nn\.LayerNorm\(")
+"""As many channels as the doubled width: two published problems normalise the one by the number of the other."""
+_FIXED_WINDOW = re.compile(r"(?<!Adaptive)AvgPool2d\((kernel_size=)?7\b")
+"""What is left of an image of 224 after it was halved five times: the network takes no other."""
+_MAKERS = frozenset(["rand", "randn", "randint", "ones", "zeros", "empty"])
+
+
+def count_elements(text: str) -> int | None:
+    """Return how many elements the tensors that `get_inputs` makes hold together; null where the text does not say."""
+    shapes = _input_shapes(text)
+    if not shapes or None in shapes:
+        return None
+    return sum(math.prod(shape) for shape in shapes if shape is not None)
+
+
+def _input_shapes(text: str) -> list[tuple[int, ...] | None]:
+    """Return the shapes that `get_inputs` makes tensors of, in no order; null stands for one that is not known."""
+    tree = ast.parse(text)
+    known: dict[str, object] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                _bind(target, _value(statement.value, known), known)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_inputs"]
+    calls = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return [shape for call in calls if _makes(call) for shape in [_shape(call, known)] if shape != ()]
+
+
+def _makes(call: ast.Call) -> bool:
+    function = call.func
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in _MAKERS
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "torch"
+    )
+
+
+def _shape(call: ast.Call, known: Mapping[str, object]) -> tuple[int, ...] | None:
+    """Return the shape of a tensor that is made; empty for one like another's, null where it is not known."""
+    is_drawn = isinstance(call.func, ast.Attribute) and call.func.attr == "randint"
+    sizes: list[object] = []
+    for argument in call.args[-1:] if is_drawn else call.args:
+        inner = argument.value if isinstance(argument, ast.Starred) else argument
+        value = _value(inner, known)
+        sizes += list(value) if isinstance(value, tuple) else [value]
+    numbers = tuple(size for size in sizes if isinstance(size, int))
+    if len(numbers) == len(sizes):
+        return numbers
+    return () if is_drawn else None
+
+
+def _bind(target: ast.expr, value: object, known: dict[str, object]) -> None:
+    if isinstance(target, ast.Name):
+        known[target.id] = value
+    elif isinstance(target, ast.Tuple) and isinstance(value, tuple) and len(value) == len(target.elts):
+        for part, one in zip(target.elts, value, strict=True):
+            _bind(part, one, known)
+
+
+def _value(node: ast.expr, known: Mapping[str, object]) -> object:
+    """Return what an expression of whole numbers comes to: a number, a tuple of them; None: unknown."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return tuple(_value(part, known) for part in parts)
+        case ast.BinOp(left=left, op=operation, right=right):
+            return _combined(_value(left, known), operation, _value(right, known))
+        case _:
+            return None
+
+
+def _combined(left: object, operation: ast.operator, right: object) -> object:
+    if not (isinstance(left, int) and isinstance(right, int)):
+        return None
+    match operation:
+        case ast.Add():
+            return left + right
+        case ast.Sub():
+            return left - right
+        case ast.Mult():
+            return left * right
+        case ast.FloorDiv() if right:
+            return left // right
+        case _:
+            return None

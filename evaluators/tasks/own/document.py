@@ -1,10 +1,16 @@
-"""What stands in a `task.toml`, checked key by key: each mistake is one line with the file, the key and what to do."""
+"""`task.toml`: its fields, reading, writing, and the commented one that `ksearch new-task` writes.
+
+A mistake in one is reported as one line: the file, the key and what to do.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from string import Template
 from typing import Literal, TypeVar, get_args
 
 import msgspec
@@ -185,3 +191,155 @@ def _choices(key: str) -> tuple[str, ...]:
         "rules.measure": get_args(Measure),
     }
     return found.get(key.partition("[")[0], ())
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def write_folder(folder: Path, document: Document, files: Mapping[str, str]) -> None:
+    """Write a task; what is there already is written anew.
+
+    Args:
+        folder: made if it is not there.
+        document: of the task.
+        files: text by relative path.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        for path, text in {**files, DOCUMENT: "\n".join(_lines(document)) + "\n"}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write a task to {str(folder)!r}: {error.strerror}") from error
+
+
+def _lines(document: Document) -> Iterator[str]:
+    told: dict[str, object] = msgspec.to_builtins(document)
+    tables = {key: told.pop(key) for key in ("inputs", "workloads", "hidden_workloads", "rules", "draft")}
+    yield from (f"{key} = {_value(value)}" for key, value in told.items() if value is not None)
+    inputs = tables.pop("inputs")
+    for one in inputs if isinstance(inputs, list | tuple) else ():
+        yield from ("", "[[inputs]]", *_entries(one))
+    for key, table in tables.items():
+        if isinstance(table, Mapping) and table:
+            yield from ("", f"[{key}]", *_entries(table))
+
+
+def _entries(table: Mapping[str, object]) -> Iterator[str]:
+    for key, value in table.items():
+        if value is not None:
+            yield f"{_key(key)} = {_value(value)}"
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _value(value: object) -> str:
+    """Return a value as TOML writes it; its texts are JSON's."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case Mapping():
+            inner = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items() if one is not None)
+            return f"{{{inner}}}"
+        case list() | tuple():
+            return f"[{', '.join(map(_value, value))}]"
+        case _:
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+REFERENCE = "reference.py"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
+
+_TEMPLATE = Template("""\
+# A task of your own. Look at it with `ksearch check-task ./$name`, search with `ksearch run ./$name`.
+
+name = "$name"
+description = "RMSNorm over the last dimension, then SiLU."   # models read it; say what matters
+
+# The function that is to be made fast: FILE.py:FUNCTION, beside this file. Files that it imports come with it.
+reference = "reference.py:$name"
+
+# How far outputs may lie from the reference: "strict", or what another harness lets through ("kernelbench",
+# "flashinfer", "gpumode:RTOL,ATOL"); or {profile = "strict", rtol = 1e-3, atol = 1e-5}.
+tolerance = "strict"
+
+# What kernels may be written in. Leave it out for any: "triton", "cuda", "cpp", "python".
+# languages = ["triton", "cuda"]
+
+# How candidates in "python" are called: "function" returns its outputs; "destination" is given them behind the inputs.
+# calling = "function"
+
+# The arguments of the function, in their order.
+[[inputs]]
+name = "x"
+shape = ["rows", "columns"]        # numbers, dimensions of the workloads, and expressions: "2 * rows", "columns // 4"
+dtype = "float32"                  # float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool
+distribution = "normal"            # normal normal(0, 0.02) uniform(-1, 1) zeros ones integers(0, rows) permutation
+                                   # bernoulli(0.5)
+# as_drawn = true                  # test it on such values only: probabilities, lengths
+
+[[inputs]]
+name = "weight"
+shape = ["columns"]
+distribution = "normal(1, 0.1)"
+
+[[inputs]]
+name = "eps"
+value = 1e-6                       # no tensor: the same in every call; or the name of a dimension
+
+# Sizes on which kernels are checked and timed; what counts is the geometric mean of the speedups.
+[workloads]
+small = {rows = 256, columns = 1024}
+odd = {rows = 253, columns = 1021}
+
+# Kernels must be right on these too, before one counts as the best; models are never told of them. (The built-in rules
+# write for the shapes that they are shown and no others; models can be asked for more.)
+# [hidden_workloads]
+# held_out = {rows = 131, columns = 771}
+
+[rules]
+library_calls = "deny"             # whether torch's own operators may do the work: "deny" or "allow"
+# allow = ["matmul"]               # some of them: families, aten::NAME, libraries
+# measure = "device"               # on a GPU: "device", kernels alone; "eager", the call as a user makes it
+# threads = 0                      # of a CPU; 0: all
+""")
+_REFERENCE = Template('''\
+"""The reference of `$name`: plain torch, right before fast. Kernels must give what this gives."""
+
+import torch
+
+
+def $name(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    normed = x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+    return torch.nn.functional.silu(normed * weight)
+''')
+
+
+def write_task(parent: Path, name: str) -> Path:
+    """Write a commented task that works, and return its folder.
+
+    Args:
+        parent: where the folder is made.
+        name: of the task, its folder and its function.
+
+    Raises:
+        ConfigError: it is no name, there is something already, or it cannot be written.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name for a task: letters, digits and _, as a Python function's")
+    folder = parent / name
+    try:
+        folder.mkdir(parents=True)
+        (folder / DOCUMENT).write_text(_TEMPLATE.substitute(name=name), encoding="utf-8")
+        (folder / REFERENCE).write_text(_REFERENCE.substitute(name=name), encoding="utf-8")
+    except FileExistsError as error:
+        raise ConfigError(f"{str(folder)!r} is there already; name another task, or remove it") from error
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(folder)!r}: {error.strerror}") from error
+    return folder

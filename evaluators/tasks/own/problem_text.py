@@ -1,13 +1,27 @@
-"""Writes the problem file of a task of one's own: its function, called as our judge calls references."""
+"""Writes the problem file of an own task: its function, called as the judge calls references.
+
+Inputs are drawn from distributions:
+
+    normal, normal(MEAN, DEVIATION)   floating dtypes; the default
+    uniform, uniform(LOW, HIGH)       floating dtypes; [0, 1) by default
+    zeros, ones                       any dtype
+    integers(LOW, HIGH)               any dtype but bool; LOW <= value < HIGH, both expressions over dimensions
+    permutation                       integers; one dimension: 0 … n - 1, in another order each time
+    bernoulli(P)                      any dtype; 1 with probability P, else 0
+
+Shapes and the numbers of distributions may be expressions over a workload's dimensions: `"2 * rows"`.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
 
-from evaluators.tasks.own.distributions import drawn
+import msgspec
+
 from evaluators.tasks.own.document import DOCUMENT, DTYPES, Document, Input
-from evaluators.tasks.own.expressions import evaluate, names_in, parse
 from evaluators.tasks.own.functions import Function
 from messages.base import ConfigError
 from messages.tasks import Dimension, Workload
@@ -125,7 +139,7 @@ def _get_inputs(document: Document, maker: Function | None, workloads: Sequence[
     if isinstance(document.inputs, str):
         raise TypeError("inputs that a function makes have a maker")
     dimensions = tuple(dict.fromkeys(name for one in workloads for name in one.dimensions))
-    written = [_written(one, dimensions, workloads) for one in document.inputs]
+    written = [_written_input(one, dimensions, workloads) for one in document.inputs]
     taken = {node.id for text in written for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     if idle := next((name for name in dimensions if name not in taken), None):
         raise ConfigError(
@@ -139,7 +153,7 @@ def _get_inputs(document: Document, maker: Function | None, workloads: Sequence[
     ]
 
 
-def _written(one: Input, dimensions: Sequence[str], workloads: Sequence[Workload]) -> str:
+def _written_input(one: Input, dimensions: Sequence[str], workloads: Sequence[Workload]) -> str:
     where = f"{DOCUMENT}, input {one.name!r}"
     if (one.shape is None) == (one.value is None):
         raise ConfigError(f"{where}: give either a shape (it is a tensor) or a value (it is the same in every call)")
@@ -180,3 +194,166 @@ def _check_size(size: ast.expr, workload: Workload, where: str) -> None:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("\\", "/").replace('"', "'")
+
+
+_CALL = re.compile(r"(?P<name>[a-z]+)(?:\((?P<arguments>.*)\))?")
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    counts: tuple[int, ...]
+    """How many numbers may stand in its parentheses."""
+    fits: Callable[[str], bool]
+    """Whether it can be drawn in a dtype."""
+    text: str
+    """The expression, with `{shape}`, `{dtype}`, `{0}`, `{1}`."""
+    defaults: tuple[str, ...] = ()
+
+
+def _is_floating(dtype: str) -> bool:
+    return "float" in dtype
+
+
+def _is_integer(dtype: str) -> bool:
+    return "int" in dtype
+
+
+KINDS: Mapping[str, _Kind] = {
+    "normal": _Kind((0, 2), _is_floating, "torch.randn({shape}, dtype={dtype}) * ({1}) + ({0})", ("0.0", "1.0")),
+    "uniform": _Kind((0, 2), _is_floating, "torch.empty({shape}, dtype={dtype}).uniform_({0}, {1})", ("0.0", "1.0")),
+    "zeros": _Kind((0,), lambda _: True, "torch.zeros({shape}, dtype={dtype})"),
+    "ones": _Kind((0,), lambda _: True, "torch.ones({shape}, dtype={dtype})"),
+    "integers": _Kind((2,), lambda dtype: dtype != "bool", "torch.randint({0}, {1}, {shape}).to({dtype})"),
+    "permutation": _Kind((0,), _is_integer, "torch.randperm(*{shape}).to({dtype})"),
+    "bernoulli": _Kind((1,), lambda _: True, "(torch.rand({shape}) < ({0})).to({dtype})"),
+}
+
+
+def drawn(distribution: str | None, dtype: str, shape: Sequence[str], where: str) -> tuple[str, tuple[ast.expr, ...]]:
+    """Return the expression that draws an input, and those over dimensions that stand in it.
+
+    Args:
+        distribution: as the document has it; null: nothing is said.
+        dtype: torch's name without the prefix.
+        shape: expressions over dimensions.
+        where: file and key, for messages.
+
+    Raises:
+        ConfigError: there is no such distribution, or not of this dtype or shape.
+    """
+    if distribution is None:
+        if not _is_floating(dtype):
+            raise ConfigError(
+                f'{where}: an input of dtype {dtype} needs a distribution: "integers(0, 10)", "bernoulli(0.5)", '
+                '"permutation", "zeros" or "ones"'
+            )
+        distribution = "normal"
+    found = _CALL.fullmatch(distribution.strip())
+    kind = KINDS.get(found["name"]) if found else None
+    if found is None or kind is None:
+        raise ConfigError(f"{where}: unknown distribution {distribution!r}; there are: {', '.join(KINDS)}")
+    given = _arguments(found["arguments"] or "", where)
+    if len(given) not in kind.counts:
+        counts = " or ".join(map(str, kind.counts))
+        raise ConfigError(f"{where}: {found['name']} takes {counts} numbers in parentheses, not {len(given)}")
+    if not kind.fits(dtype):
+        raise ConfigError(f"{where}: {found['name']} cannot be drawn in dtype {dtype}")
+    if found["name"] == "permutation" and len(shape) != 1:
+        raise ConfigError(f"{where}: a permutation has one dimension, not {len(shape)}")
+    sizes = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
+    texts = [ast.unparse(one) for one in given] or list(kind.defaults)
+    if texts == ["0.0", "1.0"] and found["name"] == "normal":
+        return f"torch.randn({sizes}, dtype=torch.{dtype})", ()
+    return kind.text.format(*texts, shape=sizes, dtype=f"torch.{dtype}"), given
+
+
+def _arguments(text: str, where: str) -> tuple[ast.expr, ...]:
+    if not text.strip():
+        return ()
+    found = parse(f"min({text}, 0)", where)
+    return tuple(found.args[:-1]) if isinstance(found, ast.Call) else ()
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS: Mapping[str, Callable[..., float]] = {"min": min, "max": max}
+_UNDERSTOOD = "numbers, dimensions, + - * / // %, min(…) and max(…)"
+
+
+def parse(text: str, where: str) -> ast.expr:
+    """Return an expression, in which everything is understood.
+
+    Raises:
+        ConfigError: something is not.
+    """
+    try:
+        expression = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise ConfigError(f"{where}: {text!r} is no expression; there are {_UNDERSTOOD}") from error
+    for node in ast.walk(expression):
+        if not _is_understood(node):
+            raise ConfigError(f"{where}: {text!r} holds {ast.unparse(node)!r}; there are {_UNDERSTOOD}")
+    return expression
+
+
+def names_in(expression: ast.expr) -> tuple[str, ...]:
+    """Return the dimensions that an expression names."""
+    called = {node.func for node in ast.walk(expression) if isinstance(node, ast.Call)}
+    found = [node.id for node in ast.walk(expression) if isinstance(node, ast.Name) and node not in called]
+    return tuple(dict.fromkeys(found))
+
+
+def evaluate(expression: ast.expr, dimensions: Mapping[str, Dimension], where: str) -> float:
+    """Return the value of an expression for a workload.
+
+    Raises:
+        ConfigError: a dimension is missing or no number, or something is divided by zero.
+    """
+    try:
+        return _value(expression, dimensions)
+    except KeyError as error:
+        raise ConfigError(f"{where}: there is no dimension {error.args[0]!r}") from error
+    except TypeError as error:
+        raise ConfigError(f"{where}: {ast.unparse(expression)!r} needs dimensions that are numbers") from error
+    except ZeroDivisionError as error:
+        raise ConfigError(f"{where}: {ast.unparse(expression)!r} divides by zero") from error
+
+
+def _value(node: ast.expr, dimensions: Mapping[str, Dimension]) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.Name(id=name):
+            found = dimensions[name]
+            if isinstance(found, str):
+                raise TypeError(name)
+            return found
+        case ast.UnaryOp(operand=operand):
+            return -_value(operand, dimensions)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](_value(left, dimensions), _value(right, dimensions))
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _FUNCTIONS[name](*(_value(one, dimensions) for one in args))
+        case _:
+            raise TypeError(ast.unparse(node))
+
+
+def _is_understood(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float)
+        case ast.BinOp(op=op):
+            return type(op) in _OPERATORS
+        case ast.UnaryOp(op=op):
+            return isinstance(op, ast.USub)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            return name in _FUNCTIONS and len(args) > 1
+        case ast.Name() | ast.operator() | ast.unaryop() | ast.expr_context():
+            return True
+        case _:
+            return False

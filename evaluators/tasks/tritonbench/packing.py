@@ -54,12 +54,12 @@ def candidate_of(text: str, functions: Sequence[str]) -> Candidate:
     return Candidate(language="python", entry_point=ENTRY_POINT, files=(main,))
 
 
-def gold_candidate(task: TaskSpec) -> Candidate:
+def reference_candidate(task: TaskSpec) -> Candidate:
     """Return a problem's own gold as a candidate of its task."""
     return candidate_of_text(task.files[0].text, task)
 
 
-def candidate_of_text(text: str, task: TaskSpec) -> Candidate:
+def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
     """Return a candidate of a file in TritonBench's own form; lines of ours at its end stay as they are."""
     functions: tuple[str, ...] = next(
         ast.literal_eval(node.value)

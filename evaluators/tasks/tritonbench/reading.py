@@ -14,6 +14,7 @@ times, a class per problem that makes inputs. Here all of it is read by syntax t
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,8 +22,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.tasks import texts
-from evaluators.tasks.tritonbench import perf, prompting
+from evaluators.tasks.selectors import parse_problem, read_text
+from evaluators.tasks.tritonbench.packing import ending
 from evaluators.tasks.workloads import choose
 from messages.base import ConfigError
 from messages.tasks import SourceFile, TaskRules, TaskSpec, Tolerance, Workload
@@ -67,7 +68,7 @@ def read_task(selector: str) -> TaskSpec:
     path, selection = _locate(selector)
     parts = read_problem(path)
     root = path.parent.parent.parent
-    sizes = perf.read_sizes(root, parts.suite, parts.name)
+    sizes = read_sizes(root, parts.suite, parts.name)
     workloads = [Workload(name=TEST, dimensions={"size": -1}), Workload(name=SMALL_TEST, dimensions={"size": -2})]
     workloads += [Workload(name=f"perf/{place}", dimensions={"size": place}) for place in range(sizes.count)]
     chosen = choose(workloads, selection or TEST, f"{parts.suite}/{parts.name}")
@@ -83,7 +84,7 @@ def read_task(selector: str) -> TaskSpec:
         calling="function",
         entry_point=ENTRY_POINT,
         languages=("python",),
-        notes=prompting.notes(parts.suite, parts.name, parts.gold, parts.functions, root),
+        notes=notes_for(parts.suite, parts.name, parts.gold, parts.functions, root),
     )
 
 
@@ -112,7 +113,7 @@ def read_problem(path: Path) -> ProblemParts:
     Raises:
         ConfigError: it cannot be read, or is no problem: the line is said.
     """
-    text = _read(path)
+    text = read_text(path, f"problem file {str(path)!r}")
     *_, found = (None, *_SEPARATOR.finditer(text))
     if found is None:
         raise ConfigError(
@@ -120,8 +121,8 @@ def read_problem(path: Path) -> ProblemParts:
         )
     # One problem has two such lines: it comes in two parts.
     gold, test = text[: found.start()], text[found.end() :]
-    gold_tree = _parsed(gold, path, 0)
-    test_tree = _parsed(test, path, gold.count("\n"))
+    gold_tree = parse_problem(gold, str(path))
+    test_tree = parse_problem(test, str(path), gold.count("\n"))
     functions = _called_functions(gold_tree, test_tree)
     if not functions and not _defined(gold_tree) & {
         node.id for node in ast.walk(test_tree) if isinstance(node, ast.Name)
@@ -288,15 +289,181 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
 
 
-def _parsed(text: str, path: Path, lines_before: int) -> ast.Module:
+_LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os", "json"}
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What TritonBench's authors measured of a gold on one size, on their A100."""
+
+    input_size: object
+    """Shapes of tensors, and other arguments as they are."""
+    ms: float
+    gb_per_s: float = msgspec.field(name="GB/s")
+    tflops: float = msgspec.field(name="TFLOPS")
+
+    @property
+    def bytes_moved(self) -> float:
+        """As the problem's own formula counts them."""
+        return self.gb_per_s * 1e9 * self.ms / 1e3
+
+    @property
+    def flops(self) -> float:
+        """As the problem's own formula counts them."""
+        return self.tflops * 1e12 * self.ms / 1e3
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the sizes of a problem."""
+
+    text: str = ""
+    """Defines the class `performance_metrics`, on a base of that module's name that `tracing.py` has."""
+    measured: tuple[Measured, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Return how many sizes there are: where one failed for the authors, there is one less."""
+        return len(self.measured) if self.text else 0
+
+
+def read_sizes(root: Path, suite: str, name: str) -> Sizes:
+    """Return the sizes of a problem of a checkout; none where it has no such files.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    folder = root / "performance_metrics" / f"perf_{suite}"
+    program, results = folder / "golden_metrics" / f"{name}_perf.py", folder / "golden_results" / f"{name}.json"
+    if not program.is_file() or not results.is_file():
+        return Sizes()
     try:
-        return ast.parse(text)
+        tree = ast.parse(program.read_text(encoding="utf-8"))
+        measured = msgspec.json.decode(results.read_bytes(), type=tuple[Measured, ...], strict=False)
     except SyntaxError as error:
-        line = (error.lineno or 0) + lines_before
-        raise ConfigError(f"problem file {str(path)!r}, line {line}: {error.msg}") from error
-    except ValueError as error:
-        raise ConfigError(f"problem file {str(path)!r} is no Python text: {error}") from error
+        raise ConfigError(f"perf file {str(program)!r}, line {error.lineno}: {error.msg}") from error
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError, json.JSONDecodeError) as error:
+        raise ConfigError(f"cannot read {str(results)!r} and what belongs to it: {error}") from error
+    kept = [node for node in tree.body if not _is_left_out_of_sizes(node)]
+    for node in kept:
+        if isinstance(node, ast.ClassDef):
+            node.body = [part for part in node.body if not _runs(part)]
+    return Sizes(text=ast.unparse(ast.Module(body=kept, type_ignores=[])) + "\n", measured=measured)
 
 
-def _read(path: Path) -> str:
-    return texts.read_text(path, f"problem file {str(path)!r}")
+def _is_left_out_of_sizes(node: ast.stmt) -> bool:
+    """Say whether a statement is about where files lie, or about running the file."""
+    match node:
+        case ast.ImportFrom(module=module):
+            return (module or "").partition(".")[0] in _LEFT_OUT
+        case ast.Import(names=names):
+            return all(alias.name in _LEFT_OUT for alias in names)
+        case ast.Expr(value=ast.Call(func=function)):
+            return ast.unparse(function).startswith("sys.path")
+        case ast.If(test=test):
+            return "__name__" in ast.unparse(test)
+        case _:
+            return False
+
+
+def _runs(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name in {"run_benchmark", "get_do_bench_config", "get_runtime"}
+
+
+_LICENCE = {
+    "G": "Problem: TritonBench-G (thunlp/TritonBench, Apache-2.0); the gold is of {repo}, under its licence.",
+    "T": "Problem: TritonBench-T (thunlp/TritonBench, Apache-2.0).",
+}
+_FILES = {"G": "TritonBench_G_v1.json", "T": "TritonBench_T_v1.jsonl"}
+"""Both hold one JSON list, whatever the name says."""
+_MOST_INSTRUCTION = 6000
+
+_CONTRACT = """How a candidate is called here:
+- The file defines {functions} with the same arguments as the gold below, and returns and writes what that does:
+  same shapes and dtypes. Kernels are Triton's; the functions around them launch them.
+- The calls that TritonBench's own test makes are made one after the other, on inputs drawn anew each time, and on
+  others of adversarial values. All tensors that come of them are compared: what is returned, and what is written to.
+- Inputs are on the device where the reference runs; make tensors by `empty_like`, or on the device of an input.
+- The file ends with these lines, as they are:
+
+```python
+{ending}```"""
+
+_EXAMPLE = """A file of this form for another problem, `add(x, y)`, less those last lines:
+
+```python
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = offsets < n
+    total = tl.load(x_ptr + offsets, mask=inside) + tl.load(y_ptr + offsets, mask=inside)
+    tl.store(out_ptr + offsets, total, mask=inside)
+
+
+def add(x, y):
+    out = torch.empty_like(x)
+    add_kernel[(triton.cdiv(out.numel(), 1024),)](x, y, out, out.numel(), BLOCK=1024)
+    return out
+```"""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """What a checkout's list says of a problem; G and T have different fields."""
+
+    file: str
+    repo: str = ""
+    comp_instru: str = ""
+    name: str = ""
+    func_inputs: str = ""
+    description: str = ""
+    math: str = ""
+    other: str = ""
+    difficulty: str | int = ""
+
+
+def notes_for(suite: str, name: str, gold: str, functions: Sequence[str], root: Path) -> str:
+    """Return the definition, the contract, an example and where the problem comes from.
+
+    Args:
+        suite: `G` or `T`.
+        name: the problem's.
+        gold: its text.
+        functions: what candidates must define.
+        root: of the checkout; a problem file that lies elsewhere has no definition but its gold.
+
+    Raises:
+        ConfigError: the checkout's list cannot be read.
+    """
+    entry = _entry(root / "data" / _FILES[suite], f"{name}.py")
+    told = [_definition(entry)] if entry is not None else []
+    told.append(f"The gold:\n\n```python\n{gold}```")
+    told.append(_CONTRACT.format(functions=", ".join(f"`{one}`" for one in functions), ending=ending(functions)))
+    told.append(_EXAMPLE)
+    told.append(_LICENCE[suite].format(repo=entry.repo if entry is not None and entry.repo else "a third party"))
+    return "\n\n".join(told) + "\n"
+
+
+def _definition(entry: _Entry) -> str:
+    """Return the problem's description in the list's own words, cut where it is very long."""
+    parts = [
+        " ".join(entry.comp_instru.split())[:_MOST_INSTRUCTION],
+        entry.description,
+        f"Signature: {entry.func_inputs}" if entry.func_inputs else "",
+        f"Definition: {entry.math}" if entry.math else "",
+        entry.other,
+        f"Difficulty, by the benchmark's authors: {entry.difficulty} of 5." if entry.difficulty else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _entry(path: Path, file: str) -> _Entry | None:
+    if not path.is_file():
+        return None
+    try:
+        entries = msgspec.json.decode(path.read_bytes(), type=list[_Entry], strict=False)
+    except (OSError, msgspec.MsgspecError, json.JSONDecodeError) as error:
+        raise ConfigError(f"cannot read {str(path)!r}: {error}") from error
+    return next((entry for entry in entries if entry.file == file), None)

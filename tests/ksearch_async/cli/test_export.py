@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.tasks import load_task
-from evaluators.tasks.flashinfer.schema import parse_solution
+from evaluators.tasks.flashinfer.trace_set import parse_solution
 from ksearch_async.cli import main
 from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.settings.table import RunConfig

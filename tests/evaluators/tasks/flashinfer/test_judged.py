@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from evaluators.tasks import reference_candidate
 from evaluators.tasks.flashinfer.packing import candidate_of_json
 from evaluators.tasks.flashinfer.reading import read_task
-from evaluators.tasks.reference import reference_candidate
 from ksearch_async.evaluation.judging import open_judge
 from messages.base import Language
 from messages.tasks import Candidate, SourceFile, TaskSpec

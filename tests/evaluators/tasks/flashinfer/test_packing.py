@@ -11,7 +11,7 @@ import pytest
 
 from evaluators.tasks.flashinfer.packing import candidate_of, candidate_of_json, solution_of
 from evaluators.tasks.flashinfer.reading import read_task
-from evaluators.tasks.flashinfer.schema import Definition, parse_definition, parse_solution
+from evaluators.tasks.flashinfer.trace_set import Definition, parse_definition, parse_solution
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile
 from tests.evaluators.tasks.flashinfer import sets

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.tasks.flashinfer.schema import Environment, Trace, Workload
 from evaluators.tasks.flashinfer.scoring import latencies_of, score, traces_of
-from evaluators.tasks.flashinfer.trace_set import append_traces, read_traces
+from evaluators.tasks.flashinfer.trace_set import Environment, Trace, Workload, append_traces, read_traces
 from messages.verdicts import (
     CallCheck,
     Crashed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.tasks.gpumode.document import Ranking
+from evaluators.tasks.gpumode.reading import Ranking
 from evaluators.tasks.gpumode.scoring import score
 from messages.verdicts import Interval, Measured, TimedWorkload, Wrong
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.tasks import load_task
-from evaluators.tasks.own.template import write_task
+from evaluators.tasks.own.document import write_task
 from messages.base import ConfigError
 from messages.tasks import Tolerance
 from tests.contracts.task_sources import MARK, TaskSourceContract

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.tasks import load_task
-from evaluators.tasks.tritonbench.packing import candidate_of, gold_candidate
+from evaluators.tasks.tritonbench.packing import candidate_of, reference_candidate
 from ksearch_async.evaluation.judging import open_judge
 from messages.verdicts import Measured, fate_of, reason_of
 from tests.evaluators.tasks.tritonbench.problems import checkout
@@ -25,7 +25,7 @@ async def test_a_gold_passes_and_wrong_ones_are_told_why(tmp_path: Path) -> None
     task = load_task(f"tritonbench:{checkout(tmp_path)}#G/shift:cpu")
     wanted = ((ZEROS, "wrong", "elements of"), (SHAPE, "wrong", "shape"), (SYNTAX, "did_not_build", "SyntaxError"))
     async with open_judge(task, language="python") as judge:
-        gold = (await judge.evaluate(gold_candidate(task))).verdict
+        gold = (await judge.evaluate(reference_candidate(task))).verdict
         assert isinstance(gold, Measured), reason_of(gold)
         assert not gold.timed
         for text, fate, words in wanted:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.tasks import load_task
-from evaluators.tasks.packers import python_candidate
+from evaluators.tasks import candidate_of_text, load_task
 from evaluators.tasks.tritonbench.packing import candidate_of, export, read_candidate, read_predictions
 from messages.base import ConfigError
 from tests.evaluators.tasks.tritonbench.problems import LINE, SHIFT, SHIFT_TEST, checkout
@@ -64,6 +63,6 @@ def test_a_line_that_is_no_answer_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_is_named_for_a_task_gets_the_lines_that_make_the_calls(tmp_path: Path) -> None:
     task = load_task(f"tritonbench:{checkout(tmp_path)}#G/shift")
-    assert python_candidate("mine.py", f"{SHIFT}\n{LINE}\n{SHIFT_TEST}", task) == candidate_of(
+    assert candidate_of_text(f"{SHIFT}\n{LINE}\n{SHIFT_TEST}", task, "mine.py") == candidate_of(
         SHIFT, ("shift", "shift_")
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from evaluators.tasks.tritonbench.recording import Call
 from evaluators.tasks.tritonbench.replay import make_calls
+from evaluators.tasks.tritonbench.tracing import Call
 
 
 def test_what_the_gold_leaves_unwritten_is_the_same_whatever_a_candidate_leaves_there() -> None:

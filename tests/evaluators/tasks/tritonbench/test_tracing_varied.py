@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from evaluators.tasks.tritonbench.recording import Call
-from evaluators.tasks.tritonbench.varying import varied
+from evaluators.tasks.tritonbench.tracing import Call, varied
 
 
 def call(*arguments: torch.Tensor) -> Call:

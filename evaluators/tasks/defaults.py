@@ -1,12 +1,14 @@
-"""A task's own reference as a candidate: what evaluates to about 1x if task and evaluator are in order."""
+"""The functions of a task source that has no forms of its own; a source re-exports those that it does not write."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from typing import Protocol
 
-from evaluators.tasks.tritonbench.packing import gold_candidate
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
+from messages.verdicts import Verdict
 
 MAIN_PATH = "reference_as_candidate.py"
 _PROBLEM = "ksearch_reference"
@@ -21,14 +23,45 @@ _DESTINATION = """
 """Outputs that are a row of tensors, which is all that a destination can be."""
 
 
+class Competition(Protocol):
+    """How a competition ranks submissions to a problem."""
+
+    def score(self, verdict: Verdict) -> object:
+        """Return the figure of a submission with this verdict, as a struct for JSON."""
+
+    def lines(self, verdict: Verdict) -> Iterator[str]:
+        """Yield the figure as people read it, or the reason why there is none."""
+
+
+def find_competition(name: str) -> Competition | None:  # noqa: ARG001 - of a source without competitions
+    """Return None: submissions to this source are not ranked."""
+    return None
+
+
+def candidate_of_text(text: str, task: TaskSpec, name: str) -> Candidate:
+    """Return a Python file as a candidate, unchanged."""
+    entry_point = task.entry_point or _ENTRY_POINT
+    return Candidate(language="python", entry_point=entry_point, files=(SourceFile(path=name, text=text),))
+
+
+def candidate_of_json(text: str, shown: str, task: TaskSpec | None) -> Candidate:  # noqa: ARG001 - no form of its own
+    """Refuse a JSON file.
+
+    Raises:
+        ConfigError: always.
+    """
+    raise ConfigError(
+        f"{shown!r}: a candidate in JSON is a solution of FlashInfer-Bench, and this is no task of it; "
+        "a candidate is a source file (.cpp, .cu, .py), or a run's best folder"
+    )
+
+
 def reference_candidate(task: TaskSpec) -> Candidate:
-    """Return the reference program of a task of kernels in a candidate's place, called as the task has it.
+    """Return a task's reference as a candidate; it evaluates to about 1x.
 
     Raises:
         ConfigError: candidates are functions, and the arguments of the reference cannot be counted.
     """
-    if task.source == "tritonbench":
-        return gold_candidate(task)  # a program as candidates are; the problem text traces a test
     if task.calling == "module":
         main = SourceFile(path=MAIN_PATH, text=task.text.rstrip("\n") + _SUFFIX)
         return Candidate(language="python", entry_point="ModelNew", files=(main,))
@@ -45,11 +78,7 @@ def reference_candidate(task: TaskSpec) -> Candidate:
 
 
 def _arguments_of(task: TaskSpec) -> int:
-    """Return how many arguments the reference takes.
-
-    Raises:
-        ConfigError: it has no `forward` that says so.
-    """
+    """Return the number of the reference's arguments."""
     for node in ast.parse(task.text).body:
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             for method in node.body:

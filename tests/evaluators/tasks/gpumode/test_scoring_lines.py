@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.tasks.gpumode.standing import find_competition
+from evaluators.tasks.gpumode.scoring import find_competition
 from messages.base import ConfigError
 from messages.verdicts import Measured, Verdict, Wrong
 from tests.evaluators.tasks.gpumode import problems

@@ -7,8 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from evaluators.tasks.own.vetting import vet_reference
-from evaluators.tasks.own.vocabulary import ATTRIBUTES, BUILTINS, MODULES
+from evaluators.tasks.own.drafts import ATTRIBUTES, BUILTINS, MODULES, vet_reference
 
 HONEST = '''\
 """Attention, and more."""

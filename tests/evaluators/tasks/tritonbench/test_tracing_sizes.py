@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluators.tasks.tritonbench.sizing import capped
+from evaluators.tasks.tritonbench.tracing import capped
 
 
 def test_sizes_are_capped_alike_and_odd_ones_stay_odd() -> None:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from evaluators.tasks.kernelbench.sizing import (
+from evaluators.tasks.kernelbench.reading import (
     MOST_ELEMENTS,
     STEPS,
     Step,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.tasks.flashinfer.constraints import Known, KnownTensor, Unknown, holds, last_value_of, said_axis
+from evaluators.tasks.flashinfer.trace_set import Known, KnownTensor, Unknown, holds, last_value_of, said_axis
 from messages.base import ConfigError
 
 KNOWN: dict[str, Known] = {
