@@ -178,7 +178,7 @@ FLAGS = (
         "continue-from-world-model",
         "none",
         Same(),
-        "`auto`, a run, a run's `world_model/latest.json`, or a world model of the original's, whose results are told "
+        "`auto`, a run, a run's `world_model/latest.json`, or a world model of the original's: models see its results "
         "as history",
     ),
     OriginalFlag(
@@ -250,7 +250,7 @@ FLAGS = (
         "feedback-trace-policy",
         "first",
         Refused("leave it out: the first failing workload decides, and is named"),
-        "a failure is told of the first workload on which it comes about, the cheapest first",
+        "a failure is reported for the first workload that fails, the cheapest first",
     ),
     OriginalFlag(
         "gpumode-mode",

@@ -1,0 +1,171 @@
+"""Text for people avoids the forms that the house style forbids: one table of forms, each with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+GENERATED = ROOT / "docs" / "reference"
+NOTES = ROOT / "docs" / "design"
+PAGES = sorted(
+    page
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
+    if GENERATED not in page.parents and NOTES not in page.parents
+)
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """A forbidden form of words."""
+
+    pattern: str
+    """Regular expression over one sentence, without regard to case unless it says so."""
+    reason: str
+    bad: str
+    """A sentence that has the form."""
+    good: str
+    """The same fact without it."""
+
+
+FORMS = (
+    Form(
+        pattern=r"^(What|Whether|Of what)\b(?!.*\?$)",
+        reason="a noun is clearer than a clause as the subject",
+        bad="What is wrong is told in one line.",
+        good="Errors are one line long.",
+    ),
+    Form(
+        pattern=r"\b(is|are|was|were|be) told\b",
+        reason="name who reports what",
+        bad="The planner is told of failures.",
+        good="The planner receives the failures.",
+    ),
+    Form(
+        pattern=r"\bit is (said|known|looked)\b",
+        reason="impersonal: name the subject",
+        bad="It is said which host did it.",
+        good="The log names the host.",
+    ),
+    Form(
+        pattern=r"\bwhose\b",
+        reason="reads as translated: use `with` or a second sentence",
+        bad="a run whose planner died",
+        good="a run that lost its planner",
+    ),
+    Form(
+        pattern=r"\bsuch an?\b",
+        reason="say which one",
+        bad="Such a run ends with 3.",
+        good="This run ends with 3.",
+    ),
+    Form(
+        pattern=r"\bso (many|much)\b",
+        reason="say how many",
+        bad="Leave after so many seconds.",
+        good="Leave after N seconds.",
+    ),
+    Form(
+        pattern=r"\b(comes|came) to\b",
+        reason="use the plain verb: is, costs, measures",
+        bad="It comes to 1.02x.",
+        good="It measures 1.02x.",
+    ),
+    Form(
+        pattern=r"\bas (the |an? )?[\w'-]+ (has|have|had) it\b",
+        reason="cite it: `as in X`, `X reports`",
+        bad="That is wrong, as the harness has it.",
+        good="The harness reports that, too.",
+    ),
+    Form(
+        pattern=r"\b(who|that) (is|are) late\b|\bwho(so)?ever\b",
+        reason="no persons for programs: name the process",
+        bad="Whoever waits gives up.",
+        good="A waiting process gives up.",
+    ),
+    Form(
+        pattern=r"\b(nobody|somebody|anybody|everybody)\b(?! else)",
+        reason="no persons for programs: name the process or the user",
+        bad="Nobody leads the run.",
+        good="No planner leads the run.",
+    ),
+    Form(
+        pattern=r"\bone's own\b",
+        reason="address the reader: your own",
+        bad="Add a kernel of one's own.",
+        good="Add your own kernel.",
+    ),
+    Form(
+        pattern=r"\bsweep(s|ing)?\b|\bswept\b",
+        reason="the field's term is L2 flush",
+        bad="The caches are swept.",
+        good="The caches are flushed.",
+    ),
+    Form(
+        pattern=r"\bfates?\b",
+        reason="the term for people is status; `fate` is a JSON key",
+        bad="Every fate was right.",
+        good="Every status was right.",
+    ),
+    Form(
+        pattern=r"\boutpaced\b",
+        reason="the term for people is stopped early; `outpaced` is a JSON value",
+        bad="Slow candidates are outpaced.",
+        good="Slow candidates are stopped early.",
+    ),
+    Form(
+        pattern=r"\bfamil(y|ies) of (data|inputs)\b",
+        reason="the field's term is input distribution",
+        bad="Other families of data follow.",
+        good="Other input distributions follow.",
+    ),
+    Form(
+        pattern=r"\bgo(es)? on nowhere\b|\bof which it is\b|\bas (much|many) as told\b|, as told\b",
+        reason="reads as translated",
+        bad="The run goes on nowhere.",
+        good="The run is not running.",
+    ),
+)
+
+
+def sentences(markdown: str) -> Iterator[str]:
+    """Yield the sentences of a page: paragraphs, list items and table cells, without code and addresses."""
+    text = re.sub(r"^ *```.*?^ *```", "\n", markdown, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`]*`", "``", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"^#.*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *([-*]|\d+\.) ", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"[*_]{1,2}(?=\S)|(?<=\S)[*_]{1,2}", "", text)
+    for block in re.split(r"\n\s*\n|\|", text):
+        yield from filter(None, re.split(r"(?<=[.!?])\s+", " ".join(block.split())))
+
+
+def violations(markdown: str) -> list[str]:
+    """Return a line per forbidden form in the page: the sentence, the words and the reason."""
+    return [
+        f"{sentence!r}: {found[0]!r}: {form.reason}"
+        for sentence in sentences(markdown)
+        for form in FORMS
+        if (found := re.search(form.pattern, sentence, re.IGNORECASE))
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_no_form_that_the_style_forbids(page: Path) -> None:
+    assert violations(page.read_text()) == []
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.bad)
+def test_a_form_is_found_where_it_is_planted_and_not_in_its_correction(form: Form) -> None:
+    assert any(form.reason in line for line in violations(f"# Title\n\n- First.\n- {form.bad}\n"))
+    assert violations(f"# Title\n\nFirst. {form.good}\n") == []
+
+
+def test_code_headings_questions_and_addresses_are_no_prose() -> None:
+    page = (
+        "# What candidates may call\n\n```text\nfates 3 outpaced\n```\n\nWhat is it? See [here](a/sweep.md), `fate`.\n"
+    )
+    assert violations(page) == []
