@@ -72,8 +72,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     early: bool = False
     """Triton: all that is read of a row that is held on chip is asked for before its first reduction."""
     online: bool = False
-    """Triton: the sum of a softmax does not wait for its maximum; one between two products is computed while its
-    columns pass by."""
+    """Triton: the sum of a softmax does not wait for its maximum."""
 
 
 def plan_comment(plan: Plan, mark: str = "//") -> str:

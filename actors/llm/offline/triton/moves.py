@@ -9,7 +9,6 @@ from types import MappingProxyType
 from actors.llm.offline.graph import REDUCTIONS, Program
 from actors.llm.offline.moves import Catalogue, Move
 from actors.llm.offline.stages.ir import Contraction, Staged
-from actors.llm.offline.triton.attention import attentions
 from actors.llm.offline.triton.epilogue import follows
 from actors.llm.offline.triton.staged import siblings
 from actors.llm.offline.triton.work import softmax_sums
@@ -158,24 +157,6 @@ _STAGED_MOVES: tuple[Move[Staged], ...] = (
         applies=lambda program: bool(program.row_stages),
     ),
     Move(
-        name="online",
-        title="Let the columns of a softmax pass by",
-        why="Scores and weights need never leave the chip: keep the largest score and the sum so far, and scale what "
-        "was added up when a larger one turns up.",
-        difficulty=4,
-        priority=0.7,
-        applies=lambda program: any(True for _ in attentions(program)),
-    ),
-    Move(
-        name="skip",
-        title="Leave out the columns that a mask leaves out",
-        why="Their weights are 0: keys and values beyond a query's position need not be read.",
-        difficulty=3,
-        priority=0.6,
-        needs=("online",),
-        applies=lambda program: any(found.bound for found in attentions(program)),
-    ),
-    Move(
         name="together",
         title="Compute products that share an operand together",
         why="Gate and value are products of the same rows with two matrices: read the rows once, and combine the "
@@ -249,8 +230,6 @@ STAGED_CATALOGUE = Catalogue(
     at_once=frozenset({"fuse", "tensor_cores", "block_m", "block_n"}),
     keywords=(
         ("fuse", r"fus(?:e|ing)|epilogue|single kernel|one kernel"),
-        ("online", r"online|flash|scores? .*on chip"),
-        ("skip", r"skip|leave out|beyond .*position"),
         ("together", r"share an operand|same rows|gate and value"),
         ("tensor_cores", r"tensor cores?|tf32"),
         ("block_m", r"tile|block_m|rows of a tile"),

@@ -8,12 +8,10 @@ import msgspec
 
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import Contraction, RowStage, Stage, Staged
-from actors.llm.offline.triton.attention import attentions
 from actors.llm.offline.triton.contraction import contraction_kernel
 from actors.llm.offline.triton.epilogue import Epilogue, follows, joined, with_others
 from actors.llm.offline.triton.kernels import Kernel
 from actors.llm.offline.triton.names import Names
-from actors.llm.offline.triton.online import attention_kernel
 from actors.llm.offline.triton.rows import row_kernel
 from actors.llm.offline.triton.unfused import operation_kernels
 from actors.llm.offline.triton.work import work_of_stage
@@ -34,15 +32,10 @@ def staged_kernels(program: Staged, plan: Plan, names: Names) -> list[Kernel]:
     A contraction that is joined with later stages is launched in the place of the last: all that they read is complete
     then.
     """
-    online = {found.places: found for found in attentions(program)} if plan.online else {}
-    taken = {place for places in online for place in places}
-    together = _joined(program, plan, taken) if plan.fuse else {}
-    taken |= {place for found in together.values() for place in found.places}
+    together = _joined(program, plan) if plan.fuse else {}
+    taken = {place for found in together.values() for place in found.places}
     kernels: list[Kernel] = []
     for number, stage in enumerate(program.stages):
-        for places, attention in online.items():
-            if number == places[-1]:
-                kernels.append(attention_kernel(attention, plan, names, f"attention_{number}"))
         if number not in taken:
             kernels += _stage_kernels(number, stage, together.get(number), plan, names)
     return kernels
@@ -60,16 +53,16 @@ def _stage_kernels(number: int, stage: Stage, found: Joined | None, plan: Plan, 
     return operation_kernels(work, plan, names, f"s{number}_")
 
 
-def _joined(program: Staged, plan: Plan, taken: set[int]) -> dict[int, Joined]:
+def _joined(program: Staged, plan: Plan) -> dict[int, Joined]:
     """Return, by their places, the row stages that the tiles of contractions before them can take in."""
     found: dict[int, Joined] = {}
     for number, rows in enumerate(program.stages):
-        if not isinstance(rows, RowStage) or number in taken:
+        if not isinstance(rows, RowStage):
             continue
         before = {
             place: stage
             for place, stage in enumerate(program.stages[:number])
-            if place not in taken and isinstance(stage, Contraction)
+            if isinstance(stage, Contraction)
         }
         for first, stage in reversed(before.items()):
             pair = joined(stage, rows, program)

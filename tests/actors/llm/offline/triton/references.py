@@ -115,7 +115,7 @@ ROW_PLANS = {
 }
 PRODUCT_PLANS = {
     "plain": "",
-    "fused": "fuse online skip",
+    "fused": "fuse",
     "small_tiles": "fuse together block_m=16 block_n=16 block_k=16 group=2 tensor_cores",
-    "wide": "wide exact online fuse together",
+    "wide": "wide exact fuse together",
 }
