@@ -59,11 +59,7 @@ def _joined(program: Staged, plan: Plan) -> dict[int, Joined]:
     for number, rows in enumerate(program.stages):
         if not isinstance(rows, RowStage):
             continue
-        before = {
-            place: stage
-            for place, stage in enumerate(program.stages[:number])
-            if isinstance(stage, Contraction)
-        }
+        before = {place: stage for place, stage in enumerate(program.stages[:number]) if isinstance(stage, Contraction)}
         for first, stage in reversed(before.items()):
             pair = joined(stage, rows, program)
             if pair is not None:
