@@ -7,15 +7,14 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from actors.llm.offline.cpp import codegen as cpp
-from actors.llm.offline.cpp import workloads as cpp_workloads
+from actors.llm.offline.cpp import codegen as cpp_workloads
 from actors.llm.offline.cpp.moves import CATALOGUE as CPP_MOVES
 from actors.llm.offline.cpp.stages.moves import CATALOGUE as CPP_STAGED_MOVES
 from actors.llm.offline.graph import Program
-from actors.llm.offline.moves import AnyMove, Catalogue
-from actors.llm.offline.plan import Plan
+from actors.llm.offline.plan import AnyMove, Catalogue, Plan
 from actors.llm.offline.stages.ir import AnyProgram, Staged
 from actors.llm.offline.triton import codegen as triton
-from actors.llm.offline.triton import workloads as triton_workloads
+from actors.llm.offline.triton import codegen as triton_workloads
 from actors.llm.offline.triton.moves import CATALOGUE as TRITON_MOVES
 from actors.llm.offline.triton.moves import STAGED_CATALOGUE as TRITON_STAGED_MOVES
 from messages.base import Language
@@ -51,9 +50,9 @@ def write_source(programs: Sequence[AnyProgram], plan: Plan, contract: Contract)
         case cpp.Contract() if len(programs) == 1:
             source = cpp.write_source(programs[0], plan, contract)
         case cpp.Contract():
-            source = cpp_workloads.write_source(programs, plan, contract)
+            source = cpp_workloads.write_workloads(programs, plan, contract)
         case triton.Contract() if len(programs) == 1:
             source = triton.write_source(programs[0], plan, contract)
         case triton.Contract():
-            source = triton_workloads.write_source(programs, plan, contract)
+            source = triton_workloads.write_workloads(programs, plan, contract)
     return ("cpp path=kernel.cpp" if isinstance(contract, cpp.Contract) else "python path=kernel.py"), source

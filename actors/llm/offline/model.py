@@ -7,9 +7,8 @@ from collections import Counter
 import anyio
 
 from actors.llm.base import Answer, Request, estimated_usage
-from actors.llm.offline.coding import code_answer
+from actors.llm.offline.answers import code_answer, plan_answer
 from actors.llm.offline.mistakes import Mistakes
-from actors.llm.offline.planning import plan_answer
 
 MODEL_NAME = "offline-rules"
 

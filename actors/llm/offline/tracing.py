@@ -1,9 +1,13 @@
-"""Builds the graph while a reference is gone through, with shapes as torch would infer them."""
+"""Tracing of row-wise programs: values, shapes, and the rules for torch's functions.
+
+A rule gets the tracer and the arguments of the call by name, and returns the result. Functions and methods share a
+rule: a method's tensor is its first argument. Formulas are those of torch's documentation.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -233,3 +237,317 @@ class RowTracer:
         squeezed = kind == "row" and shape == self._leading
         if expected is not None and not squeezed and _padded(shape, self.rank) != expected:
             raise NoRuleError(f"an operation with a result of shape {shape} next to {self.full}")
+
+
+Arguments: TypeAlias = dict[str, Value]
+Rule: TypeAlias = Callable[[Tracer, Arguments], Value]
+
+
+class Signature:
+    """Names and defaults of a rule's arguments, as torch has them."""
+
+    def __init__(self, names: str, rule: Rule, **defaults: Value) -> None:
+        self._names = names.split()
+        self._defaults = defaults
+        self._rule = rule
+
+    def call(self, name: str, tracer: Tracer, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Bind the arguments and apply the rule.
+
+        Raises:
+            NoRuleError: arguments that the rule does not know, or that it needs and are not given.
+        """
+        if len(args) > len(self._names):
+            raise NoRuleError(f"`{name}` with {len(args)} positional arguments")
+        bound: Arguments = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
+        unknown = set(bound) - set(self._names)
+        missing = [needed for needed in self._names if needed not in bound]
+        if unknown or missing:
+            raise NoRuleError(f"`{name}` with the arguments {sorted(bound)}")
+        return self._rule(tracer, bound)
+
+
+def _unary(op: str) -> Signature:
+    return Signature("input", lambda tracer, a: tracer.unary(op, a["input"]))
+
+
+def _activation(op: str) -> Signature:
+    return Signature("input inplace", lambda tracer, a: tracer.unary(op, a["input"]), inplace=False)
+
+
+def _binary(op: str) -> Signature:
+    def rule(tracer: Tracer, a: Arguments) -> Value:
+        other = a["other"] if a["alpha"] == 1 else tracer.binary("mul", a["other"], a["alpha"])
+        return tracer.binary(op, a["input"], other)
+
+    return Signature("input other alpha", rule, alpha=1)
+
+
+def _identity(names: str) -> Signature:
+    optional: dict[str, Value] = dict.fromkeys(names.split())
+    return Signature(f"input {names}", lambda _, a: a["input"], **optional)
+
+
+def power(tracer: Tracer, base: Value, exponent: Value) -> Traced:
+    """Return base ** exponent; small whole and half exponents by multiplication and roots."""
+    if exponent == 0.5:
+        return tracer.unary("sqrt", base)
+    if exponent == -0.5:
+        return tracer.unary("rsqrt", base)
+    if isinstance(exponent, int | float) and float(exponent).is_integer() and 1 <= abs(exponent) <= 8:
+        product = tracer.tensor(base)
+        for _ in range(int(abs(exponent)) - 1):
+            product = tracer.binary("mul", product, base)
+        return product if exponent > 0 else tracer.binary("div", 1.0, product)
+    return tracer.binary("pow", base, exponent)
+
+
+def _clamp(tracer: Tracer, a: Arguments) -> Value:
+    value = a["input"]
+    if a["min"] is not None:
+        value = tracer.binary("maximum", value, a["min"])
+    if a["max"] is not None:
+        value = tracer.binary("minimum", value, a["max"])
+    return value
+
+
+def _leaky_relu(tracer: Tracer, a: Arguments) -> Value:
+    below = tracer.binary("mul", tracer.binary("minimum", a["input"], 0.0), a["negative_slope"])
+    return tracer.binary("add", tracer.binary("maximum", a["input"], 0.0), below)
+
+
+def _elu(tracer: Tracer, a: Arguments) -> Value:
+    below = tracer.unary("expm1", tracer.binary("minimum", a["input"], 0.0))
+    scaled = tracer.binary("mul", below, a["alpha"])
+    return tracer.binary("add", tracer.binary("maximum", a["input"], 0.0), scaled)
+
+
+def _selu(tracer: Tracer, a: Arguments) -> Value:
+    scale, alpha = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+    return tracer.binary("mul", _elu(tracer, {"input": a["input"], "alpha": alpha}), scale)
+
+
+def _gelu(tracer: Tracer, a: Arguments) -> Value:
+    x = a["input"]
+    if a["approximate"] == "none":
+        return tracer.unary("gelu_erf", x)
+    cubed = tracer.binary("mul", power(tracer, x, 3), 0.044715)
+    inner = tracer.binary("mul", tracer.binary("add", x, cubed), math.sqrt(2.0 / math.pi))
+    # 0.5 * (1 + tanh(u)) is sigmoid(2u): the same function without the cancellation near -1.
+    return tracer.binary("mul", x, tracer.unary("sigmoid", tracer.binary("mul", inner, 2.0)))
+
+
+def _softplus(tracer: Tracer, a: Arguments) -> Value:
+    if a["beta"] != 1:
+        raise NoRuleError(f"`softplus` with beta={a['beta']!r}")
+    x = a["input"]
+    tail = tracer.unary("log1p", tracer.unary("exp", tracer.unary("neg", tracer.unary("abs", x))))
+    return tracer.binary("add", tracer.binary("maximum", x, 0.0), tail)
+
+
+def _mish(tracer: Tracer, a: Arguments) -> Value:
+    soft = _softplus(tracer, {"input": a["input"], "beta": 1})
+    return tracer.binary("mul", a["input"], tracer.unary("tanh", soft))
+
+
+def _softsign(tracer: Tracer, a: Arguments) -> Value:
+    return tracer.binary("div", a["input"], tracer.binary("add", tracer.unary("abs", a["input"]), 1.0))
+
+
+def _hardsigmoid(tracer: Tracer, a: Arguments) -> Value:
+    shifted = tracer.binary("add", tracer.binary("div", a["input"], 6.0), 0.5)
+    return tracer.binary("minimum", tracer.binary("maximum", shifted, 0.0), 1.0)
+
+
+def _hardswish(tracer: Tracer, a: Arguments) -> Value:
+    return tracer.binary("mul", a["input"], _hardsigmoid(tracer, a))
+
+
+def _reduction(op: str) -> Signature:
+    def rule(tracer: Tracer, a: Arguments) -> Value:
+        return tracer.reduce(op, a["input"], a["dim"], bool(a["keepdim"]))
+
+    return Signature("input dim keepdim dtype", rule, dim=None, keepdim=False, dtype=None)
+
+
+def _max_with_indices(op: str) -> Signature:
+    """`max` over a dimension returns values and indices; only the values have a rule."""
+
+    def rule(tracer: Tracer, a: Arguments) -> Value:
+        if isinstance(a["dim"], Traced):
+            return tracer.binary(f"{op}imum", a["input"], a["dim"])
+        reduced = tracer.reduce(op, a["input"], a["dim"], bool(a["keepdim"]))
+        return reduced if a["dim"] is None else (reduced, "indices")
+
+    return Signature("input dim keepdim", rule, dim=None, keepdim=False)
+
+
+def mean(tracer: Tracer, x: Value, dim: Value, keepdim: bool) -> Traced:
+    """Return the mean over `dim`."""
+    return tracer.binary("div", tracer.reduce("sum", x, dim, keepdim), tracer.reduced_count(x, dim))
+
+
+def variance(tracer: Tracer, x: Value, dim: Value, keepdim: bool, correction: float) -> Traced:
+    """Return the variance over `dim`: the mean first, then the squares of what is left, which loses no digits."""
+    centred = tracer.binary("sub", x, mean(tracer, x, dim, keepdim=True))
+    total = tracer.reduce("sum", tracer.binary("mul", centred, centred), dim, keepdim)
+    return tracer.binary("div", total, tracer.reduced_count(x, dim) - correction)
+
+
+def _mean(tracer: Tracer, a: Arguments) -> Value:
+    return mean(tracer, a["input"], a["dim"], bool(a["keepdim"]))
+
+
+def _var(tracer: Tracer, a: Arguments) -> Value:
+    correction = a["correction"] if a["unbiased"] is None else float(bool(a["unbiased"]))
+    if not isinstance(correction, int | float):
+        raise NoRuleError(f"`var` with correction={correction!r}")
+    return variance(tracer, a["input"], a["dim"], bool(a["keepdim"]), correction)
+
+
+def _std(tracer: Tracer, a: Arguments) -> Value:
+    return tracer.unary("sqrt", _var(tracer, a))
+
+
+def _norm(tracer: Tracer, a: Arguments) -> Value:
+    if a["p"] not in {2, "fro"}:
+        raise NoRuleError(f"`norm` with p={a['p']!r}")
+    squares = tracer.binary("mul", a["input"], a["input"])
+    return tracer.unary("sqrt", tracer.reduce("sum", squares, a["dim"], bool(a["keepdim"])))
+
+
+def _normalize(tracer: Tracer, a: Arguments) -> Value:
+    length = _norm(tracer, {**a, "keepdim": True})
+    return tracer.binary("div", a["input"], tracer.binary("maximum", length, a["eps"]))
+
+
+def _shifted_exp(tracer: Tracer, x: Value, dim: Value) -> tuple[Traced, Traced]:
+    """Return x less its maximum, and the exponential of that."""
+    shifted = tracer.binary("sub", x, tracer.reduce("max", x, dim, keepdim=True))
+    return shifted, tracer.unary("exp", shifted)
+
+
+def _softmax(tracer: Tracer, a: Arguments) -> Value:
+    _, weights = _shifted_exp(tracer, a["input"], a["dim"])
+    return tracer.binary("div", weights, tracer.reduce("sum", weights, a["dim"], keepdim=True))
+
+
+def _log_softmax(tracer: Tracer, a: Arguments) -> Value:
+    shifted, weights = _shifted_exp(tracer, a["input"], a["dim"])
+    return tracer.binary("sub", shifted, tracer.unary("log", tracer.reduce("sum", weights, a["dim"], keepdim=True)))
+
+
+def _logsumexp(tracer: Tracer, a: Arguments) -> Value:
+    keepdim = bool(a["keepdim"])
+    _, weights = _shifted_exp(tracer, a["input"], a["dim"])
+    total = tracer.unary("log", tracer.reduce("sum", weights, a["dim"], keepdim))
+    return tracer.binary("add", total, tracer.reduce("max", a["input"], a["dim"], keepdim))
+
+
+def _scaled(tracer: Tracer, value: Traced, a: Arguments) -> Value:
+    if a["weight"] is not None:
+        value = tracer.binary("mul", value, a["weight"])
+    return value if a["bias"] is None else tracer.binary("add", value, a["bias"])
+
+
+def _normalized_dims(shape: Value) -> Value:
+    count = len(shape) if isinstance(shape, tuple) else 1
+    return tuple(range(-count, 0))
+
+
+def _layer_norm(tracer: Tracer, a: Arguments) -> Value:
+    dims = _normalized_dims(a["normalized_shape"])
+    centred = tracer.binary("sub", a["input"], mean(tracer, a["input"], dims, keepdim=True))
+    spread = tracer.binary("add", variance(tracer, a["input"], dims, keepdim=True, correction=0), a["eps"])
+    return _scaled(tracer, tracer.binary("mul", centred, tracer.unary("rsqrt", spread)), a)
+
+
+def _rms_norm(tracer: Tracer, a: Arguments) -> Value:
+    if a["eps"] is None:
+        raise NoRuleError("`rms_norm` without eps")
+    dims = _normalized_dims(a["normalized_shape"])
+    squares = mean(tracer, tracer.binary("mul", a["input"], a["input"]), dims, keepdim=True)
+    root = tracer.unary("rsqrt", tracer.binary("add", squares, a["eps"]))
+    return _scaled(tracer, tracer.binary("mul", a["input"], root), {"weight": a["weight"], "bias": None})
+
+
+def _unsqueeze(tracer: Tracer, a: Arguments) -> Value:
+    value = tracer.tensor(a["input"])
+    if not isinstance(a["dim"], int):
+        raise NoRuleError(f"`unsqueeze` at dimension {a['dim']!r}")
+    return tracer.indexed(value, [*[(None, None, None)] * (a["dim"] % (len(value.shape) + 1)), None])
+
+
+def _squeeze(tracer: Tracer, a: Arguments) -> Value:
+    value = tracer.tensor(a["input"])
+    rank = len(value.shape)
+    dims = {dim for dim, size in enumerate(value.shape) if size == 1}
+    if a["dim"] is not None:
+        dims &= set(reduced_dimensions(a["dim"], rank))
+    return tracer.reshaped(value, tuple(size for dim, size in enumerate(value.shape) if dim not in dims))
+
+
+def _spread(rule: Rule) -> Signature:
+    names = "input dim unbiased keepdim correction"
+    return Signature(names, rule, dim=None, unbiased=None, keepdim=False, correction=1)
+
+
+RULES: dict[str, Signature] = {
+    **{name: _unary(name) for name in ("exp", "log", "log1p", "expm1", "sqrt", "rsqrt", "abs", "neg", "tanh", "erf")},
+    **{name: _activation(name) for name in ("sigmoid", "silu", "relu")},
+    "add": _binary("add"),
+    "sub": _binary("sub"),
+    "mul": _binary("mul"),
+    "div": _binary("div"),
+    "maximum": _binary("maximum"),
+    "minimum": _binary("minimum"),
+    "multiply": _binary("mul"),
+    "divide": _binary("div"),
+    "subtract": _binary("sub"),
+    "swish": _activation("silu"),
+    "negative": _unary("neg"),
+    "square": Signature("input", lambda tracer, a: power(tracer, a["input"], 2)),
+    "reciprocal": Signature("input", lambda tracer, a: tracer.binary("div", 1.0, a["input"])),
+    "pow": Signature("input exponent", lambda tracer, a: power(tracer, a["input"], a["exponent"])),
+    "clamp": Signature("input min max", _clamp, min=None, max=None),
+    "clip": Signature("input min max", _clamp, min=None, max=None),
+    "clamp_min": Signature("input min max", _clamp, max=None),
+    "clamp_max": Signature("input max min", _clamp, min=None),
+    "hardtanh": Signature("input min max inplace", _clamp, min=-1.0, max=1.0, inplace=False),
+    "relu6": Signature("input min max", _clamp, min=0.0, max=6.0),
+    "leaky_relu": Signature("input negative_slope inplace", _leaky_relu, negative_slope=0.01, inplace=False),
+    "elu": Signature("input alpha inplace", _elu, alpha=1.0, inplace=False),
+    "selu": Signature("input inplace", _selu, inplace=False),
+    "gelu": Signature("input approximate", _gelu, approximate="none"),
+    "softplus": Signature("input beta threshold", _softplus, beta=1, threshold=20),
+    "mish": Signature("input inplace", _mish, inplace=False),
+    "softsign": Signature("input", _softsign),
+    "hardsigmoid": Signature("input inplace", _hardsigmoid, inplace=False),
+    "hardswish": Signature("input inplace", _hardswish, inplace=False),
+    "sum": _reduction("sum"),
+    "amax": _reduction("max"),
+    "amin": _reduction("min"),
+    "max": _max_with_indices("max"),
+    "min": _max_with_indices("min"),
+    "mean": Signature("input dim keepdim dtype", _mean, dim=None, keepdim=False, dtype=None),
+    "var": _spread(_var),
+    "std": _spread(_std),
+    "norm": Signature("input p dim keepdim", _norm, p=2, dim=None, keepdim=False),
+    "normalize": Signature("input p dim eps", _normalize, p=2, dim=1, eps=1e-12),
+    "softmax": Signature("input dim dtype", _softmax, dtype=None),
+    "log_softmax": Signature("input dim dtype", _log_softmax, dtype=None),
+    "logsumexp": Signature("input dim keepdim", _logsumexp, keepdim=False),
+    "layer_norm": Signature(
+        "input normalized_shape weight bias eps", _layer_norm, weight=None, bias=None, eps=1e-5
+    ),
+    "rms_norm": Signature("input normalized_shape weight eps", _rms_norm, weight=None, eps=None),
+    "unsqueeze": Signature("input dim", _unsqueeze),
+    "squeeze": Signature("input dim", _squeeze, dim=None),
+    "contiguous": _identity(""),
+    "clone": _identity(""),
+    "detach": _identity(""),
+    "float": _identity(""),
+    "to": _identity("dtype"),
+    "type_as": _identity("other"),
+}  # fmt: skip
+"""By torch's name, without its namespace. Casts are identities: arithmetic is at least as wide as every tensor."""

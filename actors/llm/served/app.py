@@ -29,8 +29,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from actors.llm.base import CHARS_PER_TOKEN, Answer, Request
+from actors.llm.offline.answers import role_of
 from actors.llm.offline.model import MODEL_NAME, OfflineModel
-from actors.llm.offline.roles import role_of
 from actors.llm.served import chat_wire, responses_wire
 from actors.llm.served.asked import Asked
 from messages.base import Usage

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actors.llm.features import answer_schema, strict_schema
-from actors.llm.offline.planning import plan_answer
+from actors.llm.offline.answers import plan_answer
 from actors.planner.answers import parse_script
 from actors.planner.prompts import plan_request
 from messages.codec import decode_script

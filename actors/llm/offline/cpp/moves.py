@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from actors.llm.offline.graph import Program
-from actors.llm.offline.moves import Catalogue, Move
+from actors.llm.offline.plan import Catalogue, Move
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "accumulators": (4, 2, 8, 3),

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from actors.llm.offline.graph import REDUCTIONS, Program
-from actors.llm.offline.moves import Catalogue, Move
+from actors.llm.offline.plan import Catalogue, Move
 from actors.llm.offline.stages.ir import Contraction, Staged
-from actors.llm.offline.triton.epilogue import follows
-from actors.llm.offline.triton.staged import siblings
-from actors.llm.offline.triton.work import softmax_sums
+from actors.llm.offline.triton.codegen import siblings
+from actors.llm.offline.triton.contraction import follows
+from actors.llm.offline.triton.names import softmax_sums
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "warps": (8, 16, 4, 2, 1),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.coder.parse import parse_answer
-from actors.llm.offline.coding import code_answer
+from actors.llm.offline.answers import code_answer
 from actors.llm.offline.plan import Plan, read_plan
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief, Candidate, SourceFile

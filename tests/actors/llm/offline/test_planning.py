@@ -10,9 +10,8 @@ import pytest
 from rpds import HashTrieMap
 
 from actors.llm.offline import OfflineModel
-from actors.llm.offline.coding import code_answer
+from actors.llm.offline.answers import code_answer, plan_answer
 from actors.llm.offline.plan import read_plan
-from actors.llm.offline.planning import plan_answer
 from actors.planner.answers import parse_script
 from actors.planner.core.scripts import conflicts
 from actors.planner.core.state import Node, Score, SearchState, root_node
@@ -117,7 +116,7 @@ def test_the_answer_is_the_same_in_every_process() -> None:
     )
     request = PlanRequested(job_id="r1-p1", purpose="revise", wanted=8)
     prompt = plan_request(search(*tree), request, description()).prompt
-    code = "import sys; from actors.llm.offline.planning import plan_answer; print(plan_answer(sys.stdin.read()))"
+    code = "import sys; from actors.llm.offline.answers import plan_answer; print(plan_answer(sys.stdin.read()))"
     answers = set()
     for seed in range(4):
         environment = {**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": str(Path(__file__).parents[4])}

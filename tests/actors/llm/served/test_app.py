@@ -12,8 +12,8 @@ import pytest
 from actors.llm.base import Request
 from actors.llm.chat import ChatModel
 from actors.llm.offline import OfflineModel
+from actors.llm.offline.answers import role_of
 from actors.llm.offline.mistakes import Mistakes
-from actors.llm.offline.roles import role_of
 from actors.llm.served.app import FAULTS, Conduct, FaultRates
 from actors.planner.prompts import plan_request
 from messages.base import ModelError

@@ -12,8 +12,8 @@ import math
 import msgspec
 
 from actors.llm.offline.cpp.expressions import Writer
-from actors.llm.offline.cpp.loops import indented
-from actors.llm.offline.cpp.stages.places import Place, Places
+from actors.llm.offline.cpp.rows import indented
+from actors.llm.offline.cpp.stages.rows import Place, Places
 from actors.llm.offline.graph import Access
 from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages.ir import Contraction

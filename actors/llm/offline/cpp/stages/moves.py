@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from actors.llm.offline.graph import COSTLY
-from actors.llm.offline.moves import Catalogue, Move
-from actors.llm.offline.stages.groups import grouped
-from actors.llm.offline.stages.ir import Contraction, RowStage, Stage, Staged
-from actors.llm.offline.stages.masks import bound_of
+from actors.llm.offline.plan import Catalogue, Move
+from actors.llm.offline.stages.ir import Contraction, RowStage, Stage, Staged, bound_of
+from actors.llm.offline.stages.tracing import grouped
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = MappingProxyType({
     "tile": (4, 8, 6),

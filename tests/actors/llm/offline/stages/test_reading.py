@@ -6,9 +6,8 @@ import pytest
 
 from actors.llm.offline.graph import NoRuleError, Program, TensorInfo
 from actors.llm.offline.program import read_program
-from actors.llm.offline.stages.groups import grouped
-from actors.llm.offline.stages.ir import Contraction, RowStage, Staged
-from actors.llm.offline.stages.masks import bound_of
+from actors.llm.offline.stages.ir import Contraction, RowStage, Staged, bound_of
+from actors.llm.offline.stages.tracing import grouped
 from tests.actors.llm.offline.references import reference
 
 Shape = tuple[int, ...]

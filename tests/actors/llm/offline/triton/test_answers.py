@@ -6,10 +6,9 @@ import pytest
 from rpds import HashTrieMap
 
 from actors.coder.parse import parse_answer
-from actors.llm.offline.coding import code_answer
+from actors.llm.offline.answers import code_answer, plan_answer
 from actors.llm.offline.graph import NoRuleError
 from actors.llm.offline.plan import Plan, read_plan
-from actors.llm.offline.planning import plan_answer
 from actors.llm.offline.reading import read_contract
 from actors.llm.offline.triton.codegen import Contract as TritonContract
 from actors.planner.answers import parse_script

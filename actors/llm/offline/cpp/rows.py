@@ -1,11 +1,166 @@
-"""Writes a program row by row: one loop per reduction that others wait for, one for the outputs, no temporaries."""
+"""Loops over rows in C++: operation by operation, or fused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+import msgspec
+
 from actors.llm.offline.cpp.expressions import C_TYPES, Writer, identifier
-from actors.llm.offline.cpp.loops import ColumnLoop, column_loop, indented, needed_columns
 from actors.llm.offline.graph import COSTLY, REDUCTIONS, Node, Program, TensorInfo, levels
 from actors.llm.offline.plan import Plan
+
+Body = Callable[[int], list[str]]
+"""Statements for one column; the argument is the number of the part of the row, the C++ name of the column is `i`."""
+
+
+class ColumnLoop(msgspec.Struct, frozen=True, kw_only=True):
+    """How one loop over columns is written."""
+
+    count: str
+    """C++ expression: how many columns."""
+    start: str = ""
+    """C++ expression: the first column; empty for 0."""
+    parts: int = 1
+    vectorise: bool = False
+    clauses: str = ""
+    """Of `omp simd`: its reductions."""
+
+
+def column_loop(loop: ColumnLoop, body: Body) -> list[str]:
+    """Return the loop. With several parts one turn does one column of each; what is left over goes to part 0."""
+    pragma = [f"#pragma omp simd{loop.clauses}"] if loop.vectorise else []
+    if loop.parts == 1:
+        return [*pragma, f"for (int64_t c = 0; c < {loop.count}; ++c) {{", *_column(loop, "c", body, 0), "}"]
+    part = f"({loop.count}) / {loop.parts}"
+    turns = [line for number in range(loop.parts) for line in _part(loop, number, body)]
+    return [
+        "{",
+        *indented([
+            f"const int64_t part = {part};",
+            *pragma,
+            "for (int64_t c = 0; c < part; ++c) {",
+            *indented(turns),
+            "}",
+            f"for (int64_t c = part * {loop.parts}; c < {loop.count}; ++c) {{",
+            *_column(loop, "c", body, 0),
+            "}",
+        ]),
+        "}",
+    ]  # fmt: skip
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Return lines one level deeper; pragmas may stand anywhere."""
+    return [f"    {line}" if line else line for line in lines]
+
+
+def needed_columns(program: Program, targets: Iterable[int], stops: frozenset[int] = frozenset()) -> list[int]:
+    """Return the nodes per column that `targets` need, in order; nothing below `stops` is needed.
+
+    Rows and scalars are known by the time that a loop over columns runs.
+    """
+    found: set[int] = set()
+    waiting = list(targets)
+    while waiting:
+        index = waiting.pop()
+        node = program.nodes[index]
+        if index in found or node.kind not in {"full", "vector"}:
+            continue
+        found.add(index)
+        if index not in stops:
+            waiting.extend(node.args)
+    return sorted(found)
+
+
+def _part(loop: ColumnLoop, number: int, body: Body) -> list[str]:
+    column = f"c + part * {number}" if number else "c"
+    return ["{", *_column(loop, column, body, number), "}"]
+
+
+def _column(loop: ColumnLoop, column: str, body: Body, number: int) -> list[str]:
+    index = f"{loop.start} + {column}" if loop.start else column
+    return indented([f"const int64_t i = {index};", *body(number)])
+
+
+_SIZES = {"full": "R * C", "row": "R", "vector": "C"}
+
+
+def unfused_body(program: Program, plan: Plan, writer: Writer) -> list[str]:
+    """Return the statements that compute all outputs."""
+    lines: list[str] = []
+    for index, node in enumerate(program.nodes):
+        if node.op not in {"const", "load"} and node.kind != "scalar":
+            lines += _Step(program, plan, writer, index).lines()
+    tensors = [tensor for tensor in program.tensors if tensor.role == "output"]
+    for output, tensor in zip(program.outputs, tensors, strict=True):
+        kind = program.nodes[output].kind
+        value = writer.stored(tensor, _operand(program, writer, output))
+        target = f"{identifier(tensor)}[{'base + i' if kind == 'full' else 'r'}] = {value};"
+        lines += _rows(plan, _columns(plan, [target]) if kind == "full" else [target])
+    return lines
+
+
+class _Step:
+    """One operation."""
+
+    def __init__(self, program: Program, plan: Plan, writer: Writer, index: int) -> None:
+        self._program = program
+        self._plan = plan
+        self._writer = writer
+        self._index = index
+        self._node: Node = program.nodes[index]
+
+    def lines(self) -> list[str]:
+        """Return its temporary and its loops."""
+        node = self._node
+        temporary = f"std::vector<{self._writer.real}> m{self._index}({_SIZES[node.kind]});"
+        if node.op in REDUCTIONS:
+            return [temporary, *_rows(self._plan, self._reduction())]
+        operands = [_operand(self._program, self._writer, arg) for arg in node.args]
+        value = self._writer.operation(node, operands)
+        if node.kind == "full":
+            return [temporary, *_rows(self._plan, _columns(self._plan, [f"m{self._index}[base + i] = {value};"]))]
+        if node.kind == "row":
+            return [temporary, *_rows(self._plan, [f"m{self._index}[r] = {value};"])]
+        return [temporary, *_columns(self._plan, [f"m{self._index}[i] = {value};"])]
+
+    def _reduction(self) -> list[str]:
+        op = self._node.op
+        kind = self._writer.accumulator if op == "sum" else self._writer.real
+        value = f"const {self._writer.real} value = {_operand(self._program, self._writer, self._node.args[0])};"
+        clauses = f" reduction({'+' if op == 'sum' else op} : a)"
+        loop = ColumnLoop(count="C", vectorise=self._plan.vectorise, clauses=clauses)
+        return [
+            f"{kind} a = {self._writer.start(op)};",
+            *column_loop(loop, lambda _: [value, self._writer.accumulated(op, "a", "value")]),
+            f"m{self._index}[r] = {self._writer.combined(op, ['a'])};",
+        ]
+
+
+def _operand(program: Program, writer: Writer, index: int) -> str:
+    """Return an operand where `r`, `base` and `i` say the place."""
+    node = program.nodes[index]
+    place = {"full": "base + i", "row": "r", "vector": "i", "scalar": ""}[node.kind]
+    if not place:
+        return f"v{index}"
+    return writer.loaded(node, place) if node.op == "load" else f"m{index}[{place}]"
+
+
+def _rows(plan: Plan, body: list[str]) -> list[str]:
+    schedule = f" schedule(static, {plan.rows})" if plan.rows else " schedule(static)"
+    needs_base = any("base" in line for line in body)
+    return [
+        *([f"#pragma omp parallel for{schedule}"] if plan.threads else []),
+        "for (int64_t r = 0; r < R; ++r) {",
+        *indented([*(["const int64_t base = r * C;"] if needs_base else []), *body]),
+        "}",
+    ]
+
+
+def _columns(plan: Plan, body: list[str]) -> list[str]:
+    return column_loop(ColumnLoop(count="C", vectorise=plan.vectorise), lambda _: body)
+
 
 _BLOCK_BYTES = 64 * 1024
 """Largest buffer for streamed outputs: it must stay in the caches next to the core."""
