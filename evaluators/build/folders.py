@@ -34,11 +34,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _flatten(path: str, top: Path) -> None:
-    """Remove a folder; those in it become folders of the topmost one.
-
-    Raises:
-        OSError: not permitted.
-    """
+    """Remove a folder; those in it become folders of the topmost one."""
     os.chmod(path, stat.S_IRWXU)  # noqa: PTH101 - names come from scandir
     with os.scandir(path) as entries:
         deeper = [entry.path for entry in entries if _is_folder(entry)]

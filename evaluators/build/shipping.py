@@ -132,11 +132,6 @@ def _publish(arriving: Path, final: Path) -> None:
 
 
 def _checked(artifact_id: str, packed: bytes) -> PackedArtifact:
-    """Return the blob's content if it is what it should be.
-
-    Raises:
-        EvaluatorError: it is not; says what is wrong.
-    """
     check_artifact_id(artifact_id)
     try:
         artifact = _decoder.decode(packed)

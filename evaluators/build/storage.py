@@ -82,7 +82,6 @@ def _sweep(unfinished: list[Path]) -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove an artifact unless somebody holds it."""
     try:
         lock = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

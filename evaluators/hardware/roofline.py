@@ -302,7 +302,6 @@ def share_text(found: Roofline, latency_us: float) -> str:
 
 
 def _rate(tensors: tuple[TensorSpec, ...], gpu: Gpu) -> Rate | None:
-    """Return the fastest unit for the largest floating, else the largest, tensor that is read."""
     inputs = [tensor for tensor in tensors if tensor.role != "output"]
     floating = [tensor for tensor in inputs if "float" in tensor.dtype] or inputs
     largest = max(floating, key=_bytes, default=None)

@@ -115,7 +115,6 @@ def _open_benches(
     reference_ns: Sequence[int],
     keep: frozenset[int],
 ) -> list[Bench]:
-    """Return a bench per workload, all in one memory."""
     device = loaded[0].problem.device
     buffers = make_buffers([each.problem.tensors for each in loaded], device)
     benches = [
@@ -174,11 +173,6 @@ def gpu_reference_ns(problem: Problem) -> int:
 
 
 def _require_one_signature(first: Problem, loaded: Loaded) -> None:
-    """See that a workload has tensors of the same names, roles, dtypes and ranks as the first one.
-
-    Raises:
-        ProblemError: it has others; one function could not be written for both.
-    """
     wanted, found = (
         [(spec.name, spec.role, spec.dtype, len(spec.shape)) for spec in problem.tensors]
         for problem in (first, loaded.problem)
@@ -196,7 +190,6 @@ def _require_one_signature(first: Problem, loaded: Loaded) -> None:
 
 
 def _kinds_in(call: CallForm | None) -> list[str]:
-    """Return what stands where among the arguments of a call, values and shapes aside."""
     if call is None:
         return []
     leaves = leaves_of(call.arguments)

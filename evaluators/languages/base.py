@@ -120,17 +120,10 @@ class LanguageSupport(Protocol):
 
         Args:
             device: `cpu`, or `cuda:0`, `cuda:1`, ….
-
-        Raises:
-            messages.base.EvaluatorError: there is no usable toolchain; the text says what to install.
         """
 
     def probe_builder(self, asked: Target) -> Target:
-        """Say what this host's compilers make for a target; it need not be able to run it.
-
-        Raises:
-            messages.base.EvaluatorError: as `probe_target`.
-        """
+        """Say what this host's compilers make for a target; it need not be able to run it."""
 
     def refuse(self, candidate: Candidate) -> DidNotBuild | None:
         """Say why the candidate cannot even be given to the compiler, if so."""
@@ -177,7 +170,4 @@ class LanguageSupport(Protocol):
             tensors: the task's.
             call: what stands beside them in a call; null: nothing.
             entry_point: what functions are to be called, where tasks say so.
-
-        Raises:
-            messages.base.ConfigError: the language cannot be given these tensors.
         """

@@ -78,8 +78,6 @@ _Answer = TypeVar("_Answer", bound=Opened | Described | Judged | Profiled)
 
 
 class _Guard(Protocol):
-    """The guard of a judge."""
-
     async def report(self) -> GuardReport | None:
         """Wait for the judge's end and return how it was; None if the guard itself died."""
 
@@ -220,7 +218,6 @@ class JudgeProcess:
         return taken
 
     async def _obituary(self) -> str:
-        """Say that the judge died, with its last words."""
         report = await self._guard.report()
         if report is not None and report.how == "stalled":
             remains = f"; would not die: {', '.join(report.undying)}" if report.undying else ""
@@ -316,11 +313,6 @@ def _environment(**own: str) -> dict[str, str]:
 
 
 def _prepare() -> tuple[Path, socket.socket, socket.socket]:
-    """Make a judge's folder and the two ends of its socket.
-
-    Raises:
-        EvaluatorError: this host has no room for them.
-    """
     try:
         ours, theirs = socket.socketpair()
     except OSError as error:

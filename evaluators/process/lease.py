@@ -54,8 +54,6 @@ class Lease(Protocol):
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a holder writes of itself."""
-
     pid: int
     run_id: str = ""
     since: datetime
@@ -163,11 +161,6 @@ class HostLease:
             raise
 
     async def _wait(self, run_id: str) -> int:
-        """Try until it is free.
-
-        Raises:
-            EvaluatorError: one process has held it for too long.
-        """
         began = since = looked_at = anyio.current_time()
         holder = self.holder()
         _waiting[self] = began, holder
@@ -194,11 +187,7 @@ class HostLease:
         self._turn.release()
 
     def _try(self, run_id: str) -> int | None:
-        """Take it if it is free. Returns the descriptor that holds it.
-
-        Raises:
-            EvaluatorError: the file cannot be used.
-        """
+        """Take it if it is free. Returns the descriptor that holds it."""
         try:
             file = self._open()
         except OSError as error:
@@ -220,11 +209,7 @@ class HostLease:
         return file
 
     def _open(self) -> int:
-        """Open the file, made for everybody if it is not there: never through a link, nor anything but a plain file.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
+        """Open the file, made for everybody if it is not there: never through a link, nor anything but a plain file."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             # Not made if it is there: where the system protects such folders, other users' files could not be opened.
@@ -241,7 +226,6 @@ class HostLease:
         return file
 
     def _is_current(self, file: int) -> bool:
-        """Say whether a file is still the one that others open."""
         try:
             return os.path.samestat(os.fstat(file), os.stat(self._path, follow_symlinks=False))  # noqa: PTH116
         except FileNotFoundError:
@@ -249,7 +233,6 @@ class HostLease:
 
 
 def _holder(pid: int, record: _Record | None) -> Holder:
-    """Describe a process by what the system says of it, and by its own record where that is its own."""
     user = command = "?"
     with suppress(OSError):
         owner = Path(f"/proc/{pid}").stat().st_uid

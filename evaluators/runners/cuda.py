@@ -17,7 +17,6 @@ _BURST_ERROR = 0.001
 
 
 def _is_known(spans: list[int]) -> bool:
-    """Say whether the standard error of their mean is small."""
     count = len(spans)
     if count < 3:
         return False

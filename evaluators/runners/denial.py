@@ -143,7 +143,6 @@ def _interprets() -> bool:
 
 
 def _keys() -> Iterator[str]:
-    """Yield the dispatch keys that this build of torch has kernels for."""
     has_cuda = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
     return (key for key in _KEYS if has_cuda or not key.endswith("CUDA"))
 
@@ -187,7 +186,6 @@ def _refuse_loading(refuse: Callable[..., None]) -> None:
 
 @contextlib.contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Keep what the dispatcher prints of replaced kernels from the candidate's log."""
     kept = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)

@@ -138,7 +138,6 @@ class Arguments:
 
 
 def _number(value: float) -> tuple[int, ctypes.c_int64 | ctypes.c_double | ctypes.c_bool]:
-    """Return the tvm-ffi type index of a number, and the number where a raw function may read it."""
     if isinstance(value, bool):
         return _BOOL_ARGUMENT, ctypes.c_bool(value)
     if isinstance(value, int):

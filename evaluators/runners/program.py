@@ -84,7 +84,6 @@ def tell_raised(error: BaseException, folder: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what it came from, outermost first."""
     found: BaseException | None = error
     while found is not None:
         yield found

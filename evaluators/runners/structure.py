@@ -206,7 +206,6 @@ def _rebuilt(
 
 
 def _passed(form: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Yield the tensors and numbers of a nest, in order."""
     match form["type"]:
         case "tensor":
             yield form
@@ -226,7 +225,6 @@ def _items(form: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
 
 
 def _entries(form: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield the parts of a container with their keys or positions."""
     keys = form.get("keys")
     named = keys if isinstance(keys, list | tuple) else range(len(_items(form)))
     for key, item in zip(named, _items(form), strict=True):

@@ -226,7 +226,6 @@ class _Log(io.RawIOBase):
         self._left = left
 
     def as_text(self) -> io.TextIOWrapper:
-        """Return it as a stream for text."""
         return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace", line_buffering=True)
 
     def writable(self) -> bool:

@@ -141,11 +141,7 @@ class RunnerProcess(Protocol):
         """Kill it, if it lives."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives on.
-        """
+        """Wait for its end and return its exit code."""
 
 
 class Launcher(Protocol):
@@ -155,11 +151,7 @@ class Launcher(Protocol):
     """Processes below this one that are the launcher's and no candidate's."""
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
-        """Start a runner; its output goes to a descriptor.
-
-        Raises:
-            RunnerError: it cannot be started.
-        """
+        """Start a runner; its output goes to a descriptor."""
 
 
 class NativeLauncher:
@@ -221,11 +213,7 @@ class WarmLauncher:
         self.pids = frozenset({self._process.pid})
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
-        """Fork a runner.
-
-        Raises:
-            RunnerError: the process that it would be forked from has ended, or does not answer.
-        """
+        """Fork a runner."""
         if not self._is_ready:
             self._receive(_READY_S)
             self._is_ready = True
@@ -248,8 +236,6 @@ class WarmLauncher:
 
 
 class _Forked:
-    """A child process that somebody else forked."""
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
@@ -283,11 +269,6 @@ class _EitherLauncher:
         self.pids = self._plain.pids | self._for_gpus.pids
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
-        """Fork a runner.
-
-        Raises:
-            RunnerError: as `WarmLauncher.start`.
-        """
         text = Path(spec.product).read_bytes()
         return (self._for_gpus if b"triton" in text or b"cuda" in text else self._plain).start(spec, log=log)
 
@@ -348,9 +329,6 @@ class Runner:
             launcher: starts it.
             buffers: whose inputs it may read.
             stops: whether it is stopped between its calls.
-
-        Raises:
-            RunnerError: it cannot be started.
         """
         # Inside the judge's own folder: whoever ends the judge removes this with it.
         self._is_closed = False
@@ -388,11 +366,7 @@ class Runner:
         return self.process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
 
     def kill(self) -> None:
-        """Demote all its threads and kill it, if it lives, and wait until it is gone.
-
-        Raises:
-            RunnerError: it would not die.
-        """
+        """Demote all its threads and kill it, if it lives, and wait until it is gone."""
         if not self.lives:
             return
         kill(self.pid)

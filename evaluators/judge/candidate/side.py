@@ -73,11 +73,7 @@ class Side(Protocol):
     """Cost of an empty call."""
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
-        """Let it run until it answers.
-
-        Raises:
-            NoAnswerError: it does not, in time or at all.
-        """
+        """Let it run until it answers."""
 
 
 class Line:
@@ -130,9 +126,6 @@ class Line:
             take: done at the moment of the answer, inside the measured time: takes the outputs while they are what
                 the side says that they are.
             look: done just behind the clock, before the side is stopped; see `glimpse.py`.
-
-        Raises:
-            NoAnswerError: the side ended, was silent for `limit_s`, or sent something else.
         """
         self._refuse_early_answer(limit_s)
         self._refuse_to_have_gone_on(limit_s)
@@ -196,21 +189,13 @@ class Line:
         os.close(self._pidfd)
 
     def _refuse_early_answer(self, limit_s: float) -> None:
-        """See that nothing was answered before it was asked: the clock would stop as soon as it is looked at.
-
-        Raises:
-            NoAnswerError: something was.
-        """
+        """See that nothing was answered before it was asked: the clock would stop as soon as it is looked at."""
         with contextlib.suppress(OSError):
             if self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 raise NoAnswerError("bad frame", limit_s)
 
     def _refuse_to_have_gone_on(self, limit_s: float) -> None:
-        """See that it has not computed since it was stopped: timers, for one, can send the signal that continues.
-
-        Raises:
-            NoAnswerError: it has.
-        """
+        """See that it has not computed since it was stopped: timers, for one, can send the signal that continues."""
         if self._rested_ns is not None and cpu_ns(self._pid) - self._rested_ns > _SETTLING_NS:
             self._went_on += 1
         if self._went_on > _MOST_WENT_ON:

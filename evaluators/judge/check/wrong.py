@@ -71,11 +71,7 @@ def say_wrong(family: str, name: str, out: torch.Tensor, expected: torch.Tensor,
 
 
 def check_output(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> CallCheck:
-    """Compare one output of a checked call.
-
-    Raises:
-        WrongOutputError: it is wrong.
-    """
+    """Compare one output of a checked call."""
     errors = allowed.errors(out, expected)
     if bool(errors.wrong.any()):
         raise WrongOutputError(say_wrong(family, name, out, expected, errors))
@@ -101,9 +97,6 @@ def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], 
     Args:
         difference: compares the outputs of the last call.
         again: calls the candidate once more on the same inputs.
-
-    Raises:
-        WrongOutputError: they differ.
     """
     wrong = difference()
     if wrong is None:
@@ -123,9 +116,6 @@ def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
     Args:
         glimpse: of the outputs at the answer; the side is stopped now.
         family: where the inputs came from.
-
-    Raises:
-        WrongOutputError: they were.
     """
     changed, looked_at = glimpse.changed()
     if changed:

@@ -132,7 +132,6 @@ class Arranged:
             around.fill_(GUARD_BYTE)
 
     def _guards(self) -> list[torch.Tensor]:
-        """Return the bytes around the tensors that only the guard's pattern belongs to."""
         return []
 
 

@@ -39,7 +39,6 @@ class Glimpse:
     """Some elements of outputs as they were at a moment."""
 
     def __init__(self) -> None:
-        """Look at no place yet."""
         self._bits: list[torch.Tensor] = []
         self._places: list[torch.Tensor] = []
         self._kept: list[torch.Tensor] = []

@@ -31,8 +31,6 @@ _WARM_UPS = 10
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told when the judge knows the task."""
-
     specs: tuple[TensorSpec, ...]
     trains: bool
     call: CallForm | None
@@ -62,11 +60,7 @@ class GpuBaselineSide:
         self._results: GpuArea | None = None
 
     def attach(self, inputs: SharedArea, problem: Problem) -> None:
-        """Have it compute on shared memory, and warm it up: `torch.compile` takes its time here.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Have it compute on shared memory, and warm it up: `torch.compile` takes its time here."""
         results = GpuArea("results", problem.output_specs, guarded=False)
         layout = _Layout(
             specs=problem.tensors,
@@ -82,36 +76,20 @@ class GpuBaselineSide:
             self.call()
 
     def call(self) -> Answer:
-        """Run the reference once on what lies in the inputs area.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Run the reference once on what lies in the inputs area."""
         return self.ask(CALL)
 
     def empty(self) -> Answer:
-        """Do all that a call does, but for the reference.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Do all that a call does, but for the reference."""
         return self.ask(EMPTY)
 
     def keep(self) -> Tensors:
-        """Return the outputs of the last call; valid until the next.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Return the outputs of the last call; valid until the next."""
         self.ask(KEEP)
         return () if self._results is None else self._results.tensors
 
     def ask(self, operation: int) -> Answer:
-        """Let it run until it answers.
-
-        Raises:
-            BaselineError: it does not.
-        """
+        """Let it run until it answers."""
         name = self.kind or "reference"
         try:
             answer = self._line.exchange(operation, limit_s=_CALL_S)
@@ -123,8 +101,6 @@ class GpuBaselineSide:
 
 
 class _Worker:
-    """A worker, in its own process."""
-
     def __init__(self, control: socket.socket, task: TaskSpec, workload: Workload | None, kind: Baseline) -> None:
         body, fds, _, _ = socket.recv_fds(control, LAYOUT_BYTES, ATTACHED_FDS)
         layout = msgspec.msgpack.decode(body, type=_Layout)

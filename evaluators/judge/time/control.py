@@ -129,7 +129,6 @@ class Watch:
         return account
 
     def _steals(self) -> int:
-        """Return the stolen ticks of the side's cores so far."""
         stolen = 0
         for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
             name, _, rest = line.partition(" ")
@@ -150,7 +149,6 @@ class Starving:
     """Looks at one process."""
 
     def __init__(self, pid: int) -> None:
-        """Begin."""
         self._pid = pid
         self._used_s = cpu_s(pid)
         self._wanting: Counter[str] = Counter()

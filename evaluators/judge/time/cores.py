@@ -208,7 +208,6 @@ class CoreShare:
 
 
 def _busy_ticks() -> dict[int, int]:
-    """Return for each core how many ticks it has worked, for whomever, stolen ones included."""
     busy: dict[int, int] = {}
     for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
         name, _, rest = line.partition(" ")

@@ -92,7 +92,6 @@ class Cover:
         return (IDLE, *_COVERS_US) if self._hides else (IDLE,)
 
     def _time_sweeps(self) -> int:
-        """Return what some sweeps take, in ns."""
         torch.cuda.synchronize()
         begun = time.perf_counter_ns()
         for _ in range(_SWEEPS):
@@ -209,7 +208,6 @@ def told(cover_us: int) -> str:
 
 
 def _at_most(span_ns: float) -> float:
-    """Return what takes as long as that."""
     return span_ns * _NO_SLOWER + _NO_SLOWER_NS
 
 

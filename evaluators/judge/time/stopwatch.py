@@ -74,7 +74,6 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 @cache
 def _rank(count: int) -> tuple[int, float]:
-    """Return which smallest value is the lower end, and how far the end lies towards the next."""
     rank = 1
     while rank + 1 <= count // 2 and _coverage(count, rank + 1) >= COVERAGE:
         rank += 1

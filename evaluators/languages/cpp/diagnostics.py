@@ -71,7 +71,6 @@ class _Reader:
         self._came_from = ""
 
     def read(self, log: str) -> list[CompilerError]:
-        """Return the errors in the compiler's order."""
         for line in log.splitlines():
             header = _HEADER.match(line)
             if header is None:

@@ -100,7 +100,6 @@ def _units(candidate: Candidate) -> tuple[str, ...]:
 
 
 def _tvm_ffi_flags(candidate: Candidate) -> tuple[str, ...]:
-    """Return include path and library, for those who include a header of tvm-ffi."""
     if not any("tvm/ffi/" in file.text or "dlpack/" in file.text for file in candidate.files):
         return ()
     folder = toolchain.tvm_ffi_folder()

@@ -100,7 +100,6 @@ def search_flags(nvcc: Nvcc) -> tuple[str, ...]:
 
 
 def _places() -> Iterator[str]:
-    """Yield where nvcc may be, the likeliest first."""
     yield "nvcc"
     for variable in _HOME_VARIABLES:
         if home := os.environ.get(variable):
@@ -119,11 +118,6 @@ def _wheels() -> Iterator[Path]:
 
 @functools.cache
 def _ask(path: str) -> Nvcc:
-    """Return what a compiler says of itself.
-
-    Raises:
-        EvaluatorError: it does not run, or is none.
-    """
     release = _RELEASE.search(_run(path, "--version"))
     if release is None:
         raise EvaluatorError(f"{path!r} --version names no release: is it NVIDIA's nvcc?", permanent=True)

@@ -66,7 +66,6 @@ def prepare() -> None:
 
 
 def _environment(job: Mapping[str, object]) -> dict[str, str]:
-    """Return what torch's builder is told by variables."""
     folders = [os.path.dirname(str(path)) for path in (job["ninja"], job["nvcc"]) if path]  # noqa: PTH120 - start-up
     told = {"PATH": os.pathsep.join((*folders, os.environ.get("PATH", os.defpath))), "MAX_JOBS": _JOBS}
     if job["compiler"]:
@@ -105,11 +104,7 @@ class _Recorder:
         return recorded
 
     def _build(self, build: Callable[..., object], arguments: Mapping[str, object], final: Path) -> None:
-        """Have torch build it, and keep the library alone; the folder appears complete.
-
-        Raises:
-            RuntimeError: torch's, when a compiler failed.
-        """
+        """Have torch build it, and keep the library alone; the folder appears complete."""
         unfinished = final.with_name(f"{final.name}.building")
         unfinished.mkdir(parents=True, exist_ok=True)
         try:
@@ -146,7 +141,6 @@ def _import(folder: str, job: Mapping[str, object]) -> str | None:
 
 
 def _elsewhere(folder: str, job: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the candidate's other files that were imported, with their functions that compile."""
     programs = job["programs"]
     for path in programs if isinstance(programs, list) else ():
         name = str(path).removesuffix(".py").replace("/", ".")

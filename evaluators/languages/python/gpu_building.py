@@ -125,7 +125,6 @@ def _flush() -> None:
 
 
 def _code_of(pid: int) -> int:
-    """Return what a child ended with."""
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
@@ -180,12 +179,7 @@ def _wait(pid: int, deadline: float) -> str:
 
 
 def _tell(told: list[dict[str, object]], ending: str) -> int:
-    """Print what came of the calls. Returns the exit code.
-
-    Args:
-        told: by the process that made them.
-        ending: how they ended, if not by themselves.
-    """
+    """Print what came of the calls. Returns the exit code."""
     for refused in (entry["refused"] for entry in told if "refused" in entry):
         sys.stderr.write(f"{refused}\n")
         return 1

@@ -76,11 +76,6 @@ def _leave_uncompiled() -> None:
 
 
 def _call_all(folder: str, job: Mapping[str, object]) -> None:
-    """Call the module on each workload.
-
-    Raises:
-        BaseException: whatever it raises.
-    """
     offer_built(folder)
     kind = import_from(os.path.join(folder, str(job["program"])), str(job["entry_point"]))  # noqa: PTH118 - as above
     calls = job["calls"]
@@ -93,7 +88,6 @@ def _call_all(folder: str, job: Mapping[str, object]) -> None:
 
 
 def _arguments(call: Mapping[str, Any]) -> list[object]:
-    """Return what one call is given."""
     inputs, outputs = ([_without_data(*told) for told in call[which]] for which in ("inputs", "outputs"))
     form = call["form"]
     if form is None:
@@ -104,11 +98,7 @@ def _arguments(call: Mapping[str, Any]) -> list[object]:
 
 
 def _made(kind: Callable[..., object], call: Mapping[str, Any]) -> torch.nn.Module:
-    """Return the candidate's module as a runner has it: with the reference's state.
-
-    Raises:
-        BaseException: whatever the candidate raises.
-    """
+    """Return the candidate's module as a runner has it: with the reference's state."""
     arguments: tuple[object, ...] = ast.literal_eval(call["arguments"])
     with torch.device(_DEVICE):
         model = kind(*arguments)

@@ -40,7 +40,6 @@ def check(name: str, paths: Sequence[str]) -> int:
 
 
 def _binds(node: ast.AST, name: str) -> bool:
-    """Say whether a node gives something the name, wherever it stands."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         return node.name == name
     if isinstance(node, ast.Name):

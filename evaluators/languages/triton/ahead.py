@@ -214,11 +214,6 @@ async def _run(recording: Recording, folder: Path) -> GuardReport:
 
 
 def _read(folder: Path, guard: GuardReport, arch: str) -> AheadReport:
-    """Return what the process wrote.
-
-    Raises:
-        EvaluatorError: it could not even begin.
-    """
     if guard.how == "timed_out":
         return AheadReport(arch=arch, error=f"stopped after {_LIMIT_S:g} s")
     # The program could write here: a link would lead to a file of the user's.

@@ -128,7 +128,6 @@ def _say(kernel: Mapping[str, object]) -> str:
 
 
 def _may_be_absence(error: str) -> bool:
-    """Say whether a real GPU may be all that a program lacks."""
     last = error.strip().splitlines()[-1]
     is_uncertain = last.partition(":")[0] in _UNCERTAIN
     return is_uncertain or any(word in last.lower() for word in _WORDS_OF_ABSENCE)

@@ -41,8 +41,6 @@ Compile = Callable[..., object]
 
 
 class _Running(NamedTuple):
-    """A process that compiles."""
-
     pid: int
     number: int
     """Of the kernel, in the order of first launches."""
@@ -122,11 +120,7 @@ class Compilers:
         self._launchers.wait()
 
     def _begin(self, source: ASTSource, compile_it: Callable[[], object]) -> None:
-        """Have a kernel compiled; return as soon as its source was read, or at once.
-
-        Raises:
-            CompilationError: there is an error in it.
-        """
+        """Have a kernel compiled; return as soon as its source was read, or at once."""
         while len(self._running) >= self._at_once and time.monotonic() < self._deadline:
             self._collect()
         is_full = len(self._begun) >= _MOST_KERNELS or self._kept_bytes >= _MOST_BYTES
@@ -180,7 +174,6 @@ class Compilers:
         os._exit(0)
 
     def _collect(self) -> None:
-        """Wait until a compiling process says something, or the time is over."""
         patience = max(0.0, self._deadline - time.monotonic())
         ready, _, _ = select.select([*self._running], [], [], patience)
         for reading in ready:

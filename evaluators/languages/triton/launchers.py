@@ -54,11 +54,6 @@ class Launchers:
 
 
 def _compile(source: ASTSource) -> None:
-    """Compile one, as Triton would when the kernel is loaded.
-
-    Raises:
-        SystemExit: always, if nothing else.
-    """
     compile_and_link = build._build  # noqa: SLF001 - the place where Triton has its own build systems step in
 
     def link_against_absent(name: str, path: str, folder: str, _library_dirs: object, *others: object) -> object:
@@ -81,9 +76,4 @@ def _make_driver(folder: Path, text: str) -> None:
 
 
 def _end(_name: str, _path: str) -> NoReturn:
-    """Stand in for loading the module.
-
-    Raises:
-        SystemExit: always.
-    """
     raise SystemExit
