@@ -10,10 +10,8 @@ from __future__ import annotations
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp import CPP
 from evaluators.languages.cuda import CUDA
-from evaluators.languages.python import PYTHON
-from evaluators.languages.python.gpu import PYTHON_GPU
-from evaluators.languages.triton import TRITON
-from evaluators.languages.triton.support import TRITON_GPU
+from evaluators.languages.python import PYTHON, PYTHON_GPU
+from evaluators.languages.triton import TRITON, TRITON_GPU
 from messages.base import ConfigError, Language
 from messages.tasks import Platform
 

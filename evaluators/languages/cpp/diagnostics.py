@@ -7,8 +7,7 @@ import re
 import msgspec
 
 from evaluators.languages.compiled import CompilerError, first_errors
-from evaluators.runners.base import NO_ENTRY_POINT
-from messages.verdicts import Crashed, DidNotBuild
+from messages.verdicts import DidNotBuild
 
 MAX_CHARACTERS = 4000
 _MAX_REASON = 300
@@ -41,14 +40,6 @@ def explain(log: str, own_files: tuple[str, ...]) -> DidNotBuild:
         return DidNotBuild(reason="the compiler needed more memory than it may use", log=bound(log))
     first = next((line.strip() for line in log.splitlines() if line.strip()), "the compiler failed without a word")
     return DidNotBuild(reason=first[:_MAX_REASON], log=bound(log))
-
-
-def explain_load(status: int, log: str) -> DidNotBuild | Crashed:
-    """Return why a library that was built cannot be loaded: the last line of what was printed."""
-    last = log.splitlines()[-1:] or ["no message"]
-    if status == NO_ENTRY_POINT:
-        return DidNotBuild(reason=last[0])
-    return Crashed(reason=f"the library cannot be loaded: {last[0]}", log=log)
 
 
 def bound(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Builds a module candidate that compiles extensions inside: a script for `python`, see `_BUILD` in `inline.py`.
+"""Builds a module candidate that compiles extensions inside: started by `inline.py`.
 
 Or a module of a warm process (`evaluators/process/warm.py`): `prepare` once, `main` in a process forked for each
 candidate.
@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from evaluators.languages.python import syntax
+from evaluators.languages import syntax
 from evaluators.runners import inline
 from evaluators.runners.program import import_from, tell_raised
 
@@ -39,7 +39,7 @@ def main(argument: str = "") -> int:
         argument: instead of the process's own.
     """
     job = json.loads(argument or sys.argv[-1])
-    if syntax.check(job["entry_point"], job["programs"]) != 0:
+    if syntax.check_module(job["entry_point"], job["programs"]) != 0:
         return 1
     os.environ.update(_environment(job))
     prepare()

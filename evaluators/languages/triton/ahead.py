@@ -24,7 +24,7 @@ import msgspec
 
 import evaluators
 from evaluators.build.folders import foreign_entry, remove_tree
-from evaluators.languages.triton import diagnostics
+from evaluators.languages.programs import headline
 from evaluators.process.guarded import GuardJob, GuardReport, plain_environment, run_guarded
 from evaluators.runners.structure import with_numbers
 from evaluators.sandbox.profiles import readable_by
@@ -83,9 +83,9 @@ class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
         """Why it does not compile, in one line; empty if it does."""
         for kernel in self.kernels:
             if kernel.error:
-                return f"{kernel.name}: {diagnostics.headline(kernel.error)}"
+                return f"{kernel.name}: {headline(kernel.error)}"
         if self.error:
-            return diagnostics.headline(self.error)
+            return headline(self.error)
         return "" if self.kernels else "no kernel was launched"
 
 
