@@ -1,10 +1,5 @@
 """Builds candidates into a content-addressed artifact store.
 
-- `LocalBuilder(artifacts: Path).build(job: BuildCandidate) -> BuildReport`
-- `artifact_folder(artifacts: Path, artifact_id: str) -> Path`
-- `load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta`, raises EvaluatorError
-- `read_meta(folder: Path) -> ArtifactMeta | None`, raises EvaluatorError
-
 The store: `artifacts/<artifact id>/` with the candidate's files, `kernel.so` (or what the language makes), `build.log`
 and `meta.json`. A folder appears by one rename, complete; folders that begin with a dot are being built. What did not
 build is kept as well, unless it was stopped at a limit.

@@ -126,13 +126,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 def find_influences(maker: DataMaker, data: DataSet, other: DataSet) -> tuple[Influence, ...]:
-    """Say of every input, parameter and buffer whether the outputs depend on it.
-
-    Args:
-        maker: of the problem's data.
-        data: with expected values.
-        other: another draw.
-    """
+    """Say of every input, parameter and buffer whether the outputs depend on it."""
     begun = time.perf_counter()
     found: list[Influence] = []
     for change in _changes(maker, data, other):

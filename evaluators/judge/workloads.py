@@ -24,7 +24,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A workload's problem, ready to run."""
 
     workload: Workload | None
-    """Null: the task names none."""
+    """None: the task names none."""
     problem: Problem
     name: str = ""
     """Where there are several."""
@@ -36,21 +36,12 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workloads_of(task: TaskSpec, *, hidden: bool) -> tuple[Workload | None, ...]:
-    """Return a task's workloads, with or without the hidden ones; of a task that names none, null for its one."""
+    """Return a task's workloads, with or without the hidden ones; of a task that names none, None for its one."""
     return (task.workloads if hidden else task.shown) or (None,)
 
 
 def load_problems(task: TaskSpec, device: str, *, hidden: bool) -> list[Loaded]:
-    """Load a task's problem for each of its workloads, and run it once.
-
-    Args:
-        task: the problem.
-        device: where its tensors live and its reference runs.
-        hidden: whether hidden workloads are among them.
-
-    Raises:
-        ProblemError: it cannot be used.
-    """
+    """Load a task's problem for each of its workloads, and run it once."""
     is_several = len(task.workloads) > 1
     found: list[Loaded] = []
     for workload in workloads_of(task, hidden=hidden):

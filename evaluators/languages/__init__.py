@@ -1,9 +1,4 @@
-"""Languages that candidates are written in. Siblings: each has the same files and the same functions.
-
-- `support_of("cpp").probe_target()`: what this host builds for
-- `support_of("cpp").plan_build(candidate, target)`: the compiler's command line
-- `support_of("cpp").describe(tensors)`: the calling contract, as a coder is told it
-"""
+"""Languages that candidates are written in. Siblings: each has the same files and the same functions."""
 
 from __future__ import annotations
 

@@ -40,11 +40,6 @@ def shape_text(tensor: TensorSpec) -> str:
 def check_dtypes(tensors: tuple[TensorSpec, ...], types: Mapping[str, str], language: str) -> None:
     """Refuse tensors that a language cannot be given.
 
-    Args:
-        tensors: the task's.
-        types: how elements are declared, by dtype.
-        language: its name for people.
-
     Raises:
         ConfigError: a dtype has no declaration.
     """
@@ -73,9 +68,9 @@ class CalledWith(msgspec.Struct, frozen=True, kw_only=True):
 
     tensors: tuple[TensorSpec, ...]
     module: ModuleTerms | None = None
-    """How the candidate is made, if it is a torch module; null: it is none, or nobody said."""
+    """How the candidate is made, if it is a torch module; None: it is none, or nobody said."""
     call: CallForm | None = None
-    """What a call takes besides tensors one after the other; null: nothing."""
+    """What a call takes besides tensors one after the other; None: nothing."""
 
 
 class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,6 +157,6 @@ class LanguageSupport(Protocol):
 
         Args:
             tensors: the task's.
-            call: what stands beside them in a call; null: nothing.
+            call: what stands beside them in a call; None: nothing.
             entry_point: what functions are to be called, where tasks say so.
         """

@@ -170,10 +170,6 @@ def first_errors(errors: list[CompilerError], own_files: tuple[str, ...]) -> tup
 
     Errors in the candidate's own files come first, then those that its code led to, then the rest. What is said twice
     of the same place is said once.
-
-    Args:
-        errors: at least one, in the compiler's order.
-        own_files: the candidate's, as the compiler was given them.
     """
     different: dict[tuple[str, str], CompilerError] = {}
     for error in errors:

@@ -251,7 +251,7 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
     Args:
         opening: its task, and what it is for.
         warm: what it is forked from.
-        lease: what is held while it loads; null: nothing. On a GPU a judge that loads disturbs what another one times.
+        lease: what is held while it loads; None: nothing. On a GPU a judge that loads disturbs what another one times.
 
     Raises:
         ConfigError: the problem cannot be used.
@@ -273,9 +273,6 @@ async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
     Args:
         opening: its task, and what it is for.
         warm: what it is forked from, unless its imports depend on what it is for.
-
-    Raises:
-        EvaluatorError: it cannot be started.
     """
     folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
     platform = platform_of(opening.device)

@@ -1,9 +1,5 @@
 """The right to time on a device: one holder at a time, on the whole host.
 
-- `HostLease(device: str = "cpu")`: `async with lease: ...`, or `async with lease.hold(run_id): ...`. Two runs on one
-  host would otherwise time at once.
-- `waits() -> tuple[str, ...]`: for whom the leases of this process are waiting, in words.
-
 A lease is a lock (flock) on a file in `/dev/shm`, which all users of a host share and may write to. The kernel gives
 it to one process at a time and takes it back when that one dies; who has it, the kernel says as well (/proc/locks), so
 that nobody can hold it in another's name. What the file says besides is believed only if that process has written it.
@@ -94,13 +90,6 @@ class HostLease:
     """A lease for all processes of this host."""
 
     def __init__(self, device: str = "cpu", *, folder: Path = FOLDER, patience_s: float = _PATIENCE_S) -> None:
-        """Take note of a lease; nothing is held yet.
-
-        Args:
-            device: what is timed on.
-            folder: where the locks of all processes of the host lie.
-            patience_s: for how long the same holder is waited for.
-        """
         self.device = device
         self._path = folder / f"ksearch-lease-{device}"
         self._patience_s = patience_s
@@ -123,11 +112,7 @@ class HostLease:
 
     @asynccontextmanager
     async def hold(self, run_id: str) -> AsyncIterator[None]:
-        """Hold it for a run, which others that wait are told.
-
-        Raises:
-            EvaluatorError: as `__aenter__`.
-        """
+        """Hold it for a run, which others that wait are told."""
         await self._take(run_id)
         try:
             yield

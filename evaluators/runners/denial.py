@@ -66,11 +66,7 @@ class Denial:
     """Operators that are refused, and which of them the candidate called nevertheless."""
 
     def __init__(self, denied: Sequence[str] = ()) -> None:
-        """Replace their kernels in this process, and so in processes that are forked from it.
-
-        Args:
-            denied: names without overload. Empty: nothing is refused.
-        """
+        """Replace their kernels in this process, and so in processes that are forked from it."""
         self.denied = tuple(denied)
         self._index = {name: index for index, name in enumerate(denied)}
         self._called: list[int] = []

@@ -99,7 +99,7 @@ def arguments_of(
     Args:
         placed: `Placed` of each tensor.
         bases: where the areas are mapped.
-        call: `CallForm`, where numbers stand among the tensors; null: there are none.
+        call: `CallForm`, where numbers stand among the tensors; None: there are none.
         device: DLDeviceType of the memory.
         stream: on a GPU, what the raw contract is given besides.
     """

@@ -58,7 +58,7 @@ class Bench:
             threads: how many OpenMP threads they are given: torch's default, as the reference.
             reference_ns: about how long the reference takes.
             keep: processes below this one that are not a candidate's.
-            buffers: of the workload, where several share their memory; null: made here.
+            buffers: of the workload, where several share their memory; None: made here.
             workload: its name, where there are several.
             number: of the workload among all whose calls a runner can be asked for.
             is_hidden: whether authors of candidates are not to be told of it.

@@ -388,12 +388,7 @@ class CandidateSide:
         return Crashed(reason=f"{say_end(code)} ({stage})", stage=stage, log=self._runner.log.tail())
 
     def sanitized(self, crashed: Crashed, path: str) -> Crashed:
-        """Call it once more under compute-sanitizer, on what it crashed on; it has ended. Returns a verdict with more.
-
-        Args:
-            crashed: the verdict.
-            path: of compute-sanitizer.
-        """
+        """Call it once more under compute-sanitizer, on what it crashed on. Returns a verdict with more."""
         try:
             spec = self._spec(Own(0, "", -1, -1))
             return sanitize(spec, self._support.runner, self._place.number, self._buffers, path).told_in(crashed)

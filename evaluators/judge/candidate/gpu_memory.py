@@ -69,7 +69,7 @@ def within_memory(
 
 
 def _judged(judge: Callable[[], Passed | Judged]) -> Passed | Judged | None:
-    """Judge it; null where the judge itself found too little memory."""
+    """Judge it; None where the judge itself found too little memory."""
     try:
         return judge()
     except (NoMemoryError, torch.OutOfMemoryError):

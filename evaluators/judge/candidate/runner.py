@@ -1,8 +1,4 @@
-"""A runner process of a candidate: its start, socket, folder and log.
-
-- `NativeLauncher(...)`: for shared libraries; a fresh interpreter each
-- `WarmLauncher(...)`: for Triton programs; forked from a process that has imported torch and triton
-"""
+"""A runner process of a candidate: its start, socket, folder and log."""
 
 from __future__ import annotations
 
@@ -103,7 +99,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[tuple[Placed, ...], ...]
     """Tensors of each, in the same memory."""
     calls: tuple[CallForm | None, ...]
-    """What a call takes and returns, of each; null: one tensor after the other."""
+    """What a call takes and returns, of each; None: one tensor after the other."""
     product: str
     """Path of what was built."""
     entry_point: str
@@ -160,11 +156,6 @@ class NativeLauncher:
     pids: frozenset[int] = frozenset()
 
     def __init__(self, code: str) -> None:
-        """Make a launcher.
-
-        Args:
-            code: what the interpreter runs.
-        """
         self._code = code
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
@@ -185,12 +176,7 @@ class WarmLauncher:
     """Starts runners of Triton programs."""
 
     def __init__(self, module: str, environment: dict[str, str]) -> None:
-        """Start the process that they are forked from. It is ready some seconds later.
-
-        Args:
-            module: what it runs.
-            environment: what it and they find in theirs besides what all do.
-        """
+        """Start the process that they are forked from. It is ready some seconds later."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_ready = False
         with theirs:
@@ -322,14 +308,6 @@ class Runner:
     def __init__(
         self, spec_of: Callable[[Own], RunnerSpec], launcher: Launcher, buffers: Buffers, *, stops: bool
     ) -> None:
-        """Start it.
-
-        Args:
-            spec_of: returns all that it is told.
-            launcher: starts it.
-            buffers: whose inputs it may read.
-            stops: whether it is stopped between its calls.
-        """
         # Inside the judge's own folder: whoever ends the judge removes this with it.
         self._is_closed = False
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))

@@ -80,14 +80,6 @@ class Line:
     """The judge's end of a side's control socket, with the clock."""
 
     def __init__(self, control: socket.socket, pid: int, nonce: int, *, stops: bool = True) -> None:
-        """Hold a side.
-
-        Args:
-            control: this end of its socket.
-            pid: its process, which leads a group of its own.
-            nonce: part of every frame.
-            stops: whether it is stopped between its answers.
-        """
         self._stops = stops
         self._control = control
         self._pid = pid
@@ -103,7 +95,7 @@ class Line:
         self._went_on = 0
         """How often it has computed while it was stopped."""
         self._rested_ns: int | None = None
-        """CPU time that it had used when it had stopped; null: it has not been stopped yet."""
+        """CPU time that it had used when it had stopped; None: it has not been stopped yet."""
         self._poll = select.poll()
         self._poll.register(control.fileno(), select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)

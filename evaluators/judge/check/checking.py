@@ -44,7 +44,7 @@ class _First:
         self.outputs: Tensors = ()
         """What it wrote then."""
         self.is_repeated: bool | None = None
-        """Whether a second call on the same data gave the same bits; null: not made yet."""
+        """Whether a second call on the same data gave the same bits; None: not made yet."""
         self.is_overwritten = False
         """Whether what it returned was another thing after later calls: it hands out the same memory again."""
 
@@ -176,12 +176,7 @@ class Case:
         return self._calls.last.elapsed_ns
 
     def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
-        """Call a candidate on data of every family, whatever it writes.
-
-        Args:
-            side: the candidate.
-            other_state: on data with other parameters, else on the rest.
-        """
+        """Call a candidate on data of every family, whatever it writes."""
         calls = Calls(self.bench, side)
         for data in self._on_other_state() if other_state else chain(self._on_given_state(), self._drawn()):
             calls.on(data)
@@ -214,7 +209,7 @@ class Case:
 
     @property
     def is_repeated(self) -> bool | None:
-        """Return whether a second call on the same data gave the same bits; null: none was made."""
+        """Return whether a second call on the same data gave the same bits; None: none was made."""
         return self._first.is_repeated
 
     @property

@@ -81,7 +81,7 @@ class Allowed:
             tolerance: what the task itself says.
             input_error: of data that the task itself would not draw, by how much the expected values move, relative to
                 their scale, when inputs are rounded to the precision that is allowed: what no program can be better
-                than, also where the reference is by luck. Null: the task draws this data.
+                than, also where the reference is by luck. None: the task draws this data.
         """
         self.dtype = native.dtype
         self.exact, self._is_low = not native.dtype.is_floating_point, False

@@ -92,12 +92,7 @@ def timed_difference(names: Sequence[str], outputs: Tensors, eager: Tensors, dat
 
 
 def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], object]) -> None:
-    """Refuse a timed call whose outputs differ from the reference's; tell apart what a second call cures.
-
-    Args:
-        difference: compares the outputs of the last call.
-        again: calls the candidate once more on the same inputs.
-    """
+    """Refuse a timed call whose outputs differ from the reference's; tell apart what a second call cures."""
     wrong = difference()
     if wrong is None:
         return

@@ -57,9 +57,9 @@ class DataSet:
         """In float64 where the reference has such a form; empty for timed data, whose reference runs when they do."""
         self.allowed: tuple[Allowed, ...] = ()
         self.complaint: Callable[[Tensors], str] | None = None
-        """Says what is wrong with outputs, where the problem itself does; null: they are compared with the expected."""
+        """Says what is wrong with outputs, where the problem itself does; None: they are compared with the expected."""
         self.positions: Callable[[Sequence[Tensors]], dict[str, torch.Tensor]] | None = None
-        """Says where the draws of calls lie, where outputs are drawn at random; null: they are not."""
+        """Says where the draws of calls lie, where outputs are drawn at random; None: they are not."""
 
     @property
     def size_bytes(self) -> int:
@@ -393,7 +393,7 @@ class CheckData:
             families: what every candidate is checked on, in this order.
             drawn: how many others besides, at least.
             extra_s: for how long there may be more of them.
-            room: for what is kept, which workloads share; null: as much as there is for one.
+            room: for what is kept, which workloads share; None: as much as there is for one.
         """
         self._maker = DataMaker(problem, tolerance)
         self._families = families

@@ -55,7 +55,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Where the tensors that are no outputs lie."""
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; null: they are the arguments."""
+    """What the tensors of role `input` are part of; None: they are the arguments."""
 
 
 class BaselineError(Exception):
@@ -72,7 +72,7 @@ class BaselineSide:
 
         Args:
             task: the problem, which the worker loads for itself.
-            workload: the one that it computes on; null: the task's first, if it names any.
+            workload: the one that it computes on; None: the task's first, if it names any.
             threads: on how many it computes.
             close_fds: descriptors of the judge that the worker must not hold open.
         """

@@ -34,7 +34,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     specs: tuple[TensorSpec, ...]
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; null: they are the arguments."""
+    """What the tensors of role `input` are part of; None: they are the arguments."""
     inputs_bytes: int
     results_bytes: int
 
@@ -50,7 +50,7 @@ class GpuBaselineSide:
         Args:
             task: the problem, which the worker loads for itself.
             kind: what is made of its model; empty: nothing, it runs as it is.
-            workload: the one that it computes on; null: the task's first, if it names any.
+            workload: the one that it computes on; None: the task's first, if it names any.
             close_fds: descriptors of the judge that the worker must not hold open.
         """
         self.kind: Baseline = kind

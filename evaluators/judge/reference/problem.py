@@ -1,8 +1,5 @@
 """Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
 
-- `redirected(device: str)`: a context manager within which programs see a GPU that is the CPU; nothing on a GPU
-- `interpret_triton()`: has `@triton.jit` functions run by Triton's interpreter; before triton is imported
-
 Covered: arguments of torch's functions and methods that name a device, `.cuda()`, `.is_cuda`, `torch.Generator`, what
 programs ask `torch.cuda` (properties, streams, synchronisation), and Triton's driver. Not covered: events (there is no
 time to be had), memory statistics, graphs, NCCL, and whatever asks the CUDA driver itself.
@@ -408,7 +405,7 @@ def run_model(
         model: the reference.
         inputs: tensors among its arguments.
         device: where they lie.
-        form: of the arguments; null: one tensor after the other.
+        form: of the arguments; None: one tensor after the other.
         wide: whether floating inputs are in float64; then room for outputs is as well.
 
     Raises:
@@ -428,11 +425,7 @@ def run_model(
 def call_model(
     model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None, *, wide: bool = False
 ) -> tuple[Form, Tensors]:
-    """Call a model as `run_model` does. Returns the form of its outputs too.
-
-    Raises:
-        ProblemError: as `run_model`.
-    """
+    """Call a model as `run_model` does. Returns the form of its outputs too."""
     return _outputs_of(_call(model, inputs, device, form, wide=wide), device)
 
 
@@ -687,10 +680,7 @@ class Problem:
         Args:
             task: the problem.
             device: where its tensors live and its reference runs.
-            workload: what its inputs are made with; null: the task's first, if it names any.
-
-        Raises:
-            ProblemError: it cannot be used.
+            workload: what its inputs are made with; None: the task's first, if it names any.
         """
         self.device = device
         self.measure: Measure = task.rules.measure
@@ -726,7 +716,7 @@ class Problem:
         )
         """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
         self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
-        """What a call takes and returns; null: one tensor after the other."""
+        """What a call takes and returns; None: one tensor after the other."""
         require_memory(needed_bytes(self), device)
         if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
             raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")

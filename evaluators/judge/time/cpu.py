@@ -80,15 +80,7 @@ class WorkloadTimer:
     """What a timing judge keeps for one workload between candidates, and what it knows of the one that is timed."""
 
     def __init__(self, bench: Bench, task: TaskSpec, baseline: BaselineSide, ground: Ground, *, share: int) -> None:
-        """Warm the reference up and make the data for the first candidate.
-
-        Args:
-            bench: the workload's.
-            task: for its tolerances.
-            baseline: the workload's reference.
-            ground: where both sides run.
-            share: how many workloads share the memory for data.
-        """
+        """Warm the reference up and make the data for the first candidate."""
         self.bench = bench
         self.baseline = baseline
         self._ground = ground
@@ -319,12 +311,7 @@ class WorkloadTimer:
 
 
 def between_processes(timing: Timing, usual: float) -> float:
-    """Return by which share another process of the same program may differ, on a host that is as noisy as this one.
-
-    Args:
-        timing: of pairs of one process.
-        usual: what processes differ by on a quiet host.
-    """
+    """Return by which share another process of the same program may differ, on a host that is as noisy as this one."""
     # What pairs leave open shrinks with the root of their number.
     noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
     return max(usual, _NOISE_BETWEEN * noise)

@@ -88,12 +88,7 @@ class GpuReferences:
         """What a call of the reference takes before any candidate ran."""
 
     def warm_up(self, data: DataSet, calls: int) -> None:
-        """Begin to compute, find out what calls best begin behind, and what the reference takes.
-
-        Args:
-            data: on which.
-            calls: of which it is the middle one.
-        """
+        """Begin to compute, find out what calls best begin behind, and what the reference takes."""
         self.lay(data)
         for side in self._baselines:
             side.attach(self._given, self._problem)
@@ -320,11 +315,7 @@ class GpuWorkloadTimer:
         return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=round(self._references.alone_ns))
 
     def pace(self, side: CandidateSide) -> float:
-        """Return how many times as long as alone the reference takes now, beside whoever is at work on the GPU, or 1.
-
-        Args:
-            side: the candidate, which is not called.
-        """
+        """Return how many times as long as alone the reference takes now, beside other work on the GPU; at least 1."""
         side.turn_to(self.bench.place)
         self._references.lay(self._data.apart())
         now_ns = min(self._references.now_ns() for _ in range(_GLANCES))
@@ -628,13 +619,7 @@ class GpuTimer:
         return with_printed(verdict, printed)
 
     def record(self, artifact: Artifact, cupti: str, read: Callable[[bytes], _Read]) -> dict[str, list[_Read]]:
-        """Have calls of a candidate recorded. Returns what was read of each, by workloads.
-
-        Args:
-            artifact: of one that was timed.
-            cupti: the library by which that is done.
-            read: is given what was printed until the end of each.
-        """
+        """Have calls of a candidate recorded. Returns what was read of each, by workloads."""
         with self._workloads.first.bench.side(artifact, others=self._benches, cupti=cupti) as side:
             side.load()
             with self._awake:

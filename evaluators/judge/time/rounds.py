@@ -58,11 +58,6 @@ class TimedWorkloads(Generic[_Timer]):
     """The workloads of a task on which candidates are timed, the cheapest first."""
 
     def __init__(self, timers: Iterable[_Timer]) -> None:
-        """Put them in order.
-
-        Args:
-            timers: of at least one workload.
-        """
         self.timers = sorted(timers, key=lambda timer: timer.bench.reference_ns)
         self._at = self.timers[0]
         """The workload of which something is being done."""
@@ -73,11 +68,7 @@ class TimedWorkloads(Generic[_Timer]):
         return self.timers[0]
 
     def attempt(self, run: Callable[[], Rounds]) -> Rounds | Verdict:
-        """Time a candidate; if it fails, return the verdict, which says on which workload.
-
-        Args:
-            run: loads it and times it.
-        """
+        """Time a candidate; if it fails, return the verdict, which says on which workload."""
         self._at = self.first
         try:
             return run()
@@ -104,13 +95,7 @@ class TimedWorkloads(Generic[_Timer]):
         return lane
 
     def run(self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy) -> Rounds:
-        """Run the pairs of a candidate that is loaded.
-
-        Args:
-            side: the candidate.
-            lanes: of each workload, in their order.
-            policy: when to stop.
-        """
+        """Run the pairs of a candidate that is loaded."""
         # What a candidate compiles, it compiles on its first call on each workload. So all of these come before any
         # pair: then nothing can be started any more, and what was started is looked for, now and in the end.
         for lane in lanes:
@@ -334,13 +319,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def measured_together(found: Mapping[str, Measured], all_of_them: Timing, policy: TimingPolicy) -> Measured | Unstable:
-    """Return the verdict on a candidate that was measured on each of several workloads.
-
-    Args:
-        found: by the workloads' names.
-        all_of_them: what their pairs come to.
-        policy: says how exactly the geometric mean must be known.
-    """
+    """Return the verdict on a candidate that was measured on each of several workloads."""
     if all_of_them.half_width > policy.unstable_half_width:
         reason = (
             f"after {all_of_them.pairs} pairs or more on each workload the geometric mean of their speedups is only "
@@ -430,7 +409,7 @@ def _as_counted(lane: Lane, policy: TimingPolicy) -> int:
 def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
     """Return the workload whose turn it is: those with the fewest pairs up to the minimum, then the least known.
 
-    Null: what is not known well enough has had all the pairs that it may have.
+    None: what is not known well enough has had all the pairs that it may have.
     """
     too_few = [lane for lane in lanes if len(lane.pairs) < lane.fewest_pairs(policy)]
     if too_few:

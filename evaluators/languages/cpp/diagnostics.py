@@ -56,7 +56,7 @@ class _Reader:
         self._own_files = own_files
         self._errors: list[CompilerError] = []
         self._details: list[str] | None = None
-        """Of the latest error; null after a warning."""
+        """Of the latest error; None after a warning."""
         self._keeps = False
         """Whether plain lines belong to the details."""
         self._came_from = ""

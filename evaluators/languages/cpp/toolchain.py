@@ -37,11 +37,7 @@ _X86_LEVELS = (
 
 
 def find_compiler() -> str:
-    """Return the path of the compiler: `$KSEARCH_CXX`, else the first of c++, g++, clang++ on the PATH.
-
-    Raises:
-        EvaluatorError: there is none.
-    """
+    """Return the path of the compiler: `$KSEARCH_CXX`, else the first of c++, g++, clang++ on the PATH."""
     wanted = os.environ.get(COMPILER_VARIABLE)
     names = (wanted,) if wanted else _COMPILERS
     for name in names:

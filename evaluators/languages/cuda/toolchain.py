@@ -1,8 +1,4 @@
-"""What nvcc builds for. It needs no GPU: only who will run an artifact says for which one it is.
-
-- `probe(name: str, arch: str) -> Target`, raises EvaluatorError
-- `find_nvcc() -> Nvcc`, raises EvaluatorError
-"""
+"""What nvcc builds for. It needs no GPU: only who will run an artifact says for which one it is."""
 
 from __future__ import annotations
 
@@ -82,11 +78,7 @@ def probe(device: str, arch: str) -> Target:
 
 
 def generation_flags(arch: str) -> tuple[str, ...]:
-    """Return the flags that make machine code for exactly one architecture, and nothing that a driver would compile.
-
-    Raises:
-        EvaluatorError: it is none.
-    """
+    """Return the flags that make machine code for exactly one architecture, and nothing that a driver would compile."""
     if _ARCH.fullmatch(arch) is None:
         raise EvaluatorError(f"{arch!r} is no architecture of an NVIDIA GPU", permanent=True)
     number = arch.removeprefix("sm_")

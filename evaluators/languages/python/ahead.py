@@ -31,7 +31,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[tuple[tuple[int, ...], str], ...]
     """Likewise."""
     form: CallForm | None
-    """Null: a module, which takes the inputs one after the other."""
+    """None: a module, which takes the inputs one after the other."""
     state: tuple[tuple[str, tuple[int, ...], str], ...]
     """Name, shape and dtype of each parameter, then of each buffer."""
 

@@ -36,11 +36,7 @@ _NOT_AHEAD = "not compiled ahead"
 
 
 def main(argument: str = "") -> int:
-    """Build the candidate in the working directory.
-
-    Args:
-        argument: instead of the process's own.
-    """
+    """Build the candidate in the working directory."""
     job = json.loads(argument or sys.argv[-1])
     if job["inline"]:
         code = _code_of(_in_child(lambda: building.main(job["inline"])))

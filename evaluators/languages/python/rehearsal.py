@@ -1,7 +1,5 @@
 """Calls a module or a function without a GPU, so that the Triton kernels which it launches are compiled.
 
-- `rehearse(job, deadline, tell, *, waits) -> None`: once per process
-
 A module is made for each workload as a runner makes it. It is called twice, on tensors that have no data
 (`evaluators/languages/triton/absent.py`): what a first call keeps, the second may use. Operators of torch compute
 shapes only. Where contents decide what is done next, it ends with an error, which says nothing of the candidate.

@@ -1,10 +1,5 @@
 """Ahead-of-time compilation of a Triton candidate, on a host without a GPU.
 
-- `await compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport`,
-  raises ConfigError, EvaluatorError
-- `arguments_of(tensors: Sequence[TensorSpec], call: CallForm | None) -> tuple[Argument, ...]`
-- `ARCHITECTURES`: what can be compiled for
-
 The candidate's `ksearch_run` is called on tensors without data, in a process of its own under a guard; its launches are
 compiled instead of executed (`recording.py`). That a kernel compiles says nothing about its numbers or its speed.
 """
@@ -121,11 +116,7 @@ def arguments_of(tensors: Sequence[TensorSpec], call: CallForm | None) -> tuple[
 
 
 def check_architecture(arch: str) -> None:
-    """Refuse what cannot be compiled for.
-
-    Raises:
-        ConfigError: it is none of `ARCHITECTURES`.
-    """
+    """Refuse what cannot be compiled for."""
     if arch not in ARCHITECTURES:
         raise ConfigError(f"cannot compile for {arch!r}; there are: {', '.join(ARCHITECTURES)}")
 

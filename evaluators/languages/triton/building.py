@@ -33,11 +33,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(argument: str = "") -> int:
-    """Build the candidate in the working directory.
-
-    Args:
-        argument: instead of the process's own.
-    """
+    """Build the candidate in the working directory."""
     job = json.loads(argument or sys.argv[1])
     if syntax.check_kernels(job["entry_point"], job["programs"]) != 0:
         return 1

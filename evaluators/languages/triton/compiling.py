@@ -1,8 +1,5 @@
 """Compiles the kernels that a program launches in processes of their own, several at once, while the program goes on.
 
-- `Compilers(...).install()`: before the program is imported, inside `pretend_gpu` (`absent.py`); once per process
-- `Compilers.wait()`: at the end
-
 Triton reads a kernel's source in a tenth of a second, and what follows takes five times as long; a forked process does
 both. An error in the source is raised by the launch on a GPU, and the program may catch it: so a launch waits until the
 source was read. Most have none: a program that can be called again is called without waiting first. What is

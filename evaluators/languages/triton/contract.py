@@ -63,7 +63,7 @@ def describe(tensors: tuple[TensorSpec, ...], further_rules: str = INTERPRETED, 
 
     Args:
         tensors: the task's.
-        call: which numbers stand among them; null: none.
+        call: which numbers stand among them; None: none.
         further_rules: of the platform: `INTERPRETED` or `ON_GPU`.
 
     Raises:

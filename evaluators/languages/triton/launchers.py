@@ -1,8 +1,5 @@
 """Compiles what launches a kernel, for versions of Triton that have a C module for that per signature: up to 3.6.
 
-- `Launchers().begin(source: ASTSource) -> None`: as soon as a kernel's types are known
-- `Launchers().wait() -> None`: at the end
-
 Each takes the host's C compiler 0.7 s, which would otherwise be spent in the candidate's first call, on the GPU. It is
 linked against a library that stands for the driver's, which need not be here: the real one is found where the module
 is loaded. It lies in Triton's cache. Where there is no C compiler, nothing is left, and the first call tries again.

@@ -1,7 +1,5 @@
 """Compiles the kernels that a Triton candidate launches, without a GPU. A process of its own: `python -m` of this.
 
-- `record(job: Mapping[str, object]) -> dict[str, object]`: the fields of `Recorded` in `ahead.py`
-
 Its argument is a JSON object (`Recording` in `ahead.py`). The candidate's entry point is called with tensors that have
 no data (`absent.py`); Triton's own launch path is used, but for the launch, which here ends with the compilation. So
 argument types, constants and the specialisation of integers (equal to 1, divisible by 16) are what they would be on
