@@ -1,10 +1,5 @@
 """Builds candidates into a content-addressed artifact store.
 
-- `LocalBuilder(artifacts: Path).build(job: BuildCandidate) -> BuildReport`
-- `artifact_folder(artifacts: Path, artifact_id: str) -> Path`
-- `load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta`, raises EvaluatorError
-- `read_meta(folder: Path) -> ArtifactMeta | None`, raises EvaluatorError
-
 The store: `artifacts/<artifact id>/` with the candidate's files, `kernel.so` (or what the language makes), `build.log`
 and `meta.json`. A folder appears by one rename, complete; folders that begin with a dot are being built. What did not
 build is kept as well, unless it was stopped at a limit.
@@ -228,11 +223,7 @@ class LocalBuilder:
         candidate: Candidate,
         artifact_id: str,
     ) -> Built | DidNotBuild:
-        """Say what a compiler's end means. Who has it stopped again and again is the cause, whatever is printed.
-
-        Raises:
-            EvaluatorError: it is not the candidate's fault.
-        """
+        """Say what a compiler's end means. Who has it stopped again and again is the cause, whatever is printed."""
         try:
             outcome = _judge(guard, log, plan, support, candidate, artifact_id)
         except _StoppedError as error:
@@ -251,11 +242,6 @@ def _report(outcome: Built | DidNotBuild, begun: float, *, cached: bool = False,
 def _judge(
     guard: GuardReport, log: str, plan: BuildPlan, support: LanguageSupport, candidate: Candidate, artifact_id: str
 ) -> Built | DidNotBuild:
-    """Say what a compiler's end means.
-
-    Raises:
-        EvaluatorError: it is not the candidate's fault.
-    """
     if guard.how == "timed_out":
         if guard.wanted_core and guard.cpu_s < _STARVED_SHARE * guard.wall_s:
             raise EvaluatorError(
@@ -331,7 +317,6 @@ def _tampered(folder: Path, candidate: Candidate) -> DidNotBuild | None:
 
 
 def _remove_strays(folder: Path, candidate: Candidate, plan: BuildPlan) -> None:
-    """Remove what building a candidate left that is no part of an artifact, if it executed the candidate."""
     leaves = plan.leaves
     if leaves is None:
         return
@@ -340,7 +325,6 @@ def _remove_strays(folder: Path, candidate: Candidate, plan: BuildPlan) -> None:
 
 
 def _store(folder: Path, final: Path, meta: ArtifactMeta) -> None:
-    """Publish a built folder. If somebody else published the same artifact meanwhile, theirs stays."""
     (folder / META).write_bytes(_encoder.encode(meta))
     try:
         os.rename(folder, final)  # noqa: PTH104 - Path.rename would say the same less plainly
@@ -350,11 +334,7 @@ def _store(folder: Path, final: Path, meta: ArtifactMeta) -> None:
 
 
 def _read_whole(folder: Path) -> ArtifactMeta | None:
-    """Read what the artifact in a folder is; None if there is none, or it was damaged: then it is gone.
-
-    Raises:
-        EvaluatorError: it cannot be read.
-    """
+    """Read what the artifact in a folder is; None if there is none, or it was damaged: then it is gone."""
     meta = read_meta(folder)
     if meta is None or not meta.product_digest:
         return meta

@@ -1,10 +1,5 @@
 """Folders that a candidate could write to while it was built or run: what lies there is its own doing.
 
-- `remove_tree(folder: Path) -> None`
-- `foreign_entry(folder: Path) -> str`
-- `keep_only(folder: Path, is_kept: Callable[[str], bool]) -> None`
-- `is_plain_name(name: str) -> bool`, `name_clash(names: Iterable[str]) -> str`
-
 Nothing here follows a link, opens a file, or goes as deep as the folders do: a thousand of them inside each other are
 made in a moment, and end `shutil.rmtree` and `os.walk` with a RecursionError.
 """
@@ -34,11 +29,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _flatten(path: str, top: Path) -> None:
-    """Remove a folder; those in it become folders of the topmost one.
-
-    Raises:
-        OSError: not permitted.
-    """
+    """Remove a folder; those in it become folders of the topmost one."""
     os.chmod(path, stat.S_IRWXU)  # noqa: PTH101 - names come from scandir
     with os.scandir(path) as entries:
         deeper = [entry.path for entry in entries if _is_folder(entry)]
@@ -61,11 +52,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def foreign_entry(folder: Path) -> str:
-    """Say what lies in a folder besides plain files and folders of a usual number; empty if nothing.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Say what lies in a folder besides plain files and folders of a usual number; empty if nothing."""
     pending, count = [(str(folder), 0)], 0
     while pending:
         path, depth = pending.pop()

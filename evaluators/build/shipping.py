@@ -1,9 +1,5 @@
 """Artifacts on their way to another host: an artifact's folder as one blob, and a blob as a folder of the store.
 
-- `pack(artifacts: Path, artifact_id: str) -> bytes`, raises EvaluatorError
-- `unpack(artifacts: Path, artifact_id: str, packed: bytes) -> None`, raises EvaluatorError
-- `check_artifact_id(artifact_id: str) -> None`, raises EvaluatorError
-
 A blob is a list of file names with their content: it can say nothing of links, devices, owners or times, and it is
 not compressed, so it cannot grow when it is opened. The same folder always gives the same blob. Blobs come from other
 hosts. Covered: names that lead out of the folder or clash, too many or too large files, a blob of another artifact, a
@@ -105,11 +101,7 @@ def unpack(artifacts: Path, artifact_id: str, packed: bytes) -> None:
 
 
 def check_artifact_id(artifact_id: str) -> None:
-    """Accept what can be the name of an artifact's folder: a content hash.
-
-    Raises:
-        EvaluatorError: it is none.
-    """
+    """Accept what can be the name of an artifact's folder: a content hash."""
     if _ARTIFACT_ID.fullmatch(artifact_id) is None:
         raise EvaluatorError(f"{artifact_id[:200]!r} names no artifact")
 
@@ -132,11 +124,6 @@ def _publish(arriving: Path, final: Path) -> None:
 
 
 def _checked(artifact_id: str, packed: bytes) -> PackedArtifact:
-    """Return the blob's content if it is what it should be.
-
-    Raises:
-        EvaluatorError: it is not; says what is wrong.
-    """
     check_artifact_id(artifact_id)
     try:
         artifact = _decoder.decode(packed)

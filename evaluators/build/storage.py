@@ -1,8 +1,5 @@
 """How much an artifact store may hold: artifacts that are in use stay, the others go, the oldest first.
 
-- `hold(artifacts: Path, artifact_id: str) -> Hold | None`: keep one until `release()`
-- `trim(artifacts: Path, *, max_bytes: int) -> int`: remove what is too much
-
 Several processes may share a store. A hold is a shared lock on the artifact's `meta.json`, which the kernel gives back
 when its process dies; only who gets the exclusive one may remove the folder. All of it blocks: call it in a thread.
 """
@@ -82,7 +79,6 @@ def _sweep(unfinished: list[Path]) -> None:
 
 
 def _remove(folder: Path) -> bool:
-    """Remove an artifact unless somebody holds it."""
     try:
         lock = _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

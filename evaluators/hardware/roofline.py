@@ -1,12 +1,6 @@
 """Hardware facts of a target, and the shortest time that its memory and arithmetic allow for a task.
 
-- `hardware_of(target: Target) -> Hardware`
-- `describe_hardware(target: Target) -> str`, for models
-
 After the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009).
-
-- `roofline(description: TaskDescription, target: Target) -> Roofline | None`
-- `roofline_lines(description: TaskDescription, target: Target) -> tuple[str, ...]`, for models
 
 What is a bound here and what is not:
 
@@ -107,12 +101,12 @@ class Simd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """What the table knows of a target. All null: nothing."""
+    """What the table knows of a target. All None: nothing."""
 
     device: str
     """As the target names it."""
     gpu: Gpu | None = None
-    """Null: this very device is not in the table; only what its architecture says is known."""
+    """None: this very device is not in the table; only what its architecture says is known."""
     architecture: Architecture | None = None
     simd: Simd | None = None
     cpu: CpuFacts | None = None
@@ -302,7 +296,6 @@ def share_text(found: Roofline, latency_us: float) -> str:
 
 
 def _rate(tensors: tuple[TensorSpec, ...], gpu: Gpu) -> Rate | None:
-    """Return the fastest unit for the largest floating, else the largest, tensor that is read."""
     inputs = [tensor for tensor in tensors if tensor.role != "output"]
     floating = [tensor for tensor in inputs if "float" in tensor.dtype] or inputs
     largest = max(floating, key=_bytes, default=None)

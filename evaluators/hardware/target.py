@@ -1,13 +1,4 @@
-"""Names of devices (`cpu`, `cuda:0`, …) and the targets that artifacts are built for.
-
-- `platform_of(device: str) -> Platform`, raises ConfigError
-- `devices_of(text: str) -> tuple[str, ...]`, raises ConfigError: `cuda:0,cuda:1` names two
-- `physical_gpu(device: str) -> str`: which GPU of the host it is
-- `visible_gpu(device: str) -> dict[str, str]`: environment of a process that is to see this device only
-
-- `probe_target(language: Language, device: str = "cpu") -> Target`, raises EvaluatorError (permanent), ConfigError
-- `check_target(own: Target, asked: Target) -> None`, raises EvaluatorError (permanent)
-"""
+"""Names of devices (`cpu`, `cuda:0`, …) and the targets that artifacts are built for."""
 
 from __future__ import annotations
 

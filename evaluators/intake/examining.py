@@ -119,8 +119,6 @@ _TIME_S = 5.0
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """One tensor with other values."""
-
     influence: Influence
     """As far as it is known before the reference runs."""
     inputs: Tensors
@@ -128,13 +126,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 def find_influences(maker: DataMaker, data: DataSet, other: DataSet) -> tuple[Influence, ...]:
-    """Say of every input, parameter and buffer whether the outputs depend on it.
-
-    Args:
-        maker: of the problem's data.
-        data: with expected values.
-        other: another draw.
-    """
+    """Say of every input, parameter and buffer whether the outputs depend on it."""
     begun = time.perf_counter()
     found: list[Influence] = []
     for change in _changes(maker, data, other):
@@ -191,7 +183,6 @@ def _other_input(data: DataSet, index: int, drawn: torch.Tensor) -> torch.Tensor
 
 
 def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
-    """Move each element by about as much as the tensor is large."""
     noise = torch.randn(
         tensor.shape, generator=generator_for(seed, 0, tensor), device=tensor.device, dtype=tensor.dtype
     )
@@ -242,7 +233,6 @@ def bytes_read(tensors: Sequence[TensorSpec], share: float) -> int:
 
 
 def _share(problem: Problem, until: float) -> float:
-    """Return the share for one draw."""
     seed = new_seed()
     inputs = problem.inputs(seed)
     read_bytes = sum(tensor.nbytes for tensor in (*inputs, *problem.state))
@@ -311,7 +301,6 @@ def _count_idle(lines: torch.Tensor, stays: Callable[[torch.Tensor], bool], unti
 
 
 def _lines(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """Return a view of a dense tensor's bytes, a row for each whole line."""
     return tensor.view(-1).view(torch.uint8)[: count * _LINE_BYTES].view(count, _LINE_BYTES)
 
 
@@ -410,7 +399,6 @@ def _about_constants(maker: DataMaker) -> Iterator[str]:
 
 
 def _reference_us(problem: Problem, data: DataSet) -> float:
-    """Return the shortest of a few calls, in us."""
     took: list[int] = []
     for _ in range(_TIMED_CALLS):
         begun = time.perf_counter_ns()
@@ -420,6 +408,5 @@ def _reference_us(problem: Problem, data: DataSet) -> float:
 
 
 def _finish(outputs: Tensors) -> None:
-    """Wait until a device has computed them."""
     for output in outputs:
         output.reshape(-1)[:1].cpu()

@@ -104,7 +104,6 @@ def _tables(workloads: Mapping[str, Problem]) -> str:
 
 
 def _say_workloads(task: TaskSpec, *, is_module: bool) -> str:
-    """Say what it means that there are several."""
     process = (
         "Each has a module of its own, made with its own arguments. One process calls them all, in any order: what is "
         "kept outside of a module must fit all of them."

@@ -131,7 +131,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     reference_dtype: str
     """Precision of the expected values."""
     deterministic: bool | None = None
-    """Whether a repeated call gave the same bits; null: not looked at."""
+    """Whether a repeated call gave the same bits; None: not looked at."""
     notes: tuple[str, ...]
     isolation: tuple[str, ...] = ()
     """The layers that its process was behind; see `evaluators/sandbox/claims.py`."""
@@ -189,11 +189,7 @@ def body_bytes(header: bytes) -> int:
 
 
 def decode_from_judge(body: bytes) -> FromJudge:
-    """Parse an answer.
-
-    Raises:
-        ProtocolError: it is none.
-    """
+    """Parse an answer."""
     try:
         return _from_judge.decode(body)
     except msgspec.DecodeError as error:

@@ -201,7 +201,6 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
 
 
 def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) -> Passed | Judged:
-    """Check or time one candidate on a GPU."""
     release_scratch(DEVICE)
     if isinstance(request, Time):
         return Judged(verdict=timer.time(request.artifact, request.purpose, request.keep_above))
@@ -210,11 +209,6 @@ def _answer_on_gpu(request: Check | Time, checkers: _Checkers, timer: GpuTimer) 
 
 
 def _loaded_and_described(opened: Open, device: str) -> tuple[list[Loaded], TaskDescription]:
-    """Load the problem for all workloads and say what there is to know of them.
-
-    Raises:
-        ProblemBrokenError: it cannot be used.
-    """
     try:
         loaded = load_problems(opened.task, device, hidden=True)
         shown = {each.name: each.problem for each in loaded if not each.is_hidden}
@@ -240,7 +234,6 @@ def _examined(description: TaskDescription, task: TaskSpec, benches: Sequence[Be
 
 
 def _with_needed(description: TaskDescription, shares: Mapping[str, float]) -> TaskDescription:
-    """Add how many bytes the outputs depend on, of each workload that was looked at."""
     if not shares:
         return description
     workloads = tuple(

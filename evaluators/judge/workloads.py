@@ -24,7 +24,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A workload's problem, ready to run."""
 
     workload: Workload | None
-    """Null: the task names none."""
+    """None: the task names none."""
     problem: Problem
     name: str = ""
     """Where there are several."""
@@ -36,21 +36,12 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workloads_of(task: TaskSpec, *, hidden: bool) -> tuple[Workload | None, ...]:
-    """Return a task's workloads, with or without the hidden ones; of a task that names none, null for its one."""
+    """Return a task's workloads, with or without the hidden ones; of a task that names none, None for its one."""
     return (task.workloads if hidden else task.shown) or (None,)
 
 
 def load_problems(task: TaskSpec, device: str, *, hidden: bool) -> list[Loaded]:
-    """Load a task's problem for each of its workloads, and run it once.
-
-    Args:
-        task: the problem.
-        device: where its tensors live and its reference runs.
-        hidden: whether hidden workloads are among them.
-
-    Raises:
-        ProblemError: it cannot be used.
-    """
+    """Load a task's problem for each of its workloads, and run it once."""
     is_several = len(task.workloads) > 1
     found: list[Loaded] = []
     for workload in workloads_of(task, hidden=hidden):
@@ -115,7 +106,6 @@ def _open_benches(
     reference_ns: Sequence[int],
     keep: frozenset[int],
 ) -> list[Bench]:
-    """Return a bench per workload, all in one memory."""
     device = loaded[0].problem.device
     buffers = make_buffers([each.problem.tensors for each in loaded], device)
     benches = [
@@ -174,11 +164,6 @@ def gpu_reference_ns(problem: Problem) -> int:
 
 
 def _require_one_signature(first: Problem, loaded: Loaded) -> None:
-    """See that a workload has tensors of the same names, roles, dtypes and ranks as the first one.
-
-    Raises:
-        ProblemError: it has others; one function could not be written for both.
-    """
     wanted, found = (
         [(spec.name, spec.role, spec.dtype, len(spec.shape)) for spec in problem.tensors]
         for problem in (first, loaded.problem)
@@ -196,7 +181,6 @@ def _require_one_signature(first: Problem, loaded: Loaded) -> None:
 
 
 def _kinds_in(call: CallForm | None) -> list[str]:
-    """Return what stands where among the arguments of a call, values and shapes aside."""
     if call is None:
         return []
     leaves = leaves_of(call.arguments)

@@ -1,19 +1,12 @@
-"""Languages that candidates are written in. Siblings: each has the same files and the same functions.
-
-- `support_of("cpp").probe_target()`: what this host builds for
-- `support_of("cpp").plan_build(candidate, target)`: the compiler's command line
-- `support_of("cpp").describe(tensors)`: the calling contract, as a coder is told it
-"""
+"""Languages that candidates are written in. Siblings: each has the same files and the same functions."""
 
 from __future__ import annotations
 
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp import CPP
 from evaluators.languages.cuda import CUDA
-from evaluators.languages.python import PYTHON
-from evaluators.languages.python.gpu import PYTHON_GPU
-from evaluators.languages.triton import TRITON
-from evaluators.languages.triton.support import TRITON_GPU
+from evaluators.languages.python import PYTHON, PYTHON_GPU
+from evaluators.languages.triton import TRITON, TRITON_GPU
 from messages.base import ConfigError, Language
 from messages.tasks import Platform
 

@@ -1,17 +1,15 @@
-"""The interface of a language, the arguments of an entry point, and checks of entry points.
-
-- `refuse_program(candidate)`: of Python programs, before they are read
-- `check_exported(product, name)`: of shared libraries, once they are built
-"""
+"""The interface of a language, and the arguments of an entry point."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from messages.base import ConfigError
 from messages.calls import CallForm, Number
 from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild, Wrong
@@ -34,34 +32,25 @@ def dtype_of(number: Number) -> str:
     return "int64" if isinstance(number.value, int) else "float64"
 
 
-_SUFFIX = ".py"
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+def shape_text(tensor: TensorSpec) -> str:
+    """Return a shape as Python writes a tuple."""
+    return f"({', '.join(map(str, tensor.shape))}{',' if len(tensor.shape) == 1 else ''})"
 
 
-def refuse_program(candidate: Candidate) -> DidNotBuild | None:
-    """Say why a candidate cannot be given to Python, if so."""
-    if _IDENTIFIER.fullmatch(candidate.entry_point) is None:
-        return DidNotBuild(reason=f"entry point {candidate.entry_point!r} is no Python identifier")
-    if not candidate.files or not candidate.files[0].path.endswith(_SUFFIX):
-        return DidNotBuild(reason=f"the main file must end in {_SUFFIX}")
-    return None
+def check_dtypes(tensors: tuple[TensorSpec, ...], types: Mapping[str, str], language: str) -> None:
+    """Refuse tensors that a language cannot be given.
+
+    Raises:
+        ConfigError: a dtype has no declaration.
+    """
+    for tensor in tensors:
+        if tensor.dtype not in types:
+            raise ConfigError(
+                f"tensor {tensor.name!r} is {tensor.dtype}; {language} candidates can be given: {', '.join(types)}"
+            )
 
 
-def programs_of(candidate: Candidate) -> tuple[str, ...]:
-    """Return the paths of its Python files, the main one first."""
-    return tuple(file.path for file in candidate.files if file.path.endswith(_SUFFIX))
-
-
-def check_exported(product: Path, name: str) -> DidNotBuild | None:
-    """Look for the entry point among the dynamic symbols; the file is stripped, so that no others are there."""
-    names = product.read_bytes()
-    if any(b"\0" + symbol + b"\0" in names for symbol in (name.encode(), f"__tvm_ffi_{name}".encode())):
-        return None
-    return DidNotBuild(
-        reason=f'{name} is not exported: define `extern "C" int {name}(...)` '
-        f"or export it with TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, ...)"
-    )
-
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 RunnerKind: TypeAlias = Literal["native", "interpreted", "module", "cuda_native", "cuda_triton", "cuda_module"]
 """Which of `evaluators/runners/` calls what was built."""
@@ -79,9 +68,9 @@ class CalledWith(msgspec.Struct, frozen=True, kw_only=True):
 
     tensors: tuple[TensorSpec, ...]
     module: ModuleTerms | None = None
-    """How the candidate is made, if it is a torch module; null: it is none, or nobody said."""
+    """How the candidate is made, if it is a torch module; None: it is none, or nobody said."""
     call: CallForm | None = None
-    """What a call takes besides tensors one after the other; null: nothing."""
+    """What a call takes besides tensors one after the other; None: nothing."""
 
 
 class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,17 +109,10 @@ class LanguageSupport(Protocol):
 
         Args:
             device: `cpu`, or `cuda:0`, `cuda:1`, ….
-
-        Raises:
-            messages.base.EvaluatorError: there is no usable toolchain; the text says what to install.
         """
 
     def probe_builder(self, asked: Target) -> Target:
-        """Say what this host's compilers make for a target; it need not be able to run it.
-
-        Raises:
-            messages.base.EvaluatorError: as `probe_target`.
-        """
+        """Say what this host's compilers make for a target; it need not be able to run it."""
 
     def refuse(self, candidate: Candidate) -> DidNotBuild | None:
         """Say why the candidate cannot even be given to the compiler, if so."""
@@ -175,9 +157,6 @@ class LanguageSupport(Protocol):
 
         Args:
             tensors: the task's.
-            call: what stands beside them in a call; null: nothing.
+            call: what stands beside them in a call; None: nothing.
             entry_point: what functions are to be called, where tasks say so.
-
-        Raises:
-            messages.base.ConfigError: the language cannot be given these tensors.
         """

@@ -1,85 +1,146 @@
-"""Shared by C++ and CUDA: the C declaration of an entry point, and errors of compilers."""
+"""Shared by C++ and CUDA: their support, the C declaration of an entry point, and errors of compilers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
-from evaluators.languages.base import Passed, dtype_of
-from messages.base import ConfigError
-from messages.calls import Number
-from messages.tasks import TensorSpec
+from evaluators.languages.base import IDENTIFIER, Passed, dtype_of, passed, shape_text
+from evaluators.languages.cpp.toolchain import tvm_ffi_folder
+from evaluators.runners.base import NO_ENTRY_POINT
+from messages.base import EvaluatorError
+from messages.calls import CallForm, Number
+from messages.tasks import Candidate, TensorSpec
+from messages.verdicts import Crashed, DidNotBuild
 
 
-def check_dtypes(tensors: tuple[TensorSpec, ...], types: Mapping[str, str], language: str) -> None:
-    """Refuse tensors that a language cannot be given.
+class CompiledSupport:
+    """The part of `LanguageSupport` that C++ and CUDA share: candidates become one shared library."""
 
-    Args:
-        tensors: the task's.
-        types: how elements are declared, by dtype.
-        language: its name for people.
+    not_timed = ""
+    builds_for_tensors = False
+    units: tuple[str, ...]
+    """Endings of the files to compile; the others are headers."""
+
+    def refuse(self, candidate: Candidate) -> DidNotBuild | None:
+        """Say why the candidate cannot be given to the compiler, if so."""
+        if IDENTIFIER.fullmatch(candidate.entry_point) is None:
+            return DidNotBuild(reason=f"entry point {candidate.entry_point!r} is no C identifier")
+        if not self.sources(candidate):
+            return DidNotBuild(reason=f"no file to compile: at least one must end in {', '.join(self.units)}")
+        return None
+
+    def check_product(self, product: Path, candidate: Candidate) -> DidNotBuild | None:
+        """Look for the entry point among the dynamic symbols; the file is stripped, so that no others are there."""
+        names, name = product.read_bytes(), candidate.entry_point
+        if any(b"\0" + symbol + b"\0" in names for symbol in (name.encode(), f"__tvm_ffi_{name}".encode())):
+            return None
+        return DidNotBuild(
+            reason=f'{name} is not exported: define `extern "C" int {name}(...)` '
+            f"or export it with TVM_FFI_DLL_EXPORT_TYPED_FUNC({name}, ...)"
+        )
+
+    def explain_load_failure(self, status: int, log: str) -> DidNotBuild | Crashed:
+        """Return the last line of what the dynamic linker said."""
+        last = log.splitlines()[-1:] or ["no message"]
+        if status == NO_ENTRY_POINT:
+            return DidNotBuild(reason=last[0])
+        return Crashed(reason=f"the library cannot be loaded: {last[0]}", log=log)
+
+    def sources(self, candidate: Candidate) -> tuple[str, ...]:
+        """Return the files to compile."""
+        return tuple(file.path for file in candidate.files if file.path.endswith(self.units))
+
+
+def tvm_ffi_flags(candidate: Candidate) -> tuple[str, ...]:
+    """Return include path and library for candidates that include a header of tvm-ffi.
 
     Raises:
-        ConfigError: a dtype has no declaration.
+        EvaluatorError: one does, and apache-tvm-ffi is not installed.
     """
-    for tensor in tensors:
-        if tensor.dtype not in types:
-            raise ConfigError(
-                f"tensor {tensor.name!r} is {tensor.dtype}; {language} candidates can be given: {', '.join(types)}"
-            )
+    if not any("tvm/ffi/" in file.text or "dlpack/" in file.text for file in candidate.files):
+        return ()
+    folder = tvm_ffi_folder()
+    if folder is None:
+        raise EvaluatorError("apache-tvm-ffi is not installed: `pip install apache-tvm-ffi`", permanent=True)
+    return ("-isystem", str(folder / "include"), f"-L{folder / 'lib'}", "-ltvm_ffi")
 
 
-NUMBERS = """- A number among the inputs is passed by value: `inputs[i]` points to an `int64_t`, a `double` or a `bool`
+def without_our_paths(log: str) -> str:
+    """Replace the folder of tvm-ffi in a compiler's output."""
+    folder = tvm_ffi_folder()
+    return log if folder is None else log.replace(str(folder), "<tvm-ffi>")
+
+
+_NUMBERS = """- A number among the inputs is passed by value: `inputs[i]` points to an `int64_t`, a `double` or a `bool`
   in host memory, and `shapes[i]` has no dimensions. It is the same in every call of a workload. tvm-ffi functions
   take it as a parameter of that type."""
 """Rule of tasks whose inputs are not only tensors."""
 
 
-def write_skeleton(
-    given: tuple[Passed, ...], types: Mapping[str, str], signature: str, *, includes: str, body: str
+def describe_function(
+    tensors: tuple[TensorSpec, ...],
+    call: CallForm | None,
+    types: Mapping[str, str],
+    *,
+    title: str,
+    signature: str,
+    rules: str,
+    includes: str,
+    body: str,
 ) -> str:
-    """Return a function that names every tensor and number and computes nothing.
+    """Tell signature, rules and a skeleton for these tensors, and the numbers among them.
 
     Args:
-        given: what the task's function is given, outputs last.
+        tensors: the task's; `check_dtypes` accepts them.
+        call: what stands beside them in a call; None: nothing.
         types: how elements are declared, by dtype.
-        signature: of the function, without the semicolon.
-        includes: lines above it.
-        body: lines below the tensors, indented.
+        title: first line.
+        signature: of the function, with the semicolon.
+        rules: for people and models.
+        includes: lines above the skeleton.
+        body: its lines below the tensors, indented.
     """
+    skeleton = _skeleton(passed(tensors, call), types, signature.removesuffix(";"), includes=includes, body=body)
+    return "\n\n".join(
+        (
+            title,
+            f"```cpp\n{signature}\n```",
+            f"{rules}\n{_NUMBERS}" if call is not None and call.numbers else rules,
+            "Skeleton of the contract (it computes nothing):",
+            f"```cpp\n{skeleton}\n```",
+        )
+    )
+
+
+def _skeleton(given: tuple[Passed, ...], types: Mapping[str, str], signature: str, *, includes: str, body: str) -> str:
+    """Return a function that names every tensor and number and computes nothing."""
     inputs = [one for one in given if isinstance(one, Number) or one.role != "output"]
     outputs = [one for one in given if isinstance(one, TensorSpec) and one.role == "output"]
     lines = [includes, "", f"{signature} {{"]
     for index, tensor in enumerate(inputs):
+        kind = types[dtype_of(tensor) if isinstance(tensor, Number) else tensor.dtype]
+        name = _identifier(tensor.name)
         if isinstance(tensor, Number):
-            kind = types[dtype_of(tensor)]
-            lines.append(
-                f"    const {kind} {_identifier(tensor.name)} = *static_cast<const {kind}*>(inputs[{index}]);"
-                f"  // {tensor.value}"
-            )
-            continue
-        kind = types[tensor.dtype]
-        lines.append(
-            f"    const {kind}* {_identifier(tensor.name)} = static_cast<const {kind}*>(inputs[{index}]);"
-            f"  // {_shape(tensor)}, dimensions in shapes[{index}]"
-        )
+            value = f"*static_cast<const {kind}*>(inputs[{index}]);  // {tensor.value}"
+            lines.append(f"    const {kind} {name} = {value}")
+        else:
+            value = f"static_cast<const {kind}*>(inputs[{index}]);"
+            lines.append(f"    const {kind}* {name} = {value}  // {shape_text(tensor)}, dimensions in shapes[{index}]")
     for index, tensor in enumerate(outputs):
         kind = types[tensor.dtype]
         lines.append(
             f"    {kind}* {_identifier(tensor.name)} = static_cast<{kind}*>(outputs[{index}]);"
-            f"  // {_shape(tensor)}, dimensions in shapes[{len(inputs) + index}]"
+            f"  // {shape_text(tensor)}, dimensions in shapes[{len(inputs) + index}]"
         )
     return "\n".join((*lines, body, "}"))
 
 
 def _identifier(name: str) -> str:
     return "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
-
-
-def _shape(tensor: TensorSpec) -> str:
-    return f"({', '.join(map(str, tensor.shape))}{',' if len(tensor.shape) == 1 else ''})"
 
 
 MAX_ERRORS = 4
@@ -109,10 +170,6 @@ def first_errors(errors: list[CompilerError], own_files: tuple[str, ...]) -> tup
 
     Errors in the candidate's own files come first, then those that its code led to, then the rest. What is said twice
     of the same place is said once.
-
-    Args:
-        errors: at least one, in the compiler's order.
-        own_files: the candidate's, as the compiler was given them.
     """
     different: dict[tuple[str, str], CompilerError] = {}
     for error in errors:

@@ -1,9 +1,4 @@
-"""When a CPU stands in for a GPU: Triton inside Python is interpreted there, and time means nothing.
-
-- `is_interpreted(task, platform)`: the reference, or what is asked for, is a Triton program on a CPU
-- `why_untimed(task, language, platform)`: why no candidate of a language is timed; empty: they are
-- `why_candidate_untimed(candidate, platform)`: the same for one candidate of a task whose others are
-"""
+"""When a CPU stands in for a GPU: Triton inside Python is interpreted there, and time means nothing."""
 
 from __future__ import annotations
 

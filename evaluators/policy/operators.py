@@ -191,7 +191,6 @@ def denied_operators(called: Iterable[str], rules: TaskRules, known: Iterable[st
 
 
 def _permitted(called: set[str]) -> set[str]:
-    """Return the operators of ATen that a task permits, for what its reference calls."""
     core = called - _GLUE
     activations = FAMILIES["activation"]
     permitted = set(_GLUE)

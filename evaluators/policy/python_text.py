@@ -95,7 +95,6 @@ def reach_past_torch(text: str) -> Finding | None:
 
 
 def _names_of(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Yield the names that a node holds, those of modules in parts, and texts that may be one."""
     match node:
         case ast.Import() | ast.ImportFrom():
             modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -132,7 +131,6 @@ def _of_value(node: ast.Compare | ast.Constant) -> Iterator[Finding]:
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
-    """Return what a statement assigns to or deletes."""
     if isinstance(node, ast.Assign | ast.Delete):
         return node.targets
     return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
@@ -158,7 +156,6 @@ def _of_attribute(name: str, line: int) -> Iterator[Finding]:
 
 
 def _of_call(call: ast.Call, names: dict[str, str]) -> Iterator[Finding]:
-    """Find calls of what hides what is done, and registrations for operators of torch's own."""
     if isinstance(call.func, ast.Name) and call.func.id in _CALLED:
         yield Finding(f"call of {call.func.id}", call.lineno, _sets_foreign_attribute(call, names))
     chain = _chain(call.func, names)
@@ -184,7 +181,6 @@ def _of_target(target: ast.AST, names: dict[str, str]) -> Iterator[Finding]:
 
 
 def _is_foreign(chain: list[str]) -> bool:
-    """Say whether an attribute of a module is meant that no program of one's own sets."""
     return len(chain) > 1 and chain[0] in _PATCHED and not _SETTINGS & set(chain[1:])
 
 
@@ -196,7 +192,6 @@ def _sets_foreign_attribute(call: ast.Call, names: dict[str, str]) -> bool:
 
 
 def _is_pointer(node: ast.expr) -> bool:
-    """Say whether a part of a comparison is where a tensor lies."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "data_ptr"
 
 

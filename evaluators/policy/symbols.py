@@ -86,15 +86,7 @@ def read_imports(library: bytes) -> Imports:
 
 
 class _Image:
-    """A library as it lies in memory."""
-
     def __init__(self, library: bytes) -> None:
-        """Read where it lies.
-
-        Raises:
-            BadLibraryError: no linker makes such a one.
-            struct.error: it is cut short.
-        """
         self._library = library
         self._loaded: list[_Segment] = []
         dynamic: list[_Segment] = []
@@ -121,7 +113,6 @@ class _Image:
         self._loaded.append(segment)
 
     def _at(self, address: int) -> int:
-        """Return where in the file something lies that the dynamic linker looks for at an address."""
         for segment in self._loaded:
             if segment.address <= address < segment.address + segment.size:
                 return segment.offset + address - segment.address
@@ -143,7 +134,6 @@ class _Image:
         return found[-1]
 
     def needed(self) -> Iterator[str]:
-        """Yield the file names of libraries that are loaded with it."""
         return (self._text(value) for tag, value in self._tags if tag in _LOADED)
 
     def undefined(self) -> Iterator[Undefined]:
@@ -155,7 +145,6 @@ class _Image:
                 yield Undefined(self._text(name), info >> 4 == _WEAK)
 
     def _referred(self) -> Iterator[int]:
-        """Yield the numbers of the symbols that relocations refer to."""
         tags = dict(self._tags)
         for table, size in _RELOCATIONS:
             if table not in tags:
@@ -165,7 +154,6 @@ class _Image:
                 yield _RELOCATION.unpack_from(self._library, position)[1] >> 32
 
     def _text(self, offset: int) -> str:
-        """Return a name of the table of strings, each of which ends with a zero byte."""
         start = self._at(self._names + offset)
         return self._library[start : self._library.index(b"\0", start)].decode("ascii", "replace")
 

@@ -132,7 +132,6 @@ def kill(pid: int) -> None:
 
 
 def _named(pid: int) -> str:
-    """Return a process's id with its name and its state."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             before, _, after = file.read().decode(errors="replace").rpartition(")")
@@ -217,11 +216,6 @@ def _start(job: dict[str, object], log_fd: int, execute: Callable[[dict[str, obj
 
 
 def _execute(job: dict[str, object]) -> None:
-    """Become the command.
-
-    Raises:
-        OSError: it cannot be run.
-    """
     passed = job["pass_fds"]
     for fd in passed if isinstance(passed, list) else ():
         os.set_inheritable(fd, True)
@@ -231,11 +225,7 @@ def _execute(job: dict[str, object]) -> None:
 
 
 def _confine(job: dict[str, object]) -> None:
-    """Enter the sandbox that the job asks for; this folder is all that may be written.
-
-    Raises:
-        OSError: it is to be strict, and the host does not have what that takes.
-    """
+    """Enter the sandbox that the job asks for; this folder is all that may be written."""
     if not job["isolation"]:
         return
     _find_ours()
@@ -268,8 +258,6 @@ def _take_back(folder: str) -> None:
 
 
 class _Log:
-    """The first bytes of the command's output, in a file."""
-
     def __init__(self, path: str, limit: int) -> None:
         self._left = limit
         self.cut = False
@@ -344,7 +332,6 @@ def _hang_up(job: dict[str, object]) -> None:
 
 
 def _open_pulse(job: dict[str, object]) -> Pulse | None:
-    """Make the page on which the command shows its progress, if it does."""
     if not job["watched"]:
         return None
     _find_ours()

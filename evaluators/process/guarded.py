@@ -1,8 +1,4 @@
-"""Starts `evaluators/process/guard.py` from a coroutine: the only way in which this floor runs a compiler or a judge.
-
-- `await run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport`
-- `await start_guarded(job, ...) -> Process` and `await stop_guarded(process)`, for a command that is talked to
-"""
+"""Starts `evaluators/process/guard.py` from a coroutine: the only way to run a compiler or a judge here."""
 
 from __future__ import annotations
 

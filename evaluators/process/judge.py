@@ -78,8 +78,6 @@ _Answer = TypeVar("_Answer", bound=Opened | Described | Judged | Profiled)
 
 
 class _Guard(Protocol):
-    """The guard of a judge."""
-
     async def report(self) -> GuardReport | None:
         """Wait for the judge's end and return how it was; None if the guard itself died."""
 
@@ -220,7 +218,6 @@ class JudgeProcess:
         return taken
 
     async def _obituary(self) -> str:
-        """Say that the judge died, with its last words."""
         report = await self._guard.report()
         if report is not None and report.how == "stalled":
             remains = f"; would not die: {', '.join(report.undying)}" if report.undying else ""
@@ -254,7 +251,7 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
     Args:
         opening: its task, and what it is for.
         warm: what it is forked from.
-        lease: what is held while it loads; null: nothing. On a GPU a judge that loads disturbs what another one times.
+        lease: what is held while it loads; None: nothing. On a GPU a judge that loads disturbs what another one times.
 
     Raises:
         ConfigError: the problem cannot be used.
@@ -276,9 +273,6 @@ async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
     Args:
         opening: its task, and what it is for.
         warm: what it is forked from, unless its imports depend on what it is for.
-
-    Raises:
-        EvaluatorError: it cannot be started.
     """
     folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
     platform = platform_of(opening.device)
@@ -316,11 +310,6 @@ def _environment(**own: str) -> dict[str, str]:
 
 
 def _prepare() -> tuple[Path, socket.socket, socket.socket]:
-    """Make a judge's folder and the two ends of its socket.
-
-    Raises:
-        EvaluatorError: this host has no room for them.
-    """
     try:
         ours, theirs = socket.socketpair()
     except OSError as error:

@@ -1,9 +1,5 @@
 """The right to time on a device: one holder at a time, on the whole host.
 
-- `HostLease(device: str = "cpu")`: `async with lease: ...`, or `async with lease.hold(run_id): ...`. Two runs on one
-  host would otherwise time at once.
-- `waits() -> tuple[str, ...]`: for whom the leases of this process are waiting, in words.
-
 A lease is a lock (flock) on a file in `/dev/shm`, which all users of a host share and may write to. The kernel gives
 it to one process at a time and takes it back when that one dies; who has it, the kernel says as well (/proc/locks), so
 that nobody can hold it in another's name. What the file says besides is believed only if that process has written it.
@@ -54,8 +50,6 @@ class Lease(Protocol):
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What a holder writes of itself."""
-
     pid: int
     run_id: str = ""
     since: datetime
@@ -96,13 +90,6 @@ class HostLease:
     """A lease for all processes of this host."""
 
     def __init__(self, device: str = "cpu", *, folder: Path = FOLDER, patience_s: float = _PATIENCE_S) -> None:
-        """Take note of a lease; nothing is held yet.
-
-        Args:
-            device: what is timed on.
-            folder: where the locks of all processes of the host lie.
-            patience_s: for how long the same holder is waited for.
-        """
         self.device = device
         self._path = folder / f"ksearch-lease-{device}"
         self._patience_s = patience_s
@@ -125,11 +112,7 @@ class HostLease:
 
     @asynccontextmanager
     async def hold(self, run_id: str) -> AsyncIterator[None]:
-        """Hold it for a run, which others that wait are told.
-
-        Raises:
-            EvaluatorError: as `__aenter__`.
-        """
+        """Hold it for a run, which others that wait are told."""
         await self._take(run_id)
         try:
             yield
@@ -163,11 +146,6 @@ class HostLease:
             raise
 
     async def _wait(self, run_id: str) -> int:
-        """Try until it is free.
-
-        Raises:
-            EvaluatorError: one process has held it for too long.
-        """
         began = since = looked_at = anyio.current_time()
         holder = self.holder()
         _waiting[self] = began, holder
@@ -194,11 +172,7 @@ class HostLease:
         self._turn.release()
 
     def _try(self, run_id: str) -> int | None:
-        """Take it if it is free. Returns the descriptor that holds it.
-
-        Raises:
-            EvaluatorError: the file cannot be used.
-        """
+        """Take it if it is free. Returns the descriptor that holds it."""
         try:
             file = self._open()
         except OSError as error:
@@ -220,11 +194,7 @@ class HostLease:
         return file
 
     def _open(self) -> int:
-        """Open the file, made for everybody if it is not there: never through a link, nor anything but a plain file.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
+        """Open the file, made for everybody if it is not there: never through a link, nor anything but a plain file."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             # Not made if it is there: where the system protects such folders, other users' files could not be opened.
@@ -241,7 +211,6 @@ class HostLease:
         return file
 
     def _is_current(self, file: int) -> bool:
-        """Say whether a file is still the one that others open."""
         try:
             return os.path.samestat(os.fstat(file), os.stat(self._path, follow_symlinks=False))  # noqa: PTH116
         except FileNotFoundError:
@@ -249,7 +218,6 @@ class HostLease:
 
 
 def _holder(pid: int, record: _Record | None) -> Holder:
-    """Describe a process by what the system says of it, and by its own record where that is its own."""
     user = command = "?"
     with suppress(OSError):
         owner = Path(f"/proc/{pid}").stat().st_uid

@@ -67,7 +67,6 @@ def _end_with_parent(number: int) -> None:
 
 
 def _guard(module: ModuleType, order: Mapping[str, object], connection: int, passed: int | None = None) -> int:
-    """Be the guard of one build or judge, to the end of the process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for stream in (0, 1):
         os.dup2(connection, stream)

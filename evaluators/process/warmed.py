@@ -1,9 +1,4 @@
-"""Runs builds and judges in processes forked from a warm one (`warm.py`): guarded as in `guarded.py`, already imported.
-
-- `await WarmProcess(module).run(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport`
-- `WarmProcess(module).start(job, ..., passed: socket) -> WarmGuard`, for what is talked to
-- `WarmProcess(module).close()`
-"""
+"""Runs builds and judges in processes forked from a warm one (`warm.py`), guarded as in `guarded.py`."""
 
 from __future__ import annotations
 
@@ -65,7 +60,7 @@ class WarmProcess:
 
         Args:
             module: what it imports.
-            environment: in which it does; null: a plain one.
+            environment: in which it does; None: a plain one.
             flags: of its interpreter.
         """
         self._module = module
@@ -112,11 +107,7 @@ class WarmProcess:
         return WarmGuard(ours)
 
     def begin(self) -> None:
-        """Start it before there is an order, if it was not started yet.
-
-        Raises:
-            EvaluatorError: it cannot be started.
-        """
+        """Start it before there is an order, if it was not started yet."""
         if self._control is None:
             self._start()
 

@@ -106,11 +106,6 @@ def watch(judge: int, pulse: Pulse) -> None:
 
 
 def _await_stall(judge: int, pulse: Pulse) -> None:
-    """Return when the judge makes no progress.
-
-    Raises:
-        ProcessLookupError: it has ended.
-    """
     beats, since = pulse.beats, time.monotonic()
     while not pulse.is_late:
         time.sleep(_LOOK_S)

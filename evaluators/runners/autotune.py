@@ -1,7 +1,4 @@
-"""`triton.autotune` where nothing can be measured; and which configurations ran, for the log of a crash.
-
-- `take_first_configurations()`, `remember_configurations() -> Callable[[], str]`
-"""
+"""`triton.autotune` where nothing can be measured; and which configurations ran, for the log of a crash."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ _BURST_ERROR = 0.001
 
 
 def _is_known(spans: list[int]) -> bool:
-    """Say whether the standard error of their mean is small."""
     count = len(spans)
     if count < 3:
         return False
@@ -40,11 +39,6 @@ class Sealing:
     """
 
     def __init__(self, confined: Confined) -> None:
-        """Take away what CUDA needed only to begin.
-
-        Args:
-            confined: what the process is behind.
-        """
         self._confined = confined
         seal(confined, may_start_compilers=True)
 
@@ -65,9 +59,6 @@ class Harness:
 
         Args:
             cupti: the library by which calls can be recorded; empty: none will be.
-
-        Raises:
-            DriverError: there is none.
         """
         self._recorder: Recorder | None = None
         self._no_recorder = "nobody asked for records"
@@ -148,11 +139,7 @@ class Harness:
         return 0
 
     def map_areas(self, spec: dict[str, int], inputs_fd: int, outputs_fd: int) -> dict[str, int]:
-        """Map the judge's memory. Returns the addresses of `inputs` and `outputs`.
-
-        Raises:
-            DriverError: it cannot be mapped.
-        """
+        """Map the judge's memory. Returns the addresses of `inputs` and `outputs`."""
         return {
             "inputs": attach(self.context, inputs_fd, spec["inputs_bytes"]),
             "outputs": attach(self.context, outputs_fd, spec["outputs_bytes"]),

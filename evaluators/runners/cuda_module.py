@@ -57,7 +57,6 @@ def _serve_candidate(order: Order) -> None:
 
 
 def _serve_destination(order: Order, began: Began) -> None:
-    """Be the runner of a function that writes to the outputs that it is given, to the end of the process."""
     spec, sealing = order.spec, began.sealing()
     rules = Rules(spec["terms"], order.denial)
     serve(
@@ -73,7 +72,6 @@ def _serve_destination(order: Order, began: Began) -> None:
 
 
 def _finished(work: Callable[[], _T]) -> _T:
-    """Do what copies on the GPU, from the judge's memory or to it, and wait until it is done there."""
     result = work()
     torch.cuda.synchronize()
     return result

@@ -64,7 +64,6 @@ class Began:
 
 
 def _tensors(spec: Mapping[str, object], bases: dict[str, int]) -> list[list[list[torch.Tensor]]]:
-    """Return the tensors of each workload in each arrangement, in the memory that was mapped."""
     areas = {name: view_memory(base, int(str(spec[f"{name}_bytes"]))) for name, base in bases.items()}
     workloads = spec["workloads"]
     return [_placed(placed, areas) for placed in workloads] if isinstance(workloads, list) else []

@@ -66,11 +66,7 @@ class Denial:
     """Operators that are refused, and which of them the candidate called nevertheless."""
 
     def __init__(self, denied: Sequence[str] = ()) -> None:
-        """Replace their kernels in this process, and so in processes that are forked from it.
-
-        Args:
-            denied: names without overload. Empty: nothing is refused.
-        """
+        """Replace their kernels in this process, and so in processes that are forked from it."""
         self.denied = tuple(denied)
         self._index = {name: index for index, name in enumerate(denied)}
         self._called: list[int] = []
@@ -143,7 +139,6 @@ def _interprets() -> bool:
 
 
 def _keys() -> Iterator[str]:
-    """Yield the dispatch keys that this build of torch has kernels for."""
     has_cuda = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]
     return (key for key in _KEYS if has_cuda or not key.endswith("CUDA"))
 
@@ -187,7 +182,6 @@ def _refuse_loading(refuse: Callable[..., None]) -> None:
 
 @contextlib.contextmanager
 def _no_warnings() -> Iterator[None]:
-    """Keep what the dispatcher prints of replaced kernels from the candidate's log."""
     kept = os.dup(2)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)

@@ -66,11 +66,7 @@ def key_of(function: str, arguments: Mapping[str, object], folder: str) -> str:
 
 
 def offer_built(folder: str) -> None:
-    """Put what finds a candidate's extensions in the place of what compiles them, for this process.
-
-    Args:
-        folder: of the artifact.
-    """
+    """Put what finds a candidate's extensions in the place of what compiles them, for this process."""
     stand_in = ModuleType(REPLACED)
     for function in _POSITIONAL:
         vars(stand_in)[function] = _finder(function, folder)
@@ -96,11 +92,7 @@ def _finder(function: str, folder: str) -> Callable[..., ModuleType]:
 
 
 def load_library(path: str) -> ModuleType:
-    """Import a built extension.
-
-    Raises:
-        ImportError: it cannot be loaded.
-    """
+    """Import a built extension."""
     name = os.path.basename(path).removesuffix(".so")  # noqa: PTH119 - as above
     if (known := sys.modules.get(name)) is not None and getattr(known, "__file__", "") == path:
         return known

@@ -1,7 +1,5 @@
 """Kernels that were compiled when a Triton candidate was built, for the process that calls it. Stdlib only.
 
-- `seed_cache(built: str, cache: str) -> None`
-
 Triton finds what it compiled by a hash over source, types, options, versions and target; so what was compiled by the
 same versions for the same GPU is found, and anything else is compiled again. Its index files name the compiled files by
 absolute paths: they are written anew. Both folders are the candidate's own matter, whatever lies in them.

@@ -63,14 +63,6 @@ class _Part:
         instance: Mapping[str, Any],
         call: Mapping[str, Any] | None,
     ) -> None:
-        """Sort the tensors.
-
-        Args:
-            placed: where they lie.
-            arrangements: in each, inputs, then outputs.
-            instance: `Instance` of `evaluators/judge/check/terms.py`.
-            call: `CallForm`; null: inputs are given and outputs returned one after the other.
-        """
         self._call = call
         made = instance["made"]
         self.names: list[str] = instance["state"]
@@ -94,11 +86,7 @@ class _Part:
         return inputs if self._call is None else _nest(self._call["arguments"], inputs)
 
     def dense(self, result: object) -> Sequence[object]:
-        """Return what a call returned as tensors, dense as the reference's are; see `_made_dense`.
-
-        Raises:
-            BadOutputError: it is another nest than the reference returns.
-        """
+        """Return what a call returned as tensors, dense as the reference's are; see `_made_dense`."""
         if self._call is None or type(result) is torch.Tensor:
             return _made_dense(result)
         try:
@@ -183,12 +171,7 @@ class Loader:
             return 1
 
     def _model(self, part: _Part) -> Callable[..., object]:
-        """Return an instance of the candidate's class, with the reference's state; or the candidate, if a function.
-
-        Raises:
-            NoEntryPointError: there is no such class, or the state does not fit.
-            BaseException: whatever the candidate raises.
-        """
+        """Return an instance of the candidate's class, with the reference's state; or the candidate, if a function."""
         if self._class is None:
             offer_built(self._folder)
             self._class = import_from(self._program, self._name)
@@ -262,11 +245,6 @@ def _make_room(device: torch.device, shape: Sequence[int], dtype: str) -> torch.
 
 
 def _outputs_of(returned: Sequence[object], places: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors that a call returned.
-
-    Raises:
-        BadOutputError: it is not what the reference returns.
-    """
     if len(returned) != len(places):
         raise BadOutputError(f"forward returns {len(returned)} values, the reference {len(places)}")
     for index, (value, place) in enumerate(zip(returned, places, strict=True)):

@@ -99,7 +99,7 @@ def arguments_of(
     Args:
         placed: `Placed` of each tensor.
         bases: where the areas are mapped.
-        call: `CallForm`, where numbers stand among the tensors; null: there are none.
+        call: `CallForm`, where numbers stand among the tensors; None: there are none.
         device: DLDeviceType of the memory.
         stream: on a GPU, what the raw contract is given besides.
     """
@@ -138,7 +138,6 @@ class Arguments:
 
 
 def _number(value: float) -> tuple[int, ctypes.c_int64 | ctypes.c_double | ctypes.c_bool]:
-    """Return the tvm-ffi type index of a number, and the number where a raw function may read it."""
     if isinstance(value, bool):
         return _BOOL_ARGUMENT, ctypes.c_bool(value)
     if isinstance(value, int):

@@ -42,11 +42,7 @@ class Loops:
     """The loops behind numpy's products, decompositions and transforms, replaced by one that does not compute."""
 
     def __init__(self, note: Callable[[], None]) -> None:
-        """Replace them, in this process and those forked from it; there are none where numpy is not imported.
-
-        Args:
-            note: is called by the loop.
-        """
+        """Replace them, in this process and those forked from it; there are none where numpy is not imported."""
         self._loop = _LOOP(lambda *_: note())
         address = ctypes.cast(self._loop, ctypes.c_void_p).value
         self._replaced = [(_Ufunc.from_address(id(ufunc)), ufunc) for ufunc in _heavy_ufuncs()]

@@ -42,11 +42,7 @@ def rounded(size_bytes: int) -> int:
 
 
 def map_shared(fd: int, size_bytes: int, *, writable: bool, private: bool = False) -> int:
-    """Map a file where huge pages would begin. Returns the address; the memory is all there.
-
-    Raises:
-        OSError: it cannot be mapped.
-    """
+    """Map a file where huge pages would begin. Returns the address; the memory is all there."""
     around = size_bytes + HUGE_BYTES
     begin = _map(None, around, _PROT_NONE, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1)
     address = -(-begin // HUGE_BYTES) * HUGE_BYTES

@@ -1,9 +1,4 @@
-"""A candidate that is a Python file: loading its entry point, and telling what it raised. Stdlib only.
-
-- `load_entry_point(path: str, name: str, arguments: int) -> Callable[..., object]`, raises `NoEntryPointError`, or
-  whatever the file raises
-- `tell_raised(error: BaseException, folder: str) -> str`
-"""
+"""A candidate that is a Python file: loading its entry point, and telling what it raised. Stdlib only."""
 
 from __future__ import annotations
 
@@ -84,7 +79,6 @@ def tell_raised(error: BaseException, folder: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what it came from, outermost first."""
     found: BaseException | None = error
     while found is not None:
         yield found

@@ -49,11 +49,9 @@ class _Known:
 
     @property
     def exists(self) -> bool:
-        """Whether somebody still holds its memory."""
         return not self._storage.expired()  # type: ignore[no-untyped-call]
 
 
 def _sampled(value: torch.Tensor) -> list[int]:
-    """Return bytes of a dense tensor from all over it."""
     flat = _flat(_flat(value, -1), torch.uint8)
     return _listed(flat[:: max(1, flat.numel() // _SAMPLES)])

@@ -3,11 +3,6 @@
 A nest is what a task's function takes or returns: tuples, lists and dicts, in any depth, of tensors, numbers, booleans,
 texts and None. Its form is plain data, the JSON of `messages.calls.Structure`: the judge tells it to runners. A problem
 says with a tensor on torch's `meta` device that there is room for an output: one that holds nothing, made in each call.
-
-- `flatten(value, is_tensor, room_of=…) -> (form, tensors)`, raises StructureError
-- `rebuild(form, tensors, make_room) -> value`
-- `paths(form) -> names of the tensors`
-- `with_numbers(form, tensors) -> tensors and numbers, in order`
 """
 
 from __future__ import annotations
@@ -66,7 +61,7 @@ def rebuild(
     Args:
         form: as `flatten` gives it.
         tensors: in order.
-        make_room: makes an uninitialised tensor of a shape and dtype; null: the form has no room.
+        make_room: makes an uninitialised tensor of a shape and dtype; None: the form has no room.
     """
     return _rebuilt(form, iter(tensors), make_room)
 
@@ -206,7 +201,6 @@ def _rebuilt(
 
 
 def _passed(form: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Yield the tensors and numbers of a nest, in order."""
     match form["type"]:
         case "tensor":
             yield form
@@ -226,7 +220,6 @@ def _items(form: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
 
 
 def _entries(form: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yield the parts of a container with their keys or positions."""
     keys = form.get("keys")
     named = keys if isinstance(keys, list | tuple) else range(len(_items(form)))
     for key, item in zip(named, _items(form), strict=True):

@@ -1,7 +1,5 @@
 """A warm process that runners are forked from: it has imported torch or Triton, and never loads a candidate.
 
-- `be_ready_to_launch() -> None`
-
 Without it every process that is forked does it again, in its first call: a seventh of a second.
 
 Importing torch and triton costs seconds, forking some milliseconds. It must have one thread: threads do not survive a
@@ -103,11 +101,7 @@ class Order:
 
 
 def fork_runners(serve_candidate: Callable[[Order], None]) -> int:
-    """Serve one judge until it goes away: fork a runner per order.
-
-    Args:
-        serve_candidate: be a runner, to the end of the process.
-    """
+    """Serve one judge until it goes away: fork a runner per order."""
     control = socket.socket(fileno=int(sys.argv[1]))
     bind_to_judge(int(sys.argv[2]))
     torch.set_num_threads(1)
@@ -226,7 +220,6 @@ class _Log(io.RawIOBase):
         self._left = left
 
     def as_text(self) -> io.TextIOWrapper:
-        """Return it as a stream for text."""
         return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace", line_buffering=True)
 
     def writable(self) -> bool:

@@ -58,7 +58,7 @@ class Bench:
             threads: how many OpenMP threads they are given: torch's default, as the reference.
             reference_ns: about how long the reference takes.
             keep: processes below this one that are not a candidate's.
-            buffers: of the workload, where several share their memory; null: made here.
+            buffers: of the workload, where several share their memory; None: made here.
             workload: its name, where there are several.
             number: of the workload among all whose calls a runner can be asked for.
             is_hidden: whether authors of candidates are not to be told of it.
@@ -194,10 +194,6 @@ class Calls:
         Args:
             data: what it is called on.
             at: the number of an arrangement; None: one is drawn.
-
-        Raises:
-            CandidateFailedError: it does not answer, or takes too long.
-            WrongOutputError: it writes beside its outputs.
         """
         self.turn()
         self._bench.buffers.lay(data.inputs, data.state, at=self._moves.next() if at is None else at)
@@ -211,10 +207,6 @@ class Calls:
         In timed calls the place of one tensor tells those of all others. Here it does not: what is kept by the address
         of a single tensor is found out. There are two calls, so that what a candidate does in every other call stays in
         one of the two timed calls of a block, where the clocks find it (`gpu_clocks.py`).
-
-        Raises:
-            CandidateFailedError: it does not answer, or takes too long.
-            WrongOutputError: it writes beside its outputs.
         """
         self._until_elsewhere -= 1
         if self._until_elsewhere > 0:
@@ -225,20 +217,12 @@ class Calls:
             yield
 
     def look_after(self) -> None:
-        """Look at what the process holds after a timed call, and where results lie.
-
-        Raises:
-            CandidateFailedError: it does not answer.
-        """
+        """Look at what the process holds after a timed call, and where results lie."""
         self.growth.look(self._count)
         self.look_for_reuse()
 
     def look_for_reuse(self) -> None:
-        """See whether a module returned memory that an earlier result lies in.
-
-        Raises:
-            CandidateFailedError: it does not answer.
-        """
+        """See whether a module returned memory that an earlier result lies in."""
         if self._bench.returns_outputs:
             self.is_reusing = self._side.reuses_outputs() or self.is_reusing
 
@@ -257,9 +241,6 @@ class Calls:
 
         Args:
             cover: as in `again`.
-
-        Raises:
-            CandidateFailedError: it does not answer.
         """
         self._bench.buffers.outputs.poison()
         self._bench.buffers.settle()
@@ -279,10 +260,6 @@ class Calls:
             family: where that data came from.
             just_before: done when the outputs are poisoned.
             cover: begins work that the call is to begin behind, when everything else is settled.
-
-        Raises:
-            CandidateFailedError: it does not answer, or takes too long.
-            WrongOutputError: it writes beside its outputs.
         """
         outputs = self._bench.buffers.outputs
         outputs.poison()

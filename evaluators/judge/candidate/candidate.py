@@ -51,11 +51,7 @@ class Host:
         self._killed = _processes_killed()
 
     def answer_for(self, verdict: Verdict) -> None:
-        """See that a failure is the candidate's own.
-
-        Raises:
-            HostError: it may be the host's.
-        """
+        """See that a failure is the candidate's own."""
         killed, before = _processes_killed(), self._killed
         self._killed = killed
         if not isinstance(verdict, Crashed | DidNotBuild | TimedOut):
@@ -173,7 +169,6 @@ class CandidateSide:
         self._next = self._next or self._started()
 
     def _spec(self, own: Own) -> RunnerSpec:
-        """Return what a process is told."""
         return RunnerSpec(
             judge_pid=os.getpid(),
             nonce=own.nonce,
@@ -208,16 +203,11 @@ class CandidateSide:
         self._leave()
 
     def _leave(self) -> None:
-        """End the process, and all that descends from it."""
         self._end()
         self._runner.close()
 
     def load(self) -> None:
-        """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some.
-
-        Raises:
-            CandidateFailedError: it cannot be loaded.
-        """
+        """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some."""
         limit_s = self._limits.load_s
         self._await_start()
         empty = sorted(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
@@ -227,11 +217,7 @@ class CandidateSide:
             self._load()
 
     def _see_isolation(self) -> None:
-        """Ask which layers the process is behind, while none of the candidate is there: as many as its others were.
-
-        Raises:
-            RunnerError: they are fewer than are wanted, or other ones than before.
-        """
+        """Ask which layers the process is behind, while none of the candidate is there: as many as its others were."""
         claim = self.ask(ISOLATION, limit_s=self._limits.load_s).status
         layers, before = unpack(claim), self.isolation
         if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
@@ -267,9 +253,6 @@ class CandidateSide:
 
         They are constants to it: other ones take another process, in which nothing of the former is left. That one
         serves the other workloads as well.
-
-        Raises:
-            CandidateFailedError: it cannot be loaded.
         """
         number = self._place.number
         if self._terms.module is None or self._held.get(number) is state:
@@ -303,12 +286,7 @@ class CandidateSide:
         self._runner.line.is_urgent = first
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
-        """Let the candidate run until it answers.
-
-        Raises:
-            CandidateFailedError: it does not, or a call returns something else than 0.
-            RunnerError: it does not, though no candidate was loaded.
-        """
+        """Let the candidate run until it answers."""
         number = self._place.number
         if operation == CALL:
             self._stage = "call" if number in self._called else "first call"
@@ -341,22 +319,14 @@ class CandidateSide:
         return later_s if self._place.number in self._called else max(later_s, self._limits.first_call_s)
 
     def call(self, *, limit_s: float) -> Answer:
-        """Call the candidate once. Once it was called on all workloads, it has compiled, and is sealed.
-
-        Raises:
-            CandidateFailedError: see `ask` and `seal`.
-        """
+        """Call the candidate once. Once it was called on all workloads, it has compiled, and is sealed."""
         answer = self.ask(CALL, limit_s=limit_s)
         if len(self._called) == len(self._others):
             self.seal()
         return answer
 
     def seal(self) -> None:
-        """Take away the means to start processes, where compilers needed them until now; at once if that was done.
-
-        Raises:
-            CandidateFailedError: they were not given up, or see `ask`.
-        """
+        """Take away the means to start processes, where compilers needed them until now; at once if that was done."""
         if not self._may_start_compilers or self._is_sealed:
             return
         before = filters_of(self.pid)
@@ -366,52 +336,28 @@ class CandidateSide:
             raise CandidateFailedError(refusal)
 
     def expect_alone(self) -> None:
-        """See that nothing of the candidate's runs besides its own process.
-
-        Raises:
-            CandidateFailedError: something does.
-        """
+        """See that nothing of the candidate's runs besides its own process."""
         if (refusal := other_process(self.pid, self._keep)) is not None:
             raise CandidateFailedError(refusal)
 
     def empty(self) -> Answer:
-        """Do all that a call does, but for the candidate.
-
-        Raises:
-            CandidateFailedError: see `ask`.
-        """
+        """Do all that a call does, but for the candidate."""
         return self.ask(EMPTY, limit_s=self._limits.load_s)
 
     def keep_returned(self) -> None:
-        """Have a module's runner keep what the last call returned, as its caller would.
-
-        Raises:
-            CandidateFailedError: see `ask`.
-        """
+        """Have a module's runner keep what the last call returned, as its caller would."""
         self.ask(HOLD, limit_s=self._limits.load_s)
 
     def give_kept(self) -> None:
-        """Have it hand over once more what it keeps: the outputs are that then.
-
-        Raises:
-            CandidateFailedError: see `ask`.
-        """
+        """Have it hand over once more what it keeps: the outputs are that then."""
         self.ask(GIVE, limit_s=self._limits.load_s)
 
     def reuses_outputs(self) -> bool:
-        """Ask a module's runner whether the last call returned memory that an earlier result lies in.
-
-        Raises:
-            CandidateFailedError: see `ask`.
-        """
+        """Ask a module's runner whether the last call returned memory that an earlier result lies in."""
         return bool(self.ask(REUSED, limit_s=self._limits.load_s).status)
 
     def record(self, *, limit_s: float) -> bytes:
-        """Have a call made and recorded. Returns what was printed until then, the record last.
-
-        Raises:
-            CandidateFailedError: see `ask`.
-        """
+        """Have a call made and recorded. Returns what was printed until then, the record last."""
         self.ask(PROFILE, limit_s=limit_s)
         return self._runner.log.take(2 * RECORD_BYTES)
 
@@ -419,11 +365,6 @@ class CandidateSide:
         return msgspec.structs.replace(failure, stage=self._stage) if isinstance(failure, Crashed) else failure
 
     def _explain(self, silence: NoAnswerError) -> Crashed | TimedOut | Rejected:
-        """Say why there was no answer. The process is dead afterwards.
-
-        Raises:
-            RunnerError: it had not loaded the candidate yet: only our own code has run there.
-        """
         stage = self._stage
         if stage == "start" or silence.kind != "ended":
             self._end()
@@ -447,12 +388,7 @@ class CandidateSide:
         return Crashed(reason=f"{say_end(code)} ({stage})", stage=stage, log=self._runner.log.tail())
 
     def sanitized(self, crashed: Crashed, path: str) -> Crashed:
-        """Call it once more under compute-sanitizer, on what it crashed on; it has ended. Returns a verdict with more.
-
-        Args:
-            crashed: the verdict.
-            path: of compute-sanitizer.
-        """
+        """Call it once more under compute-sanitizer, on what it crashed on. Returns a verdict with more."""
         try:
             spec = self._spec(Own(0, "", -1, -1))
             return sanitize(spec, self._support.runner, self._place.number, self._buffers, path).told_in(crashed)

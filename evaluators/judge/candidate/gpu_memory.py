@@ -53,9 +53,6 @@ def within_memory(
         give_up: gives back what is kept for later candidates, and keeps nothing for now; says whether there was any.
         keep: keeps again: less from now on, or as much as before.
         has_room: says whether there is as much memory as ever, when no candidate is there.
-
-    Raises:
-        HostError: there is too little also without the candidate.
     """
     answer = _judged(judge)
     if answer is not None and not _lacks_memory(answer):
@@ -72,7 +69,7 @@ def within_memory(
 
 
 def _judged(judge: Callable[[], Passed | Judged]) -> Passed | Judged | None:
-    """Judge it; null where the judge itself found too little memory."""
+    """Judge it; None where the judge itself found too little memory."""
     try:
         return judge()
     except (NoMemoryError, torch.OutOfMemoryError):
@@ -80,6 +77,5 @@ def _judged(judge: Callable[[], Passed | Judged]) -> Passed | Judged | None:
 
 
 def _lacks_memory(answer: Passed | Judged) -> bool:
-    """Say whether a candidate says of itself that it was given no memory of the GPU."""
     verdict = answer.verdict if isinstance(answer, Judged) else None
     return isinstance(verdict, Crashed) and "out of memory" in f"{verdict.reason} {verdict.log}".lower()

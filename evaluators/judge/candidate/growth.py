@@ -53,12 +53,7 @@ class Growth:
 
 
 def steady_growth(values: Sequence[int], calls: Sequence[int]) -> float:
-    """Return by how much values grow per call, if they go on growing to the end; else 0.
-
-    Args:
-        values: what was seen.
-        calls: how many calls there had been then.
-    """
+    """Return by how much values grow per call, if they go on growing to the end; else 0."""
     later = values[len(values) // _SKIPPED_ONE_IN :]
     if len(later) < _FEWEST:
         return 0.0

@@ -213,7 +213,6 @@ def _span_ns(activities: Sequence[Activity]) -> int:
 
 
 def _busy_ns(activities: Sequence[Activity]) -> int:
-    """Return for how long at least one of them went on."""
     busy = until = 0
     for one in sorted(activities, key=lambda each: each.begun_ns):
         busy += max(0, one.ended_ns - max(one.begun_ns, until))

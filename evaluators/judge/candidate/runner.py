@@ -1,8 +1,4 @@
-"""A runner process of a candidate: its start, socket, folder and log.
-
-- `NativeLauncher(...)`: for shared libraries; a fresh interpreter each
-- `WarmLauncher(...)`: for Triton programs; forked from a process that has imported torch and triton
-"""
+"""A runner process of a candidate: its start, socket, folder and log."""
 
 from __future__ import annotations
 
@@ -103,7 +99,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[tuple[Placed, ...], ...]
     """Tensors of each, in the same memory."""
     calls: tuple[CallForm | None, ...]
-    """What a call takes and returns, of each; null: one tensor after the other."""
+    """What a call takes and returns, of each; None: one tensor after the other."""
     product: str
     """Path of what was built."""
     entry_point: str
@@ -141,11 +137,7 @@ class RunnerProcess(Protocol):
         """Kill it, if it lives."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives on.
-        """
+        """Wait for its end and return its exit code."""
 
 
 class Launcher(Protocol):
@@ -155,11 +147,7 @@ class Launcher(Protocol):
     """Processes below this one that are the launcher's and no candidate's."""
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
-        """Start a runner; its output goes to a descriptor.
-
-        Raises:
-            RunnerError: it cannot be started.
-        """
+        """Start a runner; its output goes to a descriptor."""
 
 
 class NativeLauncher:
@@ -168,11 +156,6 @@ class NativeLauncher:
     pids: frozenset[int] = frozenset()
 
     def __init__(self, code: str) -> None:
-        """Make a launcher.
-
-        Args:
-            code: what the interpreter runs.
-        """
         self._code = code
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
@@ -193,12 +176,7 @@ class WarmLauncher:
     """Starts runners of Triton programs."""
 
     def __init__(self, module: str, environment: dict[str, str]) -> None:
-        """Start the process that they are forked from. It is ready some seconds later.
-
-        Args:
-            module: what it runs.
-            environment: what it and they find in theirs besides what all do.
-        """
+        """Start the process that they are forked from. It is ready some seconds later."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_ready = False
         with theirs:
@@ -221,11 +199,7 @@ class WarmLauncher:
         self.pids = frozenset({self._process.pid})
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
-        """Fork a runner.
-
-        Raises:
-            RunnerError: the process that it would be forked from has ended, or does not answer.
-        """
+        """Fork a runner."""
         if not self._is_ready:
             self._receive(_READY_S)
             self._is_ready = True
@@ -248,8 +222,6 @@ class WarmLauncher:
 
 
 class _Forked:
-    """A child process that somebody else forked."""
-
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
@@ -283,11 +255,6 @@ class _EitherLauncher:
         self.pids = self._plain.pids | self._for_gpus.pids
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
-        """Fork a runner.
-
-        Raises:
-            RunnerError: as `WarmLauncher.start`.
-        """
         text = Path(spec.product).read_bytes()
         return (self._for_gpus if b"triton" in text or b"cuda" in text else self._plain).start(spec, log=log)
 
@@ -341,17 +308,6 @@ class Runner:
     def __init__(
         self, spec_of: Callable[[Own], RunnerSpec], launcher: Launcher, buffers: Buffers, *, stops: bool
     ) -> None:
-        """Start it.
-
-        Args:
-            spec_of: returns all that it is told.
-            launcher: starts it.
-            buffers: whose inputs it may read.
-            stops: whether it is stopped between its calls.
-
-        Raises:
-            RunnerError: it cannot be started.
-        """
         # Inside the judge's own folder: whoever ends the judge removes this with it.
         self._is_closed = False
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
@@ -388,11 +344,7 @@ class Runner:
         return self.process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
 
     def kill(self) -> None:
-        """Demote all its threads and kill it, if it lives, and wait until it is gone.
-
-        Raises:
-            RunnerError: it would not die.
-        """
+        """Demote all its threads and kill it, if it lives, and wait until it is gone."""
         if not self.lives:
             return
         kill(self.pid)

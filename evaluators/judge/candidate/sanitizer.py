@@ -2,9 +2,6 @@
 
 The candidate is called once more on the data that it crashed on, in a fresh process that compute-sanitizer starts
 (`evaluators/runners/sanitized.py`), within `LIMIT_S`. All of it is advice: the verdict stands whatever comes of it.
-
-- `find_sanitizer() -> str`, `is_gpu_crash(crashed) -> bool`
-- `sanitize(spec, kind, number, buffers, path) -> Second`, `findings_in(log) -> tuple[str, ...]`
 """
 
 from __future__ import annotations
@@ -95,15 +92,7 @@ class Second(NamedTuple):
 
 
 def sanitize(spec: RunnerSpec, kind: RunnerKind, number: int, buffers: Buffers, path: str) -> Second:
-    """Call a crashed candidate once more under compute-sanitizer.
-
-    Args:
-        spec: what the process that crashed was told.
-        kind: of its runner.
-        number: of the workload that it crashed on.
-        buffers: of that workload, with the data that it crashed on.
-        path: of compute-sanitizer.
-    """
+    """Call a crashed candidate once more under compute-sanitizer."""
     tensors = buffers.inputs.tensors
     if sum(each.nbytes for each in tensors) > _MOST_DATA_BYTES:
         return Second((), f"not run under compute-sanitizer: its inputs have more than {_MOST_DATA_BYTES >> 30} GiB")

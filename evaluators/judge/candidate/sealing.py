@@ -20,19 +20,14 @@ _RULE = "processes"
 
 
 def filters_of(pid: int) -> int | None:
-    """Return how many filters of system calls a process is behind; null: the kernel does not say (before Linux 5.9)."""
+    """Return how many filters of system calls a process is behind; None: the kernel does not say (before Linux 5.9)."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     lines = dict(line.partition(":")[::2] for line in status.splitlines())
     return int(lines["Seccomp_filters"]) if "Seccomp_filters" in lines else None
 
 
 def not_sealed(pid: int, before: int | None) -> Rejected | None:
-    """Say that a process has not taken another filter upon itself, if so.
-
-    Args:
-        pid: the process, which was asked to.
-        before: how many it was behind when it was asked.
-    """
+    """Say that a process has not taken another filter upon itself, if so."""
     now = filters_of(pid)
     if before is None or now is None or now > before:
         return None
@@ -55,10 +50,6 @@ def cache_of(artifact: Artifact, workloads: int) -> Path:
     """Return the folder, in the judge's own, where checks leave compiled kernels to the process that is timed.
 
     What was called on hidden workloads as well leaves nothing to a process whose words their author may read.
-
-    Args:
-        artifact: what was built.
-        workloads: on how many the process is called.
     """
     folder = Path.cwd() / f"{_name(artifact)}{workloads}"
     folder.mkdir(exist_ok=True)

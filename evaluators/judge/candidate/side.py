@@ -73,25 +73,13 @@ class Side(Protocol):
     """Cost of an empty call."""
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
-        """Let it run until it answers.
-
-        Raises:
-            NoAnswerError: it does not, in time or at all.
-        """
+        """Let it run until it answers."""
 
 
 class Line:
     """The judge's end of a side's control socket, with the clock."""
 
     def __init__(self, control: socket.socket, pid: int, nonce: int, *, stops: bool = True) -> None:
-        """Hold a side.
-
-        Args:
-            control: this end of its socket.
-            pid: its process, which leads a group of its own.
-            nonce: part of every frame.
-            stops: whether it is stopped between its answers.
-        """
         self._stops = stops
         self._control = control
         self._pid = pid
@@ -107,7 +95,7 @@ class Line:
         self._went_on = 0
         """How often it has computed while it was stopped."""
         self._rested_ns: int | None = None
-        """CPU time that it had used when it had stopped; null: it has not been stopped yet."""
+        """CPU time that it had used when it had stopped; None: it has not been stopped yet."""
         self._poll = select.poll()
         self._poll.register(control.fileno(), select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
@@ -130,9 +118,6 @@ class Line:
             take: done at the moment of the answer, inside the measured time: takes the outputs while they are what
                 the side says that they are.
             look: done just behind the clock, before the side is stopped; see `glimpse.py`.
-
-        Raises:
-            NoAnswerError: the side ended, was silent for `limit_s`, or sent something else.
         """
         self._refuse_early_answer(limit_s)
         self._refuse_to_have_gone_on(limit_s)
@@ -196,21 +181,13 @@ class Line:
         os.close(self._pidfd)
 
     def _refuse_early_answer(self, limit_s: float) -> None:
-        """See that nothing was answered before it was asked: the clock would stop as soon as it is looked at.
-
-        Raises:
-            NoAnswerError: something was.
-        """
+        """See that nothing was answered before it was asked: the clock would stop as soon as it is looked at."""
         with contextlib.suppress(OSError):
             if self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 raise NoAnswerError("bad frame", limit_s)
 
     def _refuse_to_have_gone_on(self, limit_s: float) -> None:
-        """See that it has not computed since it was stopped: timers, for one, can send the signal that continues.
-
-        Raises:
-            NoAnswerError: it has.
-        """
+        """See that it has not computed since it was stopped: timers, for one, can send the signal that continues."""
         if self._rested_ns is not None and cpu_ns(self._pid) - self._rested_ns > _SETTLING_NS:
             self._went_on += 1
         if self._went_on > _MOST_WENT_ON:

@@ -39,14 +39,12 @@ _STALE = (
 
 
 class _First:
-    """The first call of a candidate."""
-
     def __init__(self) -> None:
         self.data: DataSet | None = None
         self.outputs: Tensors = ()
         """What it wrote then."""
         self.is_repeated: bool | None = None
-        """Whether a second call on the same data gave the same bits; null: not made yet."""
+        """Whether a second call on the same data gave the same bits; None: not made yet."""
         self.is_overwritten = False
         """Whether what it returned was another thing after later calls: it hands out the same memory again."""
 
@@ -88,12 +86,7 @@ class Case:
         """What it was called on last."""
 
     def run(self, side: CandidateSide) -> None:
-        """Call a candidate on what every one is called on, with the task's own parameters.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: an output is wrong.
-        """
+        """Call a candidate on what every one is called on, with the task's own parameters."""
         self._calls = Calls(self.bench, side)
         self._first, self._draws = _First(), CheckedDraws()
         self.checks, self._seeds = [], []
@@ -111,10 +104,6 @@ class Case:
         """Call it on data of families that are drawn for it, then on the first once more.
 
         And on other parameters, unless it is a module: `run_on_other_state` does that.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: an output is wrong.
         """
         if self._calls is None:
             return
@@ -133,12 +122,7 @@ class Case:
             side.get_another_ready()
 
     def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call a module on data with other parameters, which takes another process: one for all workloads.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: an output is wrong.
-        """
+        """Call a module on data with other parameters, which takes another process: one for all workloads."""
         if self.bench.returns_outputs:
             self._call_on_other_state()
 
@@ -173,7 +157,6 @@ class Case:
             calls.look_for_reuse()
 
     def _explained(self, calls: Calls, data: DataSet, wrong: WrongOutputError) -> WrongOutputError:
-        """Say of a wrong output whether it is right where the tensors lay in the first call."""
         if calls.first in {None, self.bench.buffers.arrangement}:
             return wrong
         try:
@@ -193,38 +176,19 @@ class Case:
         return self._calls.last.elapsed_ns
 
     def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
-        """Call a candidate on data of every family, whatever it writes.
-
-        Args:
-            side: the candidate.
-            other_state: on data with other parameters, else on the rest.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: it writes beside its outputs.
-        """
+        """Call a candidate on data of every family, whatever it writes."""
         calls = Calls(self.bench, side)
         for data in self._on_other_state() if other_state else chain(self._on_given_state(), self._drawn()):
             calls.on(data)
 
     def call_as_failed(self, side: CandidateSide) -> None:
-        """Call a candidate on the data set that it was called on last.
-
-        Raises:
-            CandidateFailedError: the call fails.
-            WrongOutputError: an output is wrong.
-        """
+        """Call a candidate on the data set that it was called on last."""
         if self._last is not None:
             Calls(self.bench, side).on(self._last)
             self._checked(self._last)
 
     def revisit(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call it on the first data again, after it was called on other workloads: what it keeps must fit this one.
-
-        Raises:
-            CandidateFailedError: the call fails.
-            WrongOutputError: an output is wrong.
-        """
+        """Call it on the first data again, after it was called on other workloads: what it keeps must fit this one."""
         if self._calls is None or self._first.data is None:
             return
         was_right = "it was right here before it was called on other workloads"
@@ -245,7 +209,7 @@ class Case:
 
     @property
     def is_repeated(self) -> bool | None:
-        """Return whether a second call on the same data gave the same bits; null: none was made."""
+        """Return whether a second call on the same data gave the same bits; None: none was made."""
         return self._first.is_repeated
 
     @property
@@ -274,11 +238,6 @@ class Case:
         return HELD_OUT if self.bench.is_hidden else self.bench.workload
 
     def _keep_first(self, side: CandidateSide, first: _First, data: DataSet) -> None:
-        """Keep what the first call gave.
-
-        Raises:
-            CandidateFailedError: the candidate does not answer.
-        """
         if first.data is None:
             first.data = data
             first.outputs = tuple(output.clone() for output in self._outputs)
@@ -290,11 +249,6 @@ class Case:
         return self.bench.buffers.results
 
     def _checked(self, data: DataSet) -> CallCheck:
-        """Compare the outputs of the last call.
-
-        Raises:
-            WrongOutputError: one is wrong.
-        """
         if data.complaint is not None:
             if said := data.complaint(self._outputs):
                 raise WrongOutputError(Wrong(reason=said, family=data.family))
@@ -310,12 +264,7 @@ class Case:
         return msgspec.structs.replace(worst, workload=self._called)
 
     def _repeat(self, calls: Calls, first: _First) -> None:
-        """Call it once more on data that it was right on, unless that was done, and see whether it gives the same bits.
-
-        Raises:
-            CandidateFailedError: the call fails.
-            WrongOutputError: it is wrong this time.
-        """
+        """Call it once more on data that it was right on, unless that was done; see whether it gives the same bits."""
         if first.data is None or first.is_repeated is not None:
             return
         calls.on(first.data)
@@ -327,7 +276,6 @@ class Case:
         first.is_repeated = self._holds(first.outputs)
 
     def _holds(self, outputs: Tensors) -> bool:
-        """Say whether the last call's outputs are these, bit by bit."""
         return all(same_bytes(now, then) for now, then in zip(self._outputs, outputs, strict=True))
 
 
@@ -400,7 +348,6 @@ class Checker:
         return Judged(verdict=named(verdict, told.bench.workload, hidden=told.bench.is_hidden))
 
     def _explained(self, artifact: Artifact, verdict: _Failure, step: _Step, *, is_segfault: bool) -> _Failure:
-        """Say more of what failed on a workload, if another process of the candidate can tell."""
         if isinstance(verdict, Crashed) and is_segfault:
             return self._explain_segfault(artifact, verdict, self._cases[: self._cases.index(step.case) + 1])
         may_keep = isinstance(verdict, Wrong | Crashed) and step.comes_after_others
@@ -482,15 +429,12 @@ def _given_up(verdict: Verdict, side: CandidateSide) -> Judged:
 
 
 def _sanitized(side: CandidateSide, verdict: _Failure) -> _Failure:
-    """Have a crash on a GPU explained, where compute-sanitizer is installed."""
     if not isinstance(verdict, Crashed) or not is_gpu_crash(verdict) or not (path := find_sanitizer()):
         return verdict
     return side.sanitized(verdict, path)
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """Part of a check, on one workload."""
-
     case: Case
     take: Callable[[CandidateSide], None]
     told: Case

@@ -81,7 +81,7 @@ class Allowed:
             tolerance: what the task itself says.
             input_error: of data that the task itself would not draw, by how much the expected values move, relative to
                 their scale, when inputs are rounded to the precision that is allowed: what no program can be better
-                than, also where the reference is by luck. Null: the task draws this data.
+                than, also where the reference is by luck. None: the task draws this data.
         """
         self.dtype = native.dtype
         self.exact, self._is_low = not native.dtype.is_floating_point, False
@@ -182,7 +182,6 @@ class Allowed:
         return Errors(torch.zeros_like(found.wrong), found.largest, ratio, found.own_ratio)
 
     def _atol(self, scale: torch.Tensor) -> torch.Tensor:
-        """Return the absolute part for rows of a scale, as a column."""
         own = scale.mul(self._relative).clamp_min_(self._least)
         if self._fixed_atol is None:
             return own
@@ -212,7 +211,6 @@ class Allowed:
 
 
 def _is_block(wrong: torch.Tensor) -> bool:
-    """Say whether wrong elements fill most of a row or of a column, where those are long enough to tell."""
     height, width = wrong.shape
     by_row, by_column = wrong.double().mean(dim=1), wrong.double().mean(dim=0)
     in_rows = width >= _SHORT_ROW and bool((by_row > _MOST_OF_LINE).any())
@@ -220,7 +218,6 @@ def _is_block(wrong: torch.Tensor) -> bool:
 
 
 def _weight(out: torch.Tensor, expected: torch.Tensor) -> float:
-    """Return the norm of an output's error relative to the expected output's."""
     error = torch.linalg.vector_norm(out.double() - expected.double())
     return float(error / torch.linalg.vector_norm(expected.double()).clamp_min(_LEAST))
 
@@ -252,7 +249,6 @@ def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def _scale_of(rows: torch.Tensor) -> torch.Tensor:
-    """Return each row's scale as a column, in float64."""
     # Ten times as fast as the infinity norm on a CPU, and no copy is made.
     largest = torch.maximum(rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True).neg()).double()
     if not bool(largest.isfinite().all()):
@@ -261,7 +257,6 @@ def _scale_of(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _largest_error(native: torch.Tensor, expected: torch.Tensor, scale: torch.Tensor) -> float:
-    """Return the largest error relative to its row's scale."""
     found = [torch.zeros((), dtype=torch.float64, device=native.device)]
     for place, block, reference in _blocks(native, expected):
         error = (block.to(reference.dtype) - reference).abs_().nan_to_num_(0.0, 0.0, 0.0)
@@ -279,7 +274,6 @@ _Place: TypeAlias = tuple[slice, slice]
 
 
 def _blocks(left: torch.Tensor, right: torch.Tensor) -> Iterator[tuple[_Place, torch.Tensor, torch.Tensor]]:
-    """Cut two equal matrices into blocks of rows, or of columns where there is one row."""
     rows, columns = left.shape
     elements = _BLOCK_ELEMENTS.get(left.device.type, _LARGE_BLOCK_ELEMENTS)
     height, width = max(1, elements // max(columns, 1)), elements if rows == 1 else columns
@@ -308,7 +302,6 @@ def describe_wrong(out: torch.Tensor, expected: torch.Tensor, wrong: torch.Tenso
 
 
 def _where(mask: torch.Tensor) -> list[str]:
-    """Say in which rows and columns wrong elements lie, if that tells something."""
     rows, columns = mask.shape
     in_rows, in_columns = mask.any(dim=1), mask.any(dim=0)
     found: list[str] = []
@@ -324,7 +317,6 @@ def _where(mask: torch.Tensor) -> list[str]:
 
 
 def _how(out: torch.Tensor, expected: torch.Tensor, mask: torch.Tensor) -> list[str]:
-    """Say how values relate to the expected ones."""
     found: list[str] = []
     usable = mask & expected.isfinite() & out.isfinite() & (expected.abs() > 1e-3 * expected.abs().nan_to_num().max())
     if int(usable.sum()) >= 8:

@@ -48,6 +48,5 @@ def in_full(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _ordinal(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the place of each value among all of its format, counted from 0."""
     bits = tensor.contiguous().view(torch.uint8).int()
     return torch.where((bits & _SIGN) > 0, -(bits & _MAGNITUDE), bits & _MAGNITUDE)

@@ -20,11 +20,7 @@ _WARM_UPS, _WARM_UP_S = 14, 2.0
 
 
 def copy_cost_ns(baseline: BaselineSide, sweep: Callable[[], None], *, limit_s: float) -> int:
-    """Return the least that copying the reference's outputs takes, caches cold but for them.
-
-    Raises:
-        BaselineError: the baseline worker is broken.
-    """
+    """Return the least that copying the reference's outputs takes, caches cold but for them."""
     costs: list[int] = []
     for _ in range(_COPIES):
         sweep()
@@ -34,12 +30,7 @@ def copy_cost_ns(baseline: BaselineSide, sweep: Callable[[], None], *, limit_s: 
 
 
 def warm_up(calls: Calls, family: str) -> None:
-    """Call a candidate on what lies in the buffers until its heap has grown.
-
-    Raises:
-        CandidateFailedError: it does not answer, or takes too long.
-        WrongOutputError: it writes beside its outputs.
-    """
+    """Call a candidate on what lies in the buffers until its heap has grown."""
     deadline = time.monotonic() + _WARM_UP_S
     for _ in range(_WARM_UPS):
         if time.monotonic() > deadline:

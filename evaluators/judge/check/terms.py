@@ -33,12 +33,12 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     launches: bool = False
     """Whether every call must launch a kernel."""
     module: Instance | None = None
-    """Of a module, whose state is its own once it is loaded, so that another state takes another process; else null.
+    """Of a module, whose state is its own once it is loaded, so that another state takes another process; else None.
     A function that returns its outputs is one without state."""
     keeps_cores: bool = False
     """Whether its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
     call: CallForm | None = None
-    """What a call takes and returns; null: one tensor after the other."""
+    """What a call takes and returns; None: one tensor after the other."""
 
 
 NO_TERMS = Terms()

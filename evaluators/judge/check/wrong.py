@@ -71,11 +71,7 @@ def say_wrong(family: str, name: str, out: torch.Tensor, expected: torch.Tensor,
 
 
 def check_output(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> CallCheck:
-    """Compare one output of a checked call.
-
-    Raises:
-        WrongOutputError: it is wrong.
-    """
+    """Compare one output of a checked call."""
     errors = allowed.errors(out, expected)
     if bool(errors.wrong.any()):
         raise WrongOutputError(say_wrong(family, name, out, expected, errors))
@@ -96,15 +92,7 @@ def timed_difference(names: Sequence[str], outputs: Tensors, eager: Tensors, dat
 
 
 def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], object]) -> None:
-    """Refuse a timed call whose outputs differ from the reference's; tell apart what a second call cures.
-
-    Args:
-        difference: compares the outputs of the last call.
-        again: calls the candidate once more on the same inputs.
-
-    Raises:
-        WrongOutputError: they differ.
-    """
+    """Refuse a timed call whose outputs differ from the reference's; tell apart what a second call cures."""
     wrong = difference()
     if wrong is None:
         return
@@ -123,9 +111,6 @@ def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
     Args:
         glimpse: of the outputs at the answer; the side is stopped now.
         family: where the inputs came from.
-
-    Raises:
-        WrongOutputError: they were.
     """
     changed, looked_at = glimpse.changed()
     if changed:

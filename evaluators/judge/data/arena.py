@@ -86,12 +86,6 @@ class Arranged:
     """The tensors of an area, at their places of the current arrangement."""
 
     def __init__(self, placed: Sequence[Placed], view: Callable[[int, int], torch.Tensor]) -> None:
-        """Begin with the first arrangement.
-
-        Args:
-            placed: where the tensors lie.
-            view: returns a tensor, given its index and an offset.
-        """
         self.placed = list(placed)
         self._views = [{at: view(index, at) for at in place.offsets} for index, place in enumerate(placed)]
         self._laid: list[torch.Tensor | None] = [None] * len(self.placed)
@@ -132,7 +126,6 @@ class Arranged:
             around.fill_(GUARD_BYTE)
 
     def _guards(self) -> list[torch.Tensor]:
-        """Return the bytes around the tensors that only the guard's pattern belongs to."""
         return []
 
 
@@ -155,7 +148,7 @@ class Area(Arranged):
             specs: the tensors.
             guarded: whether guard bytes lie around each.
             places: how many each has, parameters aside.
-            memory: where they lie, from its beginning; null: in memory of their own.
+            memory: where they lie, from its beginning; None: in memory of their own.
         """
         self._guard = GUARD_BYTES if guarded else 0
         placed, needed_bytes = lay_out(name, specs, self._guard, places)

@@ -186,7 +186,6 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _offset(wide: torch.Tensor, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return how far to move a tensor's mean, given its values in 32 bits at least."""
     mean = wide.mean()
     spread = size_of(wide - mean)
     chosen = int(torch.randint(len(_OFFSETS), (), generator=generator, device=tensor.device))
@@ -212,7 +211,6 @@ def _within(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _put(tensor: torch.Tensor, values: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return a copy with these values at random places."""
     places = torch.randint(tensor.numel(), (len(values),), generator=generator, device=tensor.device)
     return tensor.reshape(-1).scatter(0, places, _within(values, tensor)).view(tensor.shape)
 

@@ -84,7 +84,6 @@ class Draws:
         )
 
     def _counts(self) -> Iterator[tuple[str, float, float, int]]:
-        """Yield of each count what it is of, the distance, its bound and the number of draws."""
         for name, parts in self._found.items():
             places = torch.cat([part.reshape(-1) for part in parts])
             for bins in _BINS:
@@ -115,10 +114,6 @@ class CheckedDraws:
         Args:
             again: calls it once more on a data set, checks that call alone, and returns how long it took, in ns.
             limit_s: how long all calls of the candidate may take.
-
-        Raises:
-            CandidateFailedError: a call fails.
-            WrongOutputError: a call is wrong, or all of them together are.
         """
         begun, spent_ns = time.perf_counter(), 0
         sets = [data for data, _ in self._seen.values()]
@@ -150,7 +145,6 @@ def bound(bins: int, draws: int) -> float:
 
 
 def _over(found: tuple[str, float, float, int]) -> float:
-    """Return how far a count is beyond its bound."""
     _, distance, limit, _ = found
     return distance / limit
 
@@ -169,13 +163,11 @@ def _cell(places: torch.Tensor, bins: int) -> torch.Tensor:
 
 
 def _row_pairs(parts: list[torch.Tensor]) -> torch.Tensor:
-    """Return pairs of neighbouring rows of a call, each row in one of them."""
     pairs = [part[:, : part.shape[1] // 2 * 2].reshape(-1, 2) for part in parts]
     return torch.cat(pairs)
 
 
 def _call_pairs(parts: list[torch.Tensor]) -> torch.Tensor:
-    """Return pairs of calls that follow each other, row by row, each call in one of them."""
     calls = torch.cat(parts)
     calls = calls[: len(calls) // 2 * 2]
     return torch.stack((calls[0::2], calls[1::2]), dim=-1).reshape(-1, 2)

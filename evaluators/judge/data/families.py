@@ -57,9 +57,9 @@ class DataSet:
         """In float64 where the reference has such a form; empty for timed data, whose reference runs when they do."""
         self.allowed: tuple[Allowed, ...] = ()
         self.complaint: Callable[[Tensors], str] | None = None
-        """Says what is wrong with outputs, where the problem itself does; null: they are compared with the expected."""
+        """Says what is wrong with outputs, where the problem itself does; None: they are compared with the expected."""
         self.positions: Callable[[Sequence[Tensors]], dict[str, torch.Tensor]] | None = None
-        """Says where the draws of calls lie, where outputs are drawn at random; null: they are not."""
+        """Says where the draws of calls lie, where outputs are drawn at random; None: they are not."""
 
     @property
     def size_bytes(self) -> int:
@@ -212,11 +212,7 @@ class DataMaker:
         return found
 
     def _varied(self, family: str) -> DataSet | None:
-        """Make a data set that the task does not draw.
-
-        Raises:
-            ProblemError: the reference fails on it.
-        """
+        """Make a data set that the task does not draw."""
         data, native = self._expecting(family)
         if not (_is_finite(data.expected) and _is_finite(native)):
             self.skipped[family] = "the reference is not finite there"
@@ -237,7 +233,6 @@ class DataMaker:
         return data
 
     def _expecting(self, family: str) -> tuple[DataSet, Tensors]:
-        """Return data with its expected values, and the reference in the task's own dtype."""
         data = self.bare(family, new_seed())
         native = self.problem.reference(data.inputs, data.state)
         # Where the problem itself says what is right, no output is compared with the reference's.
@@ -276,7 +271,6 @@ class DataMaker:
         return any(self._is_continuous)
 
     def _is_constant(self, index: int, tensor: torch.Tensor) -> bool:
-        """Say whether an input that no family varies is the same in another draw."""
         if self._is_continuous[index] or not tensor.numel():
             return False
         return same_bytes(tensor, self.problem.inputs(new_seed())[index])
@@ -307,7 +301,6 @@ class DataMaker:
         return max(torch.finfo(dtype).eps, 0.0 if bounds.atol is None else bounds.rtol)
 
     def _is_loose(self, dtype: torch.dtype) -> bool:
-        """Say whether the task's tolerance lets a lower precision than this one through."""
         return dtype.is_floating_point and self._step(dtype) > torch.finfo(dtype).eps
 
     def _most_lost(self, dtype: torch.dtype) -> float:
@@ -400,7 +393,7 @@ class CheckData:
             families: what every candidate is checked on, in this order.
             drawn: how many others besides, at least.
             extra_s: for how long there may be more of them.
-            room: for what is kept, which workloads share; null: as much as there is for one.
+            room: for what is kept, which workloads share; None: as much as there is for one.
         """
         self._maker = DataMaker(problem, tolerance)
         self._families = families
@@ -612,11 +605,6 @@ class TimedData:
         return self._ready[0].size_bytes * (len(self._ready) + 1) <= self._most_bytes
 
     def _make(self, *, may_compute: bool) -> DataSet:
-        """Make the next data set.
-
-        Args:
-            may_compute: there is time to run the reference on it.
-        """
         if not self._plan:
             self._plan = [True] + [False] * (_ADVERSARIAL_ONE_IN - 1)
             self._chance.shuffle(self._plan)

@@ -38,7 +38,7 @@ class GpuArea(Arranged):
             specs: the tensors.
             guarded: whether guard bytes lie around each.
             places: how many each has, parameters aside.
-            memory: where they lie, from its beginning; null: in memory of their own.
+            memory: where they lie, from its beginning; None: in memory of their own.
         """
         self._guard = GUARD_BYTES if guarded else 0
         placed, needed_bytes = lay_out(name, specs, self._guard, places)

@@ -39,7 +39,6 @@ class Glimpse:
     """Some elements of outputs as they were at a moment."""
 
     def __init__(self) -> None:
-        """Look at no place yet."""
         self._bits: list[torch.Tensor] = []
         self._places: list[torch.Tensor] = []
         self._kept: list[torch.Tensor] = []
@@ -91,11 +90,6 @@ class Room:
     """Memory for the data of all workloads of a task, taken by whoever comes first."""
 
     def __init__(self, most_bytes: int) -> None:
-        """Begin with nothing in it.
-
-        Args:
-            most_bytes: how much there may be.
-        """
         self._most_bytes = self._free_bytes = most_bytes
         self._is_open = True
 
@@ -136,11 +130,7 @@ def release_scratch(device: str) -> None:
 
 
 def room_for(problems: Sequence[Problem]) -> Room:
-    """Return room for what candidates of a task are checked on.
-
-    Args:
-        problems: of all its workloads, loaded.
-    """
+    """Return room for what candidates of a task are checked on."""
     if problems[0].device == "cpu":
         return Room(host_bytes())
     torch.cuda.empty_cache()
@@ -149,13 +139,7 @@ def room_for(problems: Sequence[Problem]) -> Room:
 
 
 def gpu_bytes(free: int, total: int, needed: int) -> int:
-    """Return how much of a GPU's memory may be taken by data for the next candidates.
-
-    Args:
-        free: bytes that nobody has.
-        total: bytes that there are.
-        needed: bytes that judging one candidate takes.
-    """
+    """Return how much of a GPU's memory may be taken by data for the next candidates."""
     return max(0, min(int(_GPU_SHARE * total), (free - needed) // 2))
 
 

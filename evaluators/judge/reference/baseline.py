@@ -55,7 +55,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Where the tensors that are no outputs lie."""
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; null: they are the arguments."""
+    """What the tensors of role `input` are part of; None: they are the arguments."""
 
 
 class BaselineError(Exception):
@@ -72,7 +72,7 @@ class BaselineSide:
 
         Args:
             task: the problem, which the worker loads for itself.
-            workload: the one that it computes on; null: the task's first, if it names any.
+            workload: the one that it computes on; None: the task's first, if it names any.
             threads: on how many it computes.
             close_fds: descriptors of the judge that the worker must not hold open.
         """
@@ -84,11 +84,7 @@ class BaselineSide:
         self.empty_ns = 0
 
     def attach(self, inputs: SharedArea, problem: Problem) -> None:
-        """Have it compute on shared memory that holds the tensors of its problem, and warm it up.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Have it compute on shared memory that holds the tensors of its problem, and warm it up."""
         results = Area("results", problem.output_specs, guarded=False)
         self._inputs = inputs
         given = tuple(inputs.placed)
@@ -114,28 +110,16 @@ class BaselineSide:
             calls += 1
 
     def call(self, *, limit_s: float) -> Answer:
-        """Run the reference once on what lies in the inputs area.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Run the reference once on what lies in the inputs area."""
         return self.ask(CALL, limit_s=limit_s)
 
     def keep(self) -> Tensors:
-        """Return the outputs of the last call; valid until the next.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Return the outputs of the last call; valid until the next."""
         self.keep_ns()
         return () if self._results is None else self._results.tensors
 
     def keep_ns(self) -> int:
-        """Have it copy the outputs of the last call. Returns the time in ns, an empty call's included.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Have it copy the outputs of the last call. Returns the time in ns, an empty call's included."""
         return self.ask(KEEP, limit_s=_CALL_S).elapsed_ns
 
     def page_faults(self) -> int:
@@ -154,11 +138,7 @@ class BaselineSide:
         self._line.is_urgent = first
 
     def ask(self, operation: int, *, limit_s: float) -> Answer:
-        """Let it run until it answers.
-
-        Raises:
-            BaselineError: it does not.
-        """
+        """Let it run until it answers."""
         self._line.arrangement = 0 if self._inputs is None else self._inputs.arrangement
         try:
             answer = self._line.exchange(operation, limit_s=limit_s, is_timed=operation != ATTACH)
@@ -204,7 +184,6 @@ def fork_worker(
 
 
 def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, nonce: int, threads: int) -> int:
-    """Answer frames until the judge is gone."""
     body, fds, _, _ = socket.recv_fds(control, LAYOUT_BYTES, ATTACHED_FDS)
     layout = msgspec.msgpack.decode(body, type=Layout)
     torch.set_num_threads(threads)
@@ -226,14 +205,6 @@ def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, no
 
 
 def _answer(control: socket.socket, nonce: int, run: Callable[[int], Tensors], results: Tensors) -> int:
-    """Answer frames until the judge is gone.
-
-    Args:
-        control: this end of the socket.
-        nonce: of the frames.
-        run: calls the reference, given the number of an arrangement.
-        results: where its outputs are copied to.
-    """
     outputs: Tensors = ()
     while True:
         frame = control.recv(FRAME.size)

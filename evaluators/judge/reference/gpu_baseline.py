@@ -31,12 +31,10 @@ _WARM_UPS = 10
 
 
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told when the judge knows the task."""
-
     specs: tuple[TensorSpec, ...]
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; null: they are the arguments."""
+    """What the tensors of role `input` are part of; None: they are the arguments."""
     inputs_bytes: int
     results_bytes: int
 
@@ -52,7 +50,7 @@ class GpuBaselineSide:
         Args:
             task: the problem, which the worker loads for itself.
             kind: what is made of its model; empty: nothing, it runs as it is.
-            workload: the one that it computes on; null: the task's first, if it names any.
+            workload: the one that it computes on; None: the task's first, if it names any.
             close_fds: descriptors of the judge that the worker must not hold open.
         """
         self.kind: Baseline = kind
@@ -62,11 +60,7 @@ class GpuBaselineSide:
         self._results: GpuArea | None = None
 
     def attach(self, inputs: SharedArea, problem: Problem) -> None:
-        """Have it compute on shared memory, and warm it up: `torch.compile` takes its time here.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Have it compute on shared memory, and warm it up: `torch.compile` takes its time here."""
         results = GpuArea("results", problem.output_specs, guarded=False)
         layout = _Layout(
             specs=problem.tensors,
@@ -82,36 +76,20 @@ class GpuBaselineSide:
             self.call()
 
     def call(self) -> Answer:
-        """Run the reference once on what lies in the inputs area.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Run the reference once on what lies in the inputs area."""
         return self.ask(CALL)
 
     def empty(self) -> Answer:
-        """Do all that a call does, but for the reference.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Do all that a call does, but for the reference."""
         return self.ask(EMPTY)
 
     def keep(self) -> Tensors:
-        """Return the outputs of the last call; valid until the next.
-
-        Raises:
-            BaselineError: it failed.
-        """
+        """Return the outputs of the last call; valid until the next."""
         self.ask(KEEP)
         return () if self._results is None else self._results.tensors
 
     def ask(self, operation: int) -> Answer:
-        """Let it run until it answers.
-
-        Raises:
-            BaselineError: it does not.
-        """
+        """Let it run until it answers."""
         name = self.kind or "reference"
         try:
             answer = self._line.exchange(operation, limit_s=_CALL_S)
@@ -123,8 +101,6 @@ class GpuBaselineSide:
 
 
 class _Worker:
-    """A worker, in its own process."""
-
     def __init__(self, control: socket.socket, task: TaskSpec, workload: Workload | None, kind: Baseline) -> None:
         body, fds, _, _ = socket.recv_fds(control, LAYOUT_BYTES, ATTACHED_FDS)
         layout = msgspec.msgpack.decode(body, type=_Layout)

@@ -70,7 +70,6 @@ class _Counter(Dispatching):  # type: ignore[no-untyped-call]
 
 
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: object, **__: object) -> int:
-    """Count the attention of CPUs, of which torch's own table has only those of GPUs."""
     return int(sdpa_flop_count(query.shape, key.shape, value.shape))  # type: ignore[no-untyped-call]
 
 
@@ -88,7 +87,6 @@ class _Recorder(Dispatching):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Note the operator, and run it."""
         self.names.add(function._schema.name)  # noqa: SLF001 - the only place where its full name stands
         run: Callable[..., object] = function
         return run(*args, **(kwargs or {}))

@@ -1,8 +1,5 @@
 """Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
 
-- `redirected(device: str)`: a context manager within which programs see a GPU that is the CPU; nothing on a GPU
-- `interpret_triton()`: has `@triton.jit` functions run by Triton's interpreter; before triton is imported
-
 Covered: arguments of torch's functions and methods that name a device, `.cuda()`, `.is_cuda`, `torch.Generator`, what
 programs ask `torch.cuda` (properties, streams, synchronisation), and Triton's driver. Not covered: events (there is no
 time to be had), memory statistics, graphs, NCCL, and whatever asks the CUDA driver itself.
@@ -57,8 +54,6 @@ _IS_CUDA = vars(torch._C.TensorBase)["is_cuda"].__get__  # noqa: SLF001 - the wa
 
 
 class _ToDevice(TorchFunctionMode):
-    """Sends what is meant for a GPU to another device."""
-
     def __init__(self, device: str) -> None:
         super().__init__()
         self._device = device
@@ -70,7 +65,6 @@ class _ToDevice(TorchFunctionMode):
         arguments: Sequence[Any] = (),
         options: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch with other devices."""
         given = dict(options or {})
         if function is torch.Tensor.cuda:
             return arguments[0].to(self._device)
@@ -189,7 +183,6 @@ def _context() -> Callable[..., contextlib.AbstractContextManager[None]]:
 
 @contextlib.contextmanager
 def _put(holder: object, values: Mapping[str, object]) -> Iterator[None]:
-    """Have attributes hold other values for a while."""
     before = {name: vars(holder)[name] for name in values if name in vars(holder)}
     vars(holder).update(values)
     try:
@@ -201,7 +194,6 @@ def _put(holder: object, values: Mapping[str, object]) -> Iterator[None]:
 
 
 def _pretend_driver() -> None:
-    """Give Triton, where it interprets, a driver that answers what programs ask of one."""
     if os.environ.get("TRITON_INTERPRET") != "1" or "triton.runtime" not in sys.modules:
         return
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - imported by who interprets only
@@ -336,8 +328,6 @@ def _texts(task: TaskSpec) -> tuple[str, ...]:
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.ExecutionLoader):
-    """Finds and loads the modules of one task."""
-
     def __init__(self, task: TaskSpec) -> None:
         self.files = {_MODULE_NAME: (f"{task.name}.py", task.text)}
         """Path and text by module name; of folders without a file of their own, nothing."""
@@ -415,7 +405,7 @@ def run_model(
         model: the reference.
         inputs: tensors among its arguments.
         device: where they lie.
-        form: of the arguments; null: one tensor after the other.
+        form: of the arguments; None: one tensor after the other.
         wide: whether floating inputs are in float64; then room for outputs is as well.
 
     Raises:
@@ -435,11 +425,7 @@ def run_model(
 def call_model(
     model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None, *, wide: bool = False
 ) -> tuple[Form, Tensors]:
-    """Call a model as `run_model` does. Returns the form of its outputs too.
-
-    Raises:
-        ProblemError: as `run_model`.
-    """
+    """Call a model as `run_model` does. Returns the form of its outputs too."""
     return _outputs_of(_call(model, inputs, device, form, wide=wide), device)
 
 
@@ -482,11 +468,6 @@ def _call(
 
 
 def _outputs_of(result: object, device: str) -> tuple[Form, Tensors]:
-    """Take apart what a model returned.
-
-    Raises:
-        ProblemError: it is something else than tensors.
-    """
     if not isinstance(result, torch.Tensor) and not (isinstance(result, tuple | list | dict) and result):
         raise ProblemError(
             f"Model.forward() returns {type(result).__name__}; it must return a tensor, or a tuple, list or dict of "
@@ -699,10 +680,7 @@ class Problem:
         Args:
             task: the problem.
             device: where its tensors live and its reference runs.
-            workload: what its inputs are made with; null: the task's first, if it names any.
-
-        Raises:
-            ProblemError: it cannot be used.
+            workload: what its inputs are made with; None: the task's first, if it names any.
         """
         self.device = device
         self.measure: Measure = task.rules.measure
@@ -738,7 +716,7 @@ class Problem:
         )
         """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
         self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
-        """What a call takes and returns; null: one tensor after the other."""
+        """What a call takes and returns; None: one tensor after the other."""
         require_memory(needed_bytes(self), device)
         if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
             raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
@@ -888,11 +866,7 @@ class Problem:
         return self._wide
 
     def _admit(self, inputs: Tensors) -> Form:
-        """Run the reference twice and see that it can be judged by. Returns the form of its outputs.
-
-        Raises:
-            ProblemError: it changes its inputs, is random, or returns no tensors.
-        """
+        """Run the reference twice and see that it can be judged by. Returns the form of its outputs."""
         before = tuple(tensor.clone() for tensor in inputs)
         with self.stage():
             output_form, first = call_model(self._model, inputs, self.device, self.form)
@@ -977,13 +951,11 @@ def _seed_of(task: TaskSpec) -> int:
 
 
 def _given_by(task: TaskSpec, workload: Workload | None) -> dict[str, Dimension]:
-    """Return what a workload gives to the problem's functions."""
     chosen = workload or next(iter(task.shown), None)
     return chosen.dimensions if chosen else {}
 
 
 def _filled(function: Callable[..., _T], given: dict[str, Dimension]) -> _T:
-    """Call a function of the problem with as much of what is given as it takes."""
     if not given:
         return function()
     parameters = inspect.signature(function).parameters
@@ -1008,7 +980,6 @@ def _build(
 
 
 def _is_part(name: str, of: str) -> bool:
-    """Say whether a tensor is what a name means, or lies below it in a nest."""
     return name == of or name.startswith(f"{of}.")
 
 

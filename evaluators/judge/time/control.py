@@ -76,13 +76,6 @@ class Watch:
     """Looks at one side during its calls."""
 
     def __init__(self, pid: int, cores: Collection[int], waiting: Usual) -> None:
-        """Watch a process.
-
-        Args:
-            pid: the side's.
-            cores: those that it may use.
-            waiting: for how long its threads wait for the judge.
-        """
         self._waiting = waiting
         self.waited_ns = 0
         """For how long one of its threads stood in a run queue in the last call."""
@@ -97,11 +90,7 @@ class Watch:
         self._stolen = self._steals()
 
     def end(self, elapsed_ns: int) -> str:
-        """Say what kept the side from running since `begin`; empty: nothing that matters.
-
-        Args:
-            elapsed_ns: how long the call took.
-        """
+        """Say what kept the side from running since `begin`; empty: nothing that matters."""
         allowed_ns = max(self._waiting.most_ns, int(_SHARE * elapsed_ns))
         spent = [
             (ran - self._before.get(thread, (0, 0))[0], waited - self._before.get(thread, (0, 0))[1])
@@ -129,7 +118,6 @@ class Watch:
         return account
 
     def _steals(self) -> int:
-        """Return the stolen ticks of the side's cores so far."""
         stolen = 0
         for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
             name, _, rest = line.partition(" ")
@@ -150,7 +138,6 @@ class Starving:
     """Looks at one process."""
 
     def __init__(self, pid: int) -> None:
-        """Begin."""
         self._pid = pid
         self._used_s = cpu_s(pid)
         self._wanting: Counter[str] = Counter()
@@ -214,11 +201,6 @@ class Control:
     """The reference against itself, and against its own past."""
 
     def __init__(self, time_reference: Callable[[], Sample]) -> None:
-        """Prepare.
-
-        Args:
-            time_reference: times one call of the reference, with cold caches.
-        """
         self._time_reference = time_reference
         self._timing: Timing | None = None
         self._history_us = math.inf
@@ -240,9 +222,6 @@ class Control:
 
         What took caches or bandwidth from it, the candidate or somebody else who left at about the same time, cannot be
         told from here. Either way its pairs say nothing.
-
-        Args:
-            during_us: the reference's median beside it.
         """
         if during_us <= SLOWED * self._history_us:
             self._remember(during_us)

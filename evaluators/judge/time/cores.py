@@ -4,11 +4,6 @@ A core that has nothing to do sleeps, in a virtual machine outside of it, and th
 that: a call that comes after a pause takes up to twice as long as the same call in a loop, more so the more often it
 synchronises its threads. Processes of the lowest priority, one per core, stand in for the loop; they cede their core to
 whoever wants it.
-
-- `quietest_cores(count, *, among)`: those on which least ran just now
-- `pin(pid, cores)`: binds all threads of a process, from outside
-- `thread_elsewhere(pid, cores)`: says that one of its threads is not bound to them
-- `cpu_ns(pid)`: what all threads of a process have computed so far, also those that ended
 """
 
 from __future__ import annotations
@@ -208,7 +203,6 @@ class CoreShare:
 
 
 def _busy_ticks() -> dict[int, int]:
-    """Return for each core how many ticks it has worked, for whomever, stolen ones included."""
     busy: dict[int, int] = {}
     for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
         name, _, rest = line.partition(" ")

@@ -80,18 +80,7 @@ class WorkloadTimer:
     """What a timing judge keeps for one workload between candidates, and what it knows of the one that is timed."""
 
     def __init__(self, bench: Bench, task: TaskSpec, baseline: BaselineSide, ground: Ground, *, share: int) -> None:
-        """Warm the reference up and make the data for the first candidate.
-
-        Args:
-            bench: the workload's.
-            task: for its tolerances.
-            baseline: the workload's reference.
-            ground: where both sides run.
-            share: how many workloads share the memory for data.
-
-        Raises:
-            BaselineError: the baseline worker is broken.
-        """
+        """Warm the reference up and make the data for the first candidate."""
         self.bench = bench
         self.baseline = baseline
         self._ground = ground
@@ -153,12 +142,7 @@ class WorkloadTimer:
         )
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:
-        """Warm both sides up: for the first time, or after pairs of another workload.
-
-        Raises:
-            CandidateFailedError: the candidate does not answer, or takes too long.
-            WrongOutputError: it writes beside its outputs.
-        """
+        """Warm both sides up: for the first time, or after pairs of another workload."""
         is_first = self._share is None
         data = self._data.next()
         for _ in range(self.bench.buffers.places - 1 if is_first else 1):
@@ -247,11 +231,6 @@ class WorkloadTimer:
         return sample
 
     def _compare(self, data: DataSet, calls: Calls) -> None:
-        """Compare the outputs of a timed call with the reference's of the same pair.
-
-        Raises:
-            WrongOutputError: they differ.
-        """
         self._refuse_if_different(data, calls)
         if data.positions is not None:
             self._draws.add(data.positions([self.bench.buffers.results]))
@@ -332,12 +311,7 @@ class WorkloadTimer:
 
 
 def between_processes(timing: Timing, usual: float) -> float:
-    """Return by which share another process of the same program may differ, on a host that is as noisy as this one.
-
-    Args:
-        timing: of pairs of one process.
-        usual: what processes differ by on a quiet host.
-    """
+    """Return by which share another process of the same program may differ, on a host that is as noisy as this one."""
     # What pairs leave open shrinks with the root of their number.
     noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
     return max(usual, _NOISE_BETWEEN * noise)
@@ -360,9 +334,6 @@ class Timer:
             task: for its tolerances and rules.
             baselines: the references of those that are timed.
             awake: keeps the cores from sleeping meanwhile.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
         """
         self._benches = benches
         self._baselines = baselines
@@ -376,11 +347,7 @@ class Timer:
         self._timers = self._workloads.timers
 
     def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
-        """Time one candidate.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
-        """
+        """Time one candidate."""
         policy = msgspec.structs.replace(POLICIES[purpose], keep_above=keep_above)
         ground, baselines, named = self._ground, self._baselines, self._workloads.named
         with ground.placed(baselines), ground.hurried(baselines) as is_privileged, self._awake:
@@ -407,12 +374,6 @@ class Timer:
             timer.renew()
 
     def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
-        """Load a candidate and time it, where and as the references run.
-
-        Raises:
-            CandidateFailedError: it fails.
-            WrongOutputError: an output of a timed call is wrong.
-        """
         self._ground.join(side)
         side.ask(EMPTY, limit_s=EMPTY_S)
         side.load()

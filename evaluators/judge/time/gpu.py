@@ -88,15 +88,7 @@ class GpuReferences:
         """What a call of the reference takes before any candidate ran."""
 
     def warm_up(self, data: DataSet, calls: int) -> None:
-        """Begin to compute, find out what calls best begin behind, and what the reference takes.
-
-        Args:
-            data: on which.
-            calls: of which it is the middle one.
-
-        Raises:
-            BaselineError: a worker is broken.
-        """
+        """Begin to compute, find out what calls best begin behind, and what the reference takes."""
         self.lay(data)
         for side in self._baselines:
             side.attach(self._given, self._problem)
@@ -131,19 +123,11 @@ class GpuReferences:
         self._given.settle()
 
     def now_ns(self) -> int:
-        """Return what a call of the reference takes now, on what lies there.
-
-        Raises:
-            BaselineError: the worker is broken.
-        """
+        """Return what a call of the reference takes now, on what lies there."""
         return self._behind_ns(self.eager, self.cover_us)
 
     def time(self, seen: Seen) -> None:
-        """Time a call of each on what lies there, and an empty one of the reference.
-
-        Raises:
-            BaselineError: a worker is broken.
-        """
+        """Time a call of each on what lies there, and an empty one of the reference."""
         self._touch(self.cover_us)
         answer = self.eager.call()
         seen.reference.append(answer.span_ns)
@@ -154,21 +138,13 @@ class GpuReferences:
             seen.second.append(self._behind_ns(self.second, self._covers_us[self.second]))
 
     def copy_ns(self) -> float:
-        """Return what copying outputs like the reference's takes.
-
-        Raises:
-            BaselineError: the worker is broken.
-        """
+        """Return what copying outputs like the reference's takes."""
         copies = [self.eager.ask(KEEP).elapsed_ns for _ in range(_EMPTY_CALLS)]
         nothing = [self.eager.empty().elapsed_ns for _ in range(_EMPTY_CALLS)]
         return max(0.0, lower_quartile(copies) - lower_quartile(nothing))
 
     def outputs(self) -> Tensors:
-        """Return what the reference's last call came to; valid until the next.
-
-        Raises:
-            BaselineError: the worker is broken.
-        """
+        """Return what the reference's last call came to; valid until the next."""
         return self.eager.keep()
 
     def _behind_ns(self, side: GpuBaselineSide, cover_us: int) -> int:
@@ -270,9 +246,6 @@ class GpuWorkloadTimer:
             cover: what every timed call begins behind.
             given: where the baselines' inputs lie. Other workloads' use the same memory.
             share: how many workloads share the memory for data.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
         """
         self.bench = bench
         self._awake = awake
@@ -322,9 +295,6 @@ class GpuWorkloadTimer:
 
         Once for all workloads: nothing in an empty call is of one but the judge's own copy of outputs, which is known
         of each. Every further one would keep the GPU busy for a fifth of a second only to measure the same again.
-
-        Raises:
-            CandidateFailedError: it does not answer.
         """
         unloaded = Unloaded(self._take_ns)
         side.turn_to(self.bench.place)
@@ -337,12 +307,7 @@ class GpuWorkloadTimer:
         return unloaded
 
     def glance(self, side: CandidateSide) -> Pair:
-        """Return the least that any of a few calls of a candidate takes that is being checked, and the reference alone.
-
-        Raises:
-            CandidateFailedError: it does not answer, or takes too long.
-            WrongOutputError: it writes beside its outputs.
-        """
+        """Return the shortest of a few calls of a candidate that is being checked, and the reference alone."""
         calls, data = Calls(self.bench, side, is_timed=True), self._data.apart()
         calls.on(data)
         levels = (IDLE, max(self._cover.levels)) * _GLANCES
@@ -350,14 +315,7 @@ class GpuWorkloadTimer:
         return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=round(self._references.alone_ns))
 
     def pace(self, side: CandidateSide) -> float:
-        """Return how many times as long as alone the reference takes now, beside whoever is at work on the GPU, or 1.
-
-        Args:
-            side: the candidate, which is not called.
-
-        Raises:
-            BaselineError: the baseline worker is broken.
-        """
+        """Return how many times as long as alone the reference takes now, beside other work on the GPU; at least 1."""
         side.turn_to(self.bench.place)
         self._references.lay(self._data.apart())
         now_ns = min(self._references.now_ns() for _ in range(_GLANCES))
@@ -400,12 +358,7 @@ class GpuWorkloadTimer:
         )
 
     def _enter(self, calls: Calls, search: CoverSearch) -> None:
-        """Warm both sides up: for the first time, or after pairs of another workload.
-
-        Raises:
-            CandidateFailedError: the candidate does not answer, or takes too long.
-            WrongOutputError: it writes beside its outputs.
-        """
+        """Warm both sides up: for the first time, or after pairs of another workload."""
         is_first, self._seen.is_entered = not self._seen.is_entered, True
         # One call was made, and searching makes further ones, on what lies there.
         most = (_BEFORE_SEARCH if search.hides else _WARM_UPS) - 1
@@ -421,12 +374,7 @@ class GpuWorkloadTimer:
             self._seen.cover_us = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
 
     def record(self, side: CandidateSide) -> Iterator[bytes]:
-        """Have some calls recorded, under the conditions of timed ones. Yields what was printed until each one's end.
-
-        Raises:
-            CandidateFailedError: the candidate does not answer.
-            WrongOutputError: it writes beside its outputs.
-        """
+        """Record some calls under the conditions of timed ones. Yields what was printed by the end of each."""
         calls, data = Calls(self.bench, side, is_timed=True), self._data.next()
         for _ in range(self._warm_ups):
             calls.on(data)
@@ -473,11 +421,6 @@ class GpuWorkloadTimer:
         self._cover.over(cover_us)()
 
     def _compare(self, data: DataSet, calls: Calls) -> None:
-        """Compare the outputs of a timed call with the reference's of the same pair.
-
-        Raises:
-            WrongOutputError: they differ.
-        """
         self._refuse_if_different(data, calls)
         if data.positions is not None:
             self._draws.add(data.positions([self.bench.buffers.results]))
@@ -535,7 +478,6 @@ class GpuWorkloadTimer:
         )
 
     def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
-        """Add what the second baseline says of a candidate that takes longer than its events say by a factor."""
         if self._references.second is None:
             return measured
         ratios = [math.log(second / own) for second, own in zip(seen.second, seen.candidate, strict=True)]
@@ -612,9 +554,6 @@ class GpuTimer:
             task: for its tolerances and rules.
             baselines: of each workload that is timed the eager reference, and perhaps a second one.
             awake: keeps the cores from sleeping meanwhile.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
         """
         self._benches = benches
         self._awake = awake
@@ -632,11 +571,7 @@ class GpuTimer:
         """What was timed last."""
 
     def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
-        """Time one candidate.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
-        """
+        """Time one candidate."""
         policy = msgspec.structs.replace(POLICIES[purpose], keep_above=keep_above)
         verdict = self._timed(artifact, policy)
         if not (isinstance(verdict, Rejected) and verdict.rule == CLOCK):
@@ -653,9 +588,6 @@ class GpuTimer:
         Args:
             side: the candidate, which was right on every workload.
             keep_above: see `EvaluateCandidate`.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
         """
         found = self._workloads.attempt(lambda: self._glanced(side, keep_above))
         if not isinstance(found, Rounds):
@@ -665,13 +597,6 @@ class GpuTimer:
         return self._workloads.given_up(found, policy) if is_hopeless else None
 
     def _glanced(self, side: CandidateSide, keep_above: float) -> Rounds:
-        """Make a few calls on every workload.
-
-        Raises:
-            BaselineError: a baseline worker is broken.
-            CandidateFailedError: it fails.
-            WrongOutputError: it writes beside its outputs.
-        """
         pairs = []
         with self._awake:
             for timer in self._timers:
@@ -684,7 +609,6 @@ class GpuTimer:
         return found
 
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
-        """Time it in a process of its own."""
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
             # While the process begins.
             self._renew(is_timed_again=artifact.product == self._last)
@@ -695,17 +619,7 @@ class GpuTimer:
         return with_printed(verdict, printed)
 
     def record(self, artifact: Artifact, cupti: str, read: Callable[[bytes], _Read]) -> dict[str, list[_Read]]:
-        """Have calls of a candidate recorded. Returns what was read of each, by workloads.
-
-        Args:
-            artifact: of one that was timed.
-            cupti: the library by which that is done.
-            read: is given what was printed until the end of each.
-
-        Raises:
-            CandidateFailedError: it fails.
-            WrongOutputError: it writes beside its outputs.
-        """
+        """Have calls of a candidate recorded. Returns what was read of each, by workloads."""
         with self._workloads.first.bench.side(artifact, others=self._benches, cupti=cupti) as side:
             side.load()
             with self._awake:
@@ -717,12 +631,6 @@ class GpuTimer:
             timer.renew(is_timed_again=is_timed_again)
 
     def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
-        """Load a candidate and time it.
-
-        Raises:
-            CandidateFailedError: it fails.
-            WrongOutputError: an output of a timed call is wrong.
-        """
         unloaded, search = self._workloads.first.time_unloaded(side), self._cover.search()
         looks = Looks(self._cover.longest_gap_ns, is_alone=self._cover.is_alone)
         side.load()

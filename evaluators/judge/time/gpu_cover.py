@@ -92,7 +92,6 @@ class Cover:
         return (IDLE, *_COVERS_US) if self._hides else (IDLE,)
 
     def _time_sweeps(self) -> int:
-        """Return what some sweeps take, in ns."""
         torch.cuda.synchronize()
         begun = time.perf_counter_ns()
         for _ in range(_SWEEPS):
@@ -138,21 +137,12 @@ class CoverSearch:
     """Behind how long a cover calls of one side are best made, of one workload after the other."""
 
     def __init__(self, *, hides: bool = True) -> None:
-        """Begin.
-
-        Args:
-            hides: false: all calls begin when the GPU is idle.
-        """
         self.hides = hides
         self._tries = _TRIES
         """On the first workload; what takes a process long in its first calls is over then."""
 
     def best_for(self, span_ns: Callable[[int], int]) -> int:
-        """Return behind how many us calls on a workload take least, or `IDLE`.
-
-        Args:
-            span_ns: makes a call behind so many us and returns its time.
-        """
+        """Return behind how many us calls on a workload take least, or `IDLE`."""
         if not self.hides:
             return IDLE
         found = best_cover(span_ns, tries=self._tries)
@@ -194,12 +184,7 @@ def best_cover(span_ns: Callable[[int], int], *, tries: int = _TRIES) -> int:
 
 
 def may_wait(cover_us: int, span_ns: float) -> bool:
-    """Say whether calls may be such that wait for the GPU in their midst.
-
-    Args:
-        cover_us: what was found best for them.
-        span_ns: what they take.
-    """
+    """Say whether calls may be such that wait for the GPU in their midst."""
     return cover_us == IDLE or span_ns > _TURN_NS
 
 
@@ -209,7 +194,6 @@ def told(cover_us: int) -> str:
 
 
 def _at_most(span_ns: float) -> float:
-    """Return what takes as long as that."""
     return span_ns * _NO_SLOWER + _NO_SLOWER_NS
 
 

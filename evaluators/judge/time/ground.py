@@ -85,11 +85,7 @@ class Ground:
         side.hurry(first=self._goes_before)
 
     def refuse_elsewhere(self, side: CandidateSide) -> None:
-        """See that all threads of a candidate are bound to its cores, if the task says how many.
-
-        Raises:
-            CandidateFailedError: one is not.
-        """
+        """See that all threads of a candidate are bound to its cores, if the task says how many."""
         if self.threads and (refusal := thread_elsewhere(side.pid, self.cores)):
             raise CandidateFailedError(Rejected(reason=refusal, rule="threads"))
 

@@ -58,11 +58,6 @@ class TimedWorkloads(Generic[_Timer]):
     """The workloads of a task on which candidates are timed, the cheapest first."""
 
     def __init__(self, timers: Iterable[_Timer]) -> None:
-        """Put them in order.
-
-        Args:
-            timers: of at least one workload.
-        """
         self.timers = sorted(timers, key=lambda timer: timer.bench.reference_ns)
         self._at = self.timers[0]
         """The workload of which something is being done."""
@@ -73,11 +68,7 @@ class TimedWorkloads(Generic[_Timer]):
         return self.timers[0]
 
     def attempt(self, run: Callable[[], Rounds]) -> Rounds | Verdict:
-        """Time a candidate; if it fails, return the verdict, which says on which workload.
-
-        Args:
-            run: loads it and times it.
-        """
+        """Time a candidate; if it fails, return the verdict, which says on which workload."""
         self._at = self.first
         try:
             return run()
@@ -104,17 +95,7 @@ class TimedWorkloads(Generic[_Timer]):
         return lane
 
     def run(self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy) -> Rounds:
-        """Run the pairs of a candidate that is loaded.
-
-        Args:
-            side: the candidate.
-            lanes: of each workload, in their order.
-            policy: when to stop.
-
-        Raises:
-            CandidateFailedError: it fails.
-            WrongOutputError: an output of a timed call is wrong.
-        """
+        """Run the pairs of a candidate that is loaded."""
         # What a candidate compiles, it compiles on its first call on each workload. So all of these come before any
         # pair: then nothing can be started any more, and what was started is looked for, now and in the end.
         for lane in lanes:
@@ -128,12 +109,7 @@ class TimedWorkloads(Generic[_Timer]):
     def run_again(
         self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy, number: int, before: Rounds
     ) -> Rounds:
-        """Run the pairs of one workload again, of a candidate that has been sealed; see `repeat_lane`.
-
-        Raises:
-            CandidateFailedError: it fails.
-            WrongOutputError: an output of a timed call is wrong.
-        """
+        """Run the pairs of one workload again, of a candidate that has been sealed; see `repeat_lane`."""
         side.expect_alone()
         self.turn_to(self.timers[number])
         rounds = repeat_lane(lanes, number, policy, before)
@@ -227,7 +203,6 @@ class Lane:
         self._run(count, policy)
 
     def _run(self, until: int, policy: TimingPolicy) -> None:
-        """Run pairs until there are so many, and sum them up."""
         while len(self.pairs) < until and not self.is_unfit(policy):
             pair = self.run_pair(len(self.pairs) % 2 == 0)
             (self.disturbed if pair.disturbance else self.pairs).append(pair)
@@ -344,13 +319,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def measured_together(found: Mapping[str, Measured], all_of_them: Timing, policy: TimingPolicy) -> Measured | Unstable:
-    """Return the verdict on a candidate that was measured on each of several workloads.
-
-    Args:
-        found: by the workloads' names.
-        all_of_them: what their pairs come to.
-        policy: says how exactly the geometric mean must be known.
-    """
+    """Return the verdict on a candidate that was measured on each of several workloads."""
     if all_of_them.half_width > policy.unstable_half_width:
         reason = (
             f"after {all_of_them.pairs} pairs or more on each workload the geometric mean of their speedups is only "
@@ -372,7 +341,6 @@ def measured_together(found: Mapping[str, Measured], all_of_them: Timing, policy
 
 
 def _with_baseline(mean: Measured, name: str) -> Measured:
-    """Add what a second baseline comes to, if there is one."""
     latencies = [one.baseline_latency_us for one in mean.workloads if one.baseline_latency_us is not None]
     speedups = [one.speedup_vs_baseline for one in mean.workloads if one.speedup_vs_baseline is not None]
     intervals = [one.baseline_interval for one in mean.workloads if one.baseline_interval is not None]
@@ -388,11 +356,6 @@ def _with_baseline(mean: Measured, name: str) -> Measured:
 
 
 def _workload(name: str, measured: Measured) -> TimedWorkload:
-    """Return what is told of one workload that was measured.
-
-    Raises:
-        ValueError: it was not timed.
-    """
     latency_us, reference_us = measured.latency_us, measured.reference_latency_us
     speedup, interval = measured.speedup_vs_reference, measured.speedup_interval
     if latency_us is None or reference_us is None or speedup is None or interval is None:
@@ -423,7 +386,6 @@ def told(name: str, timing: Timing) -> TimedWorkload:
 
 
 def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
-    """Return a policy with time for so many workloads, each of which needs fewer pairs than one alone."""
     factor = 1 + policy.more_time * (count - 1)
     return msgspec.structs.replace(
         policy,
@@ -434,7 +396,6 @@ def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
 
 
 def _counted(lanes: Sequence[Lane], policy: TimingPolicy) -> int:
-    """Return the fewest pairs of any workload, as if each had to have as many as any other."""
     return min(_as_counted(lane, policy) for lane in lanes)
 
 
@@ -448,7 +409,7 @@ def _as_counted(lane: Lane, policy: TimingPolicy) -> int:
 def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
     """Return the workload whose turn it is: those with the fewest pairs up to the minimum, then the least known.
 
-    Null: what is not known well enough has had all the pairs that it may have.
+    None: what is not known well enough has had all the pairs that it may have.
     """
     too_few = [lane for lane in lanes if len(lane.pairs) < lane.fewest_pairs(policy)]
     if too_few:

@@ -47,9 +47,6 @@ def interval_of_four(values: Sequence[float]) -> tuple[float, float, float]:
     Four values have no such interval without an assumption: their extremes enclose the median 7 times in 8. It is
     Student's (1908), but about the median, which one wild value does not move. Where normal noise has 97 %, Student's t
     with 2 or 3 degrees of freedom and Laplace's have 98 %, noise of which a fifth is wild 97 %, exponential noise 96 %.
-
-    Args:
-        values: four of them.
     """
     middle = median(values)
     half_width = _QUANTILE_OF_FOUR * stdev(values) / sqrt(FOUR)
@@ -61,9 +58,6 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
     Of fewer than six values the interval is the smallest and the largest, which is too narrow: 94 % for five, 75 % for
     three, of one none at all.
-
-    Args:
-        values: at least one.
     """
     ordered = sorted(values)
     rank, share = _rank(len(ordered))
@@ -74,7 +68,6 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 @cache
 def _rank(count: int) -> tuple[int, float]:
-    """Return which smallest value is the lower end, and how far the end lies towards the next."""
     rank = 1
     while rank + 1 <= count // 2 and _coverage(count, rank + 1) >= COVERAGE:
         rank += 1
@@ -214,12 +207,7 @@ def slowed(timing: Timing, factor: float, *, is_certain: bool = True) -> Timing:
 
 
 def widened(interval: Interval, doubt: float) -> Interval:
-    """Return an interval that allows for what pairs cannot show, because it is the same in all of them.
-
-    Args:
-        interval: of a speedup.
-        doubt: by which share both ends may be off.
-    """
+    """Return an interval that allows for what pairs cannot show, because it is the same in all of them."""
     return Interval(low=interval.low * math.exp(-doubt), high=interval.high * math.exp(doubt))
 
 
@@ -309,12 +297,7 @@ def outpaced(timing: Timing, policy: TimingPolicy) -> Outpaced:
 
 
 def about(pair: Pair, factor: float) -> Timing:
-    """Return what calls say that are no pairs.
-
-    Args:
-        pair: what they took.
-        factor: by which their ratio may be off.
-    """
+    """Return what calls say that are no pairs."""
     doubt, speedup = math.log(factor), math.exp(pair.log_ratio)
     return Timing(
         pairs=0,
@@ -384,11 +367,7 @@ def ratio_interval(ratios: Sequence[float], *, may_do: bool = False) -> tuple[fl
 
 
 def block_means(values: Sequence[float]) -> list[float]:
-    """Return the means of each block's values; without a last one that has no other half.
-
-    Args:
-        values: one of each pair, in the order A B, B A, ….
-    """
+    """Return the means of each block's values; without a last one that has no other half."""
     return [(first + second) / BLOCK for first, second in zip(values[::BLOCK], values[1::BLOCK], strict=False)]
 
 
@@ -396,11 +375,6 @@ class CacheSweeper:
     """Reads more memory than the last-level cache holds, so that each timed call begins with cold data."""
 
     def __init__(self, passes: int = _SWEEP_PASSES) -> None:
-        """Take the memory.
-
-        Args:
-            passes: how often all of it is read each time.
-        """
         self.cache_bytes = last_level_cache_bytes()
         self.size_bytes = min(_SWEEP_FACTOR * self.cache_bytes, _MAX_SWEEP_BYTES)
         self.passes = passes

@@ -85,9 +85,6 @@ def _hurry(thread: int, priority: int) -> None:
     """Give one thread a real-time priority; nothing if it has ended.
 
     Niceness would not do: a normal process keeps its core until the next tick, some milliseconds, whoever waits.
-
-    Raises:
-        PermissionError: that is not permitted.
     """
     try:
         os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(priority))

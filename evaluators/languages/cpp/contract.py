@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluators.languages.base import Passed, passed
-from evaluators.languages.compiled import NUMBERS, check_dtypes, write_skeleton
+from evaluators.languages.base import check_dtypes
+from evaluators.languages.compiled import describe_function
 from messages.calls import CallForm
 from messages.tasks import TensorSpec
 
@@ -70,17 +70,13 @@ def describe(tensors: tuple[TensorSpec, ...], call: CallForm | None = None) -> s
         ConfigError: a tensor has a dtype that C++ candidates cannot be given.
     """
     check_dtypes(tensors, C_TYPES, "C++")
-    return "\n\n".join(
-        (
-            f"Write C++17 that exports `{ENTRY_POINT}`:",
-            f"```cpp\n{SIGNATURE}\n```",
-            f"{_RULES}\n{NUMBERS}" if call is not None and call.numbers else _RULES,
-            "Skeleton of the contract (it computes nothing):",
-            f"```cpp\n{_skeleton(passed(tensors, call))}\n```",
-        )
+    return describe_function(
+        tensors,
+        call,
+        C_TYPES,
+        title=f"Write C++17 that exports `{ENTRY_POINT}`:",
+        signature=SIGNATURE,
+        rules=_RULES,
+        includes="#include <cstdint>",
+        body="    // ...\n    return 0;",
     )
-
-
-def _skeleton(given: tuple[Passed, ...]) -> str:
-    body = "    // ...\n    return 0;"
-    return write_skeleton(given, C_TYPES, SIGNATURE.removesuffix(";"), includes="#include <cstdint>", body=body)

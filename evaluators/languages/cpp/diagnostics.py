@@ -7,8 +7,7 @@ import re
 import msgspec
 
 from evaluators.languages.compiled import CompilerError, first_errors
-from evaluators.runners.base import NO_ENTRY_POINT
-from messages.verdicts import Crashed, DidNotBuild
+from messages.verdicts import DidNotBuild
 
 MAX_CHARACTERS = 4000
 _MAX_REASON = 300
@@ -43,14 +42,6 @@ def explain(log: str, own_files: tuple[str, ...]) -> DidNotBuild:
     return DidNotBuild(reason=first[:_MAX_REASON], log=bound(log))
 
 
-def explain_load(status: int, log: str) -> DidNotBuild | Crashed:
-    """Return why a library that was built cannot be loaded: the last line of what was printed."""
-    last = log.splitlines()[-1:] or ["no message"]
-    if status == NO_ENTRY_POINT:
-        return DidNotBuild(reason=last[0])
-    return Crashed(reason=f"the library cannot be loaded: {last[0]}", log=log)
-
-
 def bound(text: str) -> str:
     """Return the beginning of a text, cut at a line's end."""
     if len(text) <= MAX_CHARACTERS:
@@ -65,13 +56,12 @@ class _Reader:
         self._own_files = own_files
         self._errors: list[CompilerError] = []
         self._details: list[str] | None = None
-        """Of the latest error; null after a warning."""
+        """Of the latest error; None after a warning."""
         self._keeps = False
         """Whether plain lines belong to the details."""
         self._came_from = ""
 
     def read(self, log: str) -> list[CompilerError]:
-        """Return the errors in the compiler's order."""
         for line in log.splitlines():
             header = _HEADER.match(line)
             if header is None:

@@ -37,11 +37,7 @@ _X86_LEVELS = (
 
 
 def find_compiler() -> str:
-    """Return the path of the compiler: `$KSEARCH_CXX`, else the first of c++, g++, clang++ on the PATH.
-
-    Raises:
-        EvaluatorError: there is none.
-    """
+    """Return the path of the compiler: `$KSEARCH_CXX`, else the first of c++, g++, clang++ on the PATH."""
     wanted = os.environ.get(COMPILER_VARIABLE)
     names = (wanted,) if wanted else _COMPILERS
     for name in names:
@@ -109,7 +105,6 @@ def features_of(march: str) -> frozenset[str]:
 
 
 def _marches(arch: str, flags: frozenset[str]) -> tuple[str, ...]:
-    """Return the levels that a CPU has, best first. A level holds all the features of those below it."""
     if arch in {"aarch64", "arm64"}:
         return (_AARCH64_MARCH,)
     if arch != "x86_64":
@@ -121,7 +116,6 @@ def _marches(arch: str, flags: frozenset[str]) -> tuple[str, ...]:
 
 
 def _read_cpu() -> tuple[str, frozenset[str]]:
-    """Return the CPU's model name and its feature flags, as Linux gives them."""
     model, flags = "", frozenset[str]()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

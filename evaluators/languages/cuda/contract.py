@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evaluators.languages.base import Passed, passed
-from evaluators.languages.compiled import NUMBERS, check_dtypes, write_skeleton
+from evaluators.languages.base import check_dtypes
+from evaluators.languages.compiled import describe_function
 from messages.calls import CallForm
 from messages.tasks import TensorSpec
 
@@ -90,24 +90,17 @@ def describe(tensors: tuple[TensorSpec, ...], call: CallForm | None = None) -> s
         ConfigError: a tensor has a dtype that CUDA candidates cannot be given.
     """
     check_dtypes(tensors, C_TYPES, "CUDA")
-    return "\n\n".join(
-        (
-            f"Write CUDA C++17 that exports `{ENTRY_POINT}`:",
-            f"```cpp\n{SIGNATURE}\n```",
-            f"{_RULES}\n{NUMBERS}" if call is not None and call.numbers else _RULES,
-            "Skeleton of the contract (it computes nothing):",
-            f"```cpp\n{_skeleton(passed(tensors, call))}\n```",
-        )
-    )
-
-
-def _skeleton(given: tuple[Passed, ...]) -> str:
-    dtypes = {one.dtype for one in given if isinstance(one, TensorSpec)}
+    dtypes = {tensor.dtype for tensor in tensors}
     needed = sorted(header for dtype, header in _HEADERS.items() if dtype in dtypes)
-    includes = "\n".join(("#include <cstdint>", "#include <cuda_runtime.h>", *needed))
-    body = (
-        "    cudaStream_t queue = static_cast<cudaStream_t>(stream);\n"
+    return describe_function(
+        tensors,
+        call,
+        C_TYPES,
+        title=f"Write CUDA C++17 that exports `{ENTRY_POINT}`:",
+        signature=SIGNATURE,
+        rules=_RULES,
+        includes="\n".join(("#include <cstdint>", "#include <cuda_runtime.h>", *needed)),
+        body="    cudaStream_t queue = static_cast<cudaStream_t>(stream);\n"
         "    // kernel<<<grid, block, shared_bytes, queue>>>(...);\n"
-        "    return static_cast<int>(cudaGetLastError());"
+        "    return static_cast<int>(cudaGetLastError());",
     )
-    return write_skeleton(given, C_TYPES, SIGNATURE.removesuffix(";"), includes=includes, body=body)

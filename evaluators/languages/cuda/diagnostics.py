@@ -104,7 +104,6 @@ def _facts(name: str, text: str) -> KernelFacts:
 
 
 def _clean(log: str) -> str:
-    """Remove what is printed of every build, paths of temporary files, and mangled names."""
     log = _NOISE.sub("", log).replace("__attribute__((global))", "__global__")
     log = log.replace("__attribute__((device))", "__device__").replace("__attribute__((shared))", "__shared__")
     log = _TEMPORARY.sub(lambda match: f"compiled{match['suffix'] or ''}", log)
@@ -112,7 +111,6 @@ def _clean(log: str) -> str:
 
 
 def _blocks(log: str) -> Iterator[list[str]]:
-    """Yield each diagnostic with its source line and caret."""
     block: list[str] = []
     for line in log.splitlines():
         if _HEADER.match(line):

@@ -57,7 +57,6 @@ def _identifier(symbol: str, at: int) -> tuple[str, int] | None:
 
 
 def _arguments(symbol: str, at: int) -> tuple[str, int]:
-    """Return the template's arguments at a place, as far as they are numbers, truths and simple types."""
     if symbol[at : at + 1] != "I":
         return "", at
     at += 1

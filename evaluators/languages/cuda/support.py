@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, check_exported
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
+from evaluators.languages.compiled import CompiledSupport, tvm_ffi_flags, without_our_paths
 from evaluators.languages.cpp import toolchain as cpp_toolchain
-from evaluators.languages.cpp.diagnostics import explain_load
 from evaluators.languages.cuda import contract, diagnostics, toolchain
 from evaluators.vendors.nvidia.facts import gpu_facts
-from messages.base import EvaluatorError
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild
 
 PRODUCT = "kernel.so"
-_UNITS = (".cu",)
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MEMORY_BYTES = 16 << 30
 """The compiler of the device takes 1 GiB for templates as large as CUTLASS's; this is address space."""
 _TIMEOUT_S = 180.0
 
 
-class CudaSupport:
+class CudaSupport(CompiledSupport):
     """Language `cuda`; see `evaluators.languages.base.LanguageSupport`."""
 
     contract_version = "cuda.1"
     entry_point = contract.ENTRY_POINT
     runner: RunnerKind = "cuda_native"
     runs_on = "an NVIDIA GPU"
-    not_timed = ""
-    builds_for_tensors = False
+    units = (".cu",)
 
     def probe_target(self, device: str) -> Target:
         """Say what one GPU of this host needs: its architecture, by the compiler here."""
@@ -41,14 +34,6 @@ class CudaSupport:
     def probe_builder(self, asked: Target) -> Target:
         """Say what the compiler here makes for a GPU; none need be here."""
         return toolchain.probe(asked.device, asked.arch)
-
-    def refuse(self, candidate: Candidate) -> DidNotBuild | None:
-        """Say why the candidate cannot be given to the compiler, if so."""
-        if _IDENTIFIER.fullmatch(candidate.entry_point) is None:
-            return DidNotBuild(reason=f"entry point {candidate.entry_point!r} is no C identifier")
-        if not _units(candidate):
-            return DidNotBuild(reason=f"no file to compile: at least one must end in {', '.join(_UNITS)}")
-        return None
 
     def plan_build(
         self,
@@ -64,9 +49,9 @@ class CudaSupport:
         nvcc = toolchain.find_nvcc()
         host = f"-ccbin={cpp_toolchain.find_compiler()}"
         flags = (host, *contract.COMPILER_FLAGS, *toolchain.generation_flags(target.arch))
-        found = (*toolchain.search_flags(nvcc), *_tvm_ffi_flags(candidate))
+        found = (*toolchain.search_flags(nvcc), *tvm_ffi_flags(candidate))
         return BuildPlan(
-            command=(nvcc.path, *flags, "-o", PRODUCT, *_units(candidate), *found),
+            command=(nvcc.path, *flags, "-o", PRODUCT, *self.sources(candidate), *found),
             product=PRODUCT,
             memory_bytes=_MEMORY_BYTES,
             timeout_s=_TIMEOUT_S,
@@ -74,23 +59,16 @@ class CudaSupport:
 
     def explain_failure(self, log: str, candidate: Candidate) -> DidNotBuild:
         """Return the first error and the first errors' source lines."""
-        return diagnostics.explain(_without_our_paths(log), tuple(file.path for file in candidate.files))
+        return diagnostics.explain(without_our_paths(log), tuple(file.path for file in candidate.files))
 
     def summarize_remarks(self, log: str) -> str:
         """Return what each kernel needs, then warnings, bounded."""
-        return diagnostics.summarize(_without_our_paths(log))
-
-    def check_product(self, product: Path, candidate: Candidate) -> DidNotBuild | None:
-        """Look for the entry point in the shared library."""
-        return check_exported(product, candidate.entry_point)
-
-    def explain_load_failure(self, status: int, log: str) -> DidNotBuild | Crashed:
-        """Return what the dynamic linker said."""
-        return explain_load(status, log)
+        return diagnostics.summarize(without_our_paths(log))
 
     def explain_call_failure(self, status: int, log: str) -> Crashed:
         """Return what the function returned: by the contract the number of a CUDA error."""
-        return Crashed(reason=f"{self.entry_point} returned {status} instead of 0{_name_error(status)}", log=log)
+        told = f" ({_ERRORS[status]})" if status in _ERRORS else ""
+        return Crashed(reason=f"{self.entry_point} returned {status} instead of 0{told}", log=log)
 
     def describe(
         self,
@@ -119,27 +97,3 @@ _ERRORS = {
     900: "cudaErrorStreamCaptureUnsupported: synchronising or allocating while calls are captured into a graph",
 }
 """Errors that candidates meet (cudaError in driver_types.h), in plain words."""
-
-
-def _name_error(status: int) -> str:
-    return f" ({_ERRORS[status]})" if status in _ERRORS else ""
-
-
-def _units(candidate: Candidate) -> tuple[str, ...]:
-    """Return the files to compile; the others are headers."""
-    return tuple(file.path for file in candidate.files if file.path.endswith(_UNITS))
-
-
-def _tvm_ffi_flags(candidate: Candidate) -> tuple[str, ...]:
-    """Return include path and library, for those who include a header of tvm-ffi."""
-    if not any("tvm/ffi/" in file.text or "dlpack/" in file.text for file in candidate.files):
-        return ()
-    folder = cpp_toolchain.tvm_ffi_folder()
-    if folder is None:
-        raise EvaluatorError("apache-tvm-ffi is not installed: `pip install apache-tvm-ffi`", permanent=True)
-    return ("-isystem", str(folder / "include"), f"-L{folder / 'lib'}", "-ltvm_ffi")
-
-
-def _without_our_paths(log: str) -> str:
-    folder = cpp_toolchain.tvm_ffi_folder()
-    return log if folder is None else log.replace(str(folder), "<tvm-ffi>")

@@ -1,8 +1,4 @@
-"""What nvcc builds for. It needs no GPU: only who will run an artifact says for which one it is.
-
-- `probe(name: str, arch: str) -> Target`, raises EvaluatorError
-- `find_nvcc() -> Nvcc`, raises EvaluatorError
-"""
+"""What nvcc builds for. It needs no GPU: only who will run an artifact says for which one it is."""
 
 from __future__ import annotations
 
@@ -82,11 +78,7 @@ def probe(device: str, arch: str) -> Target:
 
 
 def generation_flags(arch: str) -> tuple[str, ...]:
-    """Return the flags that make machine code for exactly one architecture, and nothing that a driver would compile.
-
-    Raises:
-        EvaluatorError: it is none.
-    """
+    """Return the flags that make machine code for exactly one architecture, and nothing that a driver would compile."""
     if _ARCH.fullmatch(arch) is None:
         raise EvaluatorError(f"{arch!r} is no architecture of an NVIDIA GPU", permanent=True)
     number = arch.removeprefix("sm_")
@@ -100,7 +92,6 @@ def search_flags(nvcc: Nvcc) -> tuple[str, ...]:
 
 
 def _places() -> Iterator[str]:
-    """Yield where nvcc may be, the likeliest first."""
     yield "nvcc"
     for variable in _HOME_VARIABLES:
         if home := os.environ.get(variable):
@@ -119,11 +110,6 @@ def _wheels() -> Iterator[Path]:
 
 @functools.cache
 def _ask(path: str) -> Nvcc:
-    """Return what a compiler says of itself.
-
-    Raises:
-        EvaluatorError: it does not run, or is none.
-    """
     release = _RELEASE.search(_run(path, "--version"))
     if release is None:
         raise EvaluatorError(f"{path!r} --version names no release: is it NVIDIA's nvcc?", permanent=True)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from evaluators.languages.python.support import PYTHON
+from evaluators.languages.python.support import PYTHON, PYTHON_GPU
 
-__all__ = ["PYTHON"]
+__all__ = ["PYTHON", "PYTHON_GPU"]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 
-import evaluators
-from evaluators.languages.base import BuildPlan, CalledWith, programs_of
+from evaluators.languages.base import BuildPlan, CalledWith
+from evaluators.languages.programs import ADDRESS_SPACE_BYTES, MEMORY_BYTES, command_of, programs_of
 from evaluators.languages.triton.ahead import ARCHITECTURES, capability_of
 from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.calls import CallForm
 from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
 
 _MODULE = "evaluators.languages.python.gpu_building"
-_ROOT = str(Path(evaluators.__file__).parents[1])
-_BUILD = f"import sys; sys.path.insert(0, {_ROOT!r}); from {_MODULE} import main; sys.exit(main())"
 _WORD = "triton"
 _LIMIT_S, _TIMEOUT_S = 90.0, 150.0
-_MEMORY_BYTES = 16 << 30
-_ADDRESS_SPACE_BYTES = 128 << 30
-"""Of the process that imports torch, whose libraries for GPUs take tens of GiB of it."""
 _JOB_BYTES = 64 << 10
 """Of a job: it stands on a command line, and in one message to the warm process."""
 # No measurements of configurations, which nobody has made here.
@@ -39,7 +31,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[tuple[tuple[int, ...], str], ...]
     """Likewise."""
     form: CallForm | None
-    """Null: a module, which takes the inputs one after the other."""
+    """None: a module, which takes the inputs one after the other."""
     state: tuple[tuple[str, tuple[int, ...], str], ...]
     """Name, shape and dtype of each parameter, then of each buffer."""
 
@@ -62,7 +54,7 @@ class AheadJob(msgspec.Struct, frozen=True, kw_only=True):
     """That a block may have."""
     limit_s: float = _LIMIT_S
     """For calling, and for compiling."""
-    memory_bytes: int = _MEMORY_BYTES
+    memory_bytes: int = MEMORY_BYTES
     """Address space for calling, besides what importing took."""
 
 
@@ -100,9 +92,9 @@ def plan_ahead(candidate: Candidate, target: Target, calls: tuple[Call, ...], in
     # The tools stand on the command line so that the build may read where they lie.
     tools = inline.command[5:-1] if inline else ()
     return BuildPlan(
-        command=(sys.executable, "-I", "-B", "-c", _BUILD, *tools, msgspec.json.encode(job).decode()),
+        command=command_of(_MODULE, *tools, msgspec.json.encode(job).decode()),
         product=candidate.files[0].path,
-        memory_bytes=_ADDRESS_SPACE_BYTES,
+        memory_bytes=ADDRESS_SPACE_BYTES,
         timeout_s=_TIMEOUT_S + (inline.timeout_s if inline else 0.0),
         warm=_MODULE,
         leaves=f"{_LEAVES}|{inline.leaves}" if inline else _LEAVES,

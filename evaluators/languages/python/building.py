@@ -1,4 +1,4 @@
-"""Builds a module candidate that compiles extensions inside: a script for `python`, see `_BUILD` in `inline.py`.
+"""Builds a module candidate that compiles extensions inside: started by `inline.py`.
 
 Or a module of a warm process (`evaluators/process/warm.py`): `prepare` once, `main` in a process forked for each
 candidate.
@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from evaluators.languages.python import syntax
+from evaluators.languages import syntax
 from evaluators.runners import inline
 from evaluators.runners.program import import_from, tell_raised
 
@@ -33,13 +33,9 @@ _JOBS = "2"
 
 
 def main(argument: str = "") -> int:
-    """Build the candidate in the working directory.
-
-    Args:
-        argument: instead of the process's own.
-    """
+    """Build the candidate in the working directory."""
     job = json.loads(argument or sys.argv[-1])
-    if syntax.check(job["entry_point"], job["programs"]) != 0:
+    if syntax.check_module(job["entry_point"], job["programs"]) != 0:
         return 1
     os.environ.update(_environment(job))
     prepare()
@@ -66,7 +62,6 @@ def prepare() -> None:
 
 
 def _environment(job: Mapping[str, object]) -> dict[str, str]:
-    """Return what torch's builder is told by variables."""
     folders = [os.path.dirname(str(path)) for path in (job["ninja"], job["nvcc"]) if path]  # noqa: PTH120 - start-up
     told = {"PATH": os.pathsep.join((*folders, os.environ.get("PATH", os.defpath))), "MAX_JOBS": _JOBS}
     if job["compiler"]:
@@ -105,11 +100,7 @@ class _Recorder:
         return recorded
 
     def _build(self, build: Callable[..., object], arguments: Mapping[str, object], final: Path) -> None:
-        """Have torch build it, and keep the library alone; the folder appears complete.
-
-        Raises:
-            RuntimeError: torch's, when a compiler failed.
-        """
+        """Have torch build it, and keep the library alone; the folder appears complete."""
         unfinished = final.with_name(f"{final.name}.building")
         unfinished.mkdir(parents=True, exist_ok=True)
         try:
@@ -146,7 +137,6 @@ def _import(folder: str, job: Mapping[str, object]) -> str | None:
 
 
 def _elsewhere(folder: str, job: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the candidate's other files that were imported, with their functions that compile."""
     programs = job["programs"]
     for path in programs if isinstance(programs, list) else ():
         name = str(path).removesuffix(".py").replace("/", ".")

@@ -1,13 +1,12 @@
 """Builds a module candidate that may hold Triton kernels, for a GPU that need not be here: see `ahead.py`.
 
-A module of a warm process (`evaluators/process/warm.py`), or a script: `prepare` once, `main` in a process forked
-for each
-candidate. Its argument is a JSON object (`AheadJob` in `ahead.py`). First extensions are built (`building.py`), or the
-sources are read (`syntax.py`); then the module is called on tensors without data (`rehearsal.py`), and each Triton
+A module of a warm process (`evaluators/process/warm.py`), or a script: `prepare` once, `main` in a process forked for
+each candidate. Its argument is a JSON object (`AheadJob` in `ahead.py`). First extensions are built (`building.py`), or
+the sources are read (`syntax.py`); then the module is called on tensors without data (`rehearsal.py`), and each Triton
 kernel that it launches is compiled. Candidates are executed in child processes only.
 
-Prints one line per kernel. That not everything could be compiled is no failure: one line says why, and the rest is
-compiled by the first call, on the GPU. An error in a kernel's source that every call runs into is a failure.
+Prints one line per kernel. A kernel that cannot be compiled here is no failure: one line says why, and the first call
+on the GPU compiles it. An error in a kernel's source that every call runs into is a failure.
 The kernels' code stays in `KERNELS`, where Triton finds it again when the same program runs with the same versions.
 """
 
@@ -16,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import sys
@@ -25,28 +23,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from evaluators.languages.python import building, syntax
-from evaluators.languages.triton.diagnostics import headline
+from evaluators.languages import syntax
+from evaluators.languages.programs import headline
+from evaluators.languages.python import building
+from evaluators.languages.triton.building import be_compiler, say_kernel
 from evaluators.runners.kernels import KERNELS
 
 _GRACE_S = 2.0
 """More, for a candidate that waits for something itself."""
 _REPORT_BYTES = 1 << 20
 _NOT_AHEAD = "not compiled ahead"
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(argument: str = "") -> int:
-    """Build the candidate in the working directory.
-
-    Args:
-        argument: instead of the process's own.
-    """
+    """Build the candidate in the working directory."""
     job = json.loads(argument or sys.argv[-1])
     if job["inline"]:
         code = _code_of(_in_child(lambda: building.main(job["inline"])))
     else:
-        code = syntax.check(job["entry_point"], job["programs"])
+        code = syntax.check_module(job["entry_point"], job["programs"])
     if code != 0:
         return code
     if not job["calls"]:
@@ -125,33 +120,20 @@ def _flush() -> None:
 
 
 def _code_of(pid: int) -> int:
-    """Return what a child ended with."""
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return code
-    _die_as(code)
+    if code == -signal.SIGKILL:  # by the system, for want of memory: no fault of the candidate's
+        os.kill(os.getpid(), signal.SIGKILL)
     sys.stderr.write(f"importing the file ended its process (signal {-code})\n")
     return 1
-
-
-def _die_as(code: int) -> None:
-    """End as a child did that the system killed, for want of memory: no fault of the candidate's."""
-    if code == -signal.SIGKILL:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _rehearse(job: Mapping[str, object], deadline: float, report: int, *, waits: bool) -> NoReturn:
     """Call the module, and write lines of JSON to the report: to the end of the process."""
     os.setpgid(0, 0)
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (1, 2):
-        os.dup2(null, stream)
-    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - as above
-        size_bytes = int(statm.read().split()[0]) * _PAGE_BYTES
-    bound = size_bytes + int(str(job["memory_bytes"]))
-    with contextlib.suppress(ValueError):  # bound already, and lower
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    be_compiler(int(str(job["memory_bytes"])))
     from evaluators.languages.python.rehearsal import rehearse  # noqa: PLC0415 - imports torch
 
     tempfile.tempdir = None  # where compilers may write was not known when this was asked for the first time
@@ -180,12 +162,7 @@ def _wait(pid: int, deadline: float) -> str:
 
 
 def _tell(told: list[dict[str, object]], ending: str) -> int:
-    """Print what came of the calls. Returns the exit code.
-
-    Args:
-        told: by the process that made them.
-        ending: how they ended, if not by themselves.
-    """
+    """Print what came of the calls. Returns the exit code."""
     for refused in (entry["refused"] for entry in told if "refused" in entry):
         sys.stderr.write(f"{refused}\n")
         return 1
@@ -209,10 +186,7 @@ def _entries_of(written: bytes) -> list[dict[str, object]]:
 def _say(kernel: Mapping[str, object]) -> str:
     if kernel["error"]:
         return f"kernel {kernel['name']}: {headline(str(kernel['error']))}"
-    return (
-        f"kernel {kernel['name']}: {kernel['registers']} registers, {kernel['spilled_bytes']} bytes spilled, "
-        f"{kernel['shared_bytes']} bytes of shared memory, {kernel['warps']} warps, {kernel['stages']} stages"
-    )
+    return say_kernel(kernel)
 
 
 def _say_not_ahead(why: str) -> int:

@@ -8,22 +8,18 @@ from pathlib import Path
 
 import msgspec
 
-import evaluators
-from evaluators.languages.base import BuildPlan, programs_of
+from evaluators.languages.base import BuildPlan
 from evaluators.languages.cpp.toolchain import find_compiler
 from evaluators.languages.cuda.toolchain import find_nvcc
+from evaluators.languages.programs import ADDRESS_SPACE_BYTES, command_of, programs_of
 from evaluators.runners.inline import INLINE
 from messages.base import EvaluatorError
 from messages.tasks import Candidate, Target
 
 _MODULE = "evaluators.languages.python.building"
-_ROOT = str(Path(evaluators.__file__).parents[1])
-_BUILD = f"import sys; sys.path.insert(0, {_ROOT!r}); from {_MODULE} import main; sys.exit(main())"
 _WORD = "cpp_extension"
 _TIMEOUT_S = 300.0
 """torch's headers take a compiler 20 s of a quiet core, nvcc more, and builds share the host."""
-_ADDRESS_SPACE_BYTES = 128 << 30
-"""Of the process that imports torch, whose libraries for GPUs take tens of GiB of it."""
 
 
 class InlineJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,9 +64,9 @@ def plan_inline(candidate: Candidate, target: Target) -> BuildPlan:
     # The tools stand on the command line so that the build may read where they lie.
     tools = tuple(path for path in (ninja, job.compiler, nvcc, job.cuda_home) if path)
     return BuildPlan(
-        command=(sys.executable, "-I", "-B", "-c", _BUILD, *tools, msgspec.json.encode(job).decode()),
+        command=command_of(_MODULE, *tools, msgspec.json.encode(job).decode()),
         product=candidate.files[0].path,
-        memory_bytes=_ADDRESS_SPACE_BYTES,
+        memory_bytes=ADDRESS_SPACE_BYTES,
         timeout_s=_TIMEOUT_S,
         warm=_MODULE,
         leaves=rf"{INLINE}/[0-9a-f]+/[^/]+\.so",

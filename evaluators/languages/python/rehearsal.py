@@ -1,7 +1,5 @@
 """Calls a module or a function without a GPU, so that the Triton kernels which it launches are compiled.
 
-- `rehearse(job, deadline, tell, *, waits) -> None`: once per process
-
 A module is made for each workload as a runner makes it. It is called twice, on tensors that have no data
 (`evaluators/languages/triton/absent.py`): what a first call keeps, the second may use. Operators of torch compute
 shapes only. Where contents decide what is done next, it ends with an error, which says nothing of the candidate.
@@ -76,11 +74,6 @@ def _leave_uncompiled() -> None:
 
 
 def _call_all(folder: str, job: Mapping[str, object]) -> None:
-    """Call the module on each workload.
-
-    Raises:
-        BaseException: whatever it raises.
-    """
     offer_built(folder)
     kind = import_from(os.path.join(folder, str(job["program"])), str(job["entry_point"]))  # noqa: PTH118 - as above
     calls = job["calls"]
@@ -93,7 +86,6 @@ def _call_all(folder: str, job: Mapping[str, object]) -> None:
 
 
 def _arguments(call: Mapping[str, Any]) -> list[object]:
-    """Return what one call is given."""
     inputs, outputs = ([_without_data(*told) for told in call[which]] for which in ("inputs", "outputs"))
     form = call["form"]
     if form is None:
@@ -104,11 +96,7 @@ def _arguments(call: Mapping[str, Any]) -> list[object]:
 
 
 def _made(kind: Callable[..., object], call: Mapping[str, Any]) -> torch.nn.Module:
-    """Return the candidate's module as a runner has it: with the reference's state.
-
-    Raises:
-        BaseException: whatever the candidate raises.
-    """
+    """Return the candidate's module as a runner has it: with the reference's state."""
     arguments: tuple[object, ...] = ast.literal_eval(call["arguments"])
     with torch.device(_DEVICE):
         model = kind(*arguments)

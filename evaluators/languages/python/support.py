@@ -1,23 +1,21 @@
-"""Modules: how a candidate becomes a program that a runner can import."""
+"""Modules: how a candidate becomes a program that a runner can import, on a CPU and on a GPU."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, programs_of, refuse_program
-from evaluators.languages.python import contract, diagnostics, function_contract, toolchain
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
+from evaluators.languages.programs import ProgramSupport, explain_call, headline, plan_reading
+from evaluators.languages.python import contract, function_contract, toolchain
+from evaluators.languages.python.ahead import calls_of, launches_kernels, plan_ahead
 from evaluators.languages.python.inline import compiles_inside, plan_inline
+from evaluators.languages.triton.ahead import ARCHITECTURES
 from evaluators.runners.base import BAD_OUTPUT
+from evaluators.vendors.nvidia.facts import gpu_facts
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
-from messages.verdicts import Crashed, DidNotBuild, Wrong
-
-_SYNTAX = Path(__file__).with_name("syntax.py")
-_TIMEOUT_S = 30.0
+from messages.verdicts import Crashed, Wrong
 
 
-class PythonSupport:
+class PythonSupport(ProgramSupport):
     """Language `python`; see `evaluators.languages.base.LanguageSupport`."""
 
     contract_version = "python.2"
@@ -35,10 +33,6 @@ class PythonSupport:
         """Say what this host builds for."""
         return toolchain.probe()
 
-    def refuse(self, candidate: Candidate) -> DidNotBuild | None:
-        """Say why the candidate cannot be given to Python, if so."""
-        return refuse_program(candidate)
-
     def plan_build(
         self,
         candidate: Candidate,
@@ -50,30 +44,11 @@ class PythonSupport:
         Raises:
             EvaluatorError: it compiles inside, and what that needs is missing here.
         """
-        if compiles_inside(candidate):
-            return plan_inline(candidate, target)
-        command = (sys.executable, "-I", "-S", str(_SYNTAX), candidate.entry_point, *programs_of(candidate))
-        return BuildPlan(command=command, product=candidate.files[0].path, timeout_s=_TIMEOUT_S)
-
-    def explain_failure(self, log: str, candidate: Candidate) -> DidNotBuild:  # noqa: ARG002 - it names files itself
-        """Return the first error with its source line."""
-        return diagnostics.explain_build(log)
-
-    def summarize_remarks(self, log: str) -> str:
-        """Return what was printed, bounded."""
-        return diagnostics.bound(log)
-
-    def check_product(self, product: Path, candidate: Candidate) -> DidNotBuild | None:  # noqa: ARG002
-        """Find nothing missing: the product is the candidate's own file."""
-        return None
-
-    def explain_load_failure(self, status: int, log: str) -> DidNotBuild:  # noqa: ARG002 - both mean the same here
-        """Return what importing or making the module raised, or why its parameters do not fit."""
-        return diagnostics.explain_build(log)
+        return plan_inline(candidate, target) if compiles_inside(candidate) else plan_reading(candidate, "module")
 
     def explain_call_failure(self, status: int, log: str) -> Crashed | Wrong:
         """Return what the call raised, or why what it returned is no output."""
-        return diagnostics.explain_output(log) if status == BAD_OUTPUT else diagnostics.explain_call(log)
+        return Wrong(reason=f"bad output type: {headline(log)}") if status == BAD_OUTPUT else explain_call(log)
 
     def describe(self, tensors: tuple[TensorSpec, ...], call: CallForm | None = None, entry_point: str = "") -> str:
         """Tell the calling contract for these tensors."""
@@ -82,4 +57,40 @@ class PythonSupport:
         return contract.describe(tensors, call)
 
 
+class PythonGpuSupport(PythonSupport):
+    """Language `python` on platform `cuda`; see `evaluators.languages.base.LanguageSupport`."""
+
+    contract_version = "python.cuda.3"
+    runner: RunnerKind = "cuda_module"
+    runs_on = "an NVIDIA GPU"
+    builds_for_tensors = True
+
+    def probe_target(self, device: str) -> Target:
+        """Say which versions run candidates here, on which GPU."""
+        facts = gpu_facts(device)
+        return toolchain.probe_cuda(facts.name, facts.arch)
+
+    def probe_builder(self, asked: Target) -> Target:
+        """Say which versions there are here."""
+        return toolchain.probe_cuda(asked.device, asked.arch)
+
+    def plan_build(
+        self,
+        candidate: Candidate,
+        target: Target,
+        workloads: tuple[CalledWith, ...] = (),
+    ) -> BuildPlan:
+        """Return the command that builds what is inside, or reads the sources, and compiles what calls would launch.
+
+        Raises:
+            EvaluatorError: it compiles inside, and what that needs is missing here.
+        """
+        plan = super().plan_build(candidate, target)
+        calls = calls_of(workloads)
+        if not calls or target.arch not in ARCHITECTURES or not launches_kernels(candidate):
+            return plan
+        return plan_ahead(candidate, target, calls, plan if compiles_inside(candidate) else None)
+
+
 PYTHON = PythonSupport()
+PYTHON_GPU = PythonGpuSupport()

@@ -1,4 +1,4 @@
-"""Torch on this host's CPU. Imports none of it: versions are read from the installed packages."""
+"""Torch on this host. Imports none of it: versions are read from the installed packages."""
 
 from __future__ import annotations
 
@@ -16,5 +16,17 @@ def probe() -> Target:
     Raises:
         EvaluatorError: torch is missing.
     """
-    toolchain = f"torch {installed('torch')}, Python {platform.python_version()}"
-    return Target(arch=platform.machine(), march="", toolchain=toolchain, device=cpu_model(), cpu=cpu_facts())
+    return Target(arch=platform.machine(), march="", toolchain=_versions("torch"), device=cpu_model(), cpu=cpu_facts())
+
+
+def probe_cuda(device: str, arch: str) -> Target:
+    """Return which versions run modules on a GPU.
+
+    Raises:
+        EvaluatorError: a package is missing.
+    """
+    return Target(arch=arch, march="", toolchain=_versions("torch", "triton"), device=device)
+
+
+def _versions(*names: str) -> str:
+    return ", ".join((*(f"{name} {installed(name)}" for name in names), f"Python {platform.python_version()}"))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from evaluators.languages.triton.support import TRITON
+from evaluators.languages.triton.support import TRITON, TRITON_GPU
 
-__all__ = ["TRITON"]
+__all__ = ["TRITON", "TRITON_GPU"]

@@ -119,7 +119,6 @@ def _device(found: torch.Tensor) -> torch.device:
 
 
 def _without_gpu(argument: object) -> object:
-    """Return the meta device for a GPU, and anything else as it is."""
     is_gpu = isinstance(argument, torch.device) and argument.type == "cuda"
     return _META if is_gpu or (isinstance(argument, str) and argument.partition(":")[0] == "cuda") else argument
 
@@ -143,13 +142,10 @@ class _Stream:
         """Likewise."""
 
     def record_event(self, event: object = None) -> object:
-        """Return an event that has happened."""
         return event or _Event()
 
 
 class _Event:
-    """One that has happened, at no time that anybody knows."""
-
     def __init__(self, *_args: object, **_options: object) -> None:
         """Be there."""
 
@@ -163,21 +159,13 @@ class _Event:
         """Likewise."""
 
     def query(self) -> bool:
-        """Say that it has happened."""
         return True
 
     def elapsed_time(self, _end: object) -> float:
-        """Refuse.
-
-        Raises:
-            RuntimeError: always.
-        """
         raise RuntimeError("only a CUDA device can tell times")
 
 
 class _Graph:
-    """One that was captured by executing it."""
-
     def __init__(self, *_args: object, **_options: object) -> None:
         """Be there."""
 
@@ -194,7 +182,6 @@ class _Graph:
         """Likewise."""
 
     def pool(self) -> tuple[int, int]:
-        """Return what its memory is called."""
         return 0, 0
 
 

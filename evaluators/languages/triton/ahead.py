@@ -1,10 +1,5 @@
 """Ahead-of-time compilation of a Triton candidate, on a host without a GPU.
 
-- `await compile_ahead(candidate: Candidate, tensors: Sequence[TensorSpec], *, arch: str = "sm_90") -> AheadReport`,
-  raises ConfigError, EvaluatorError
-- `arguments_of(tensors: Sequence[TensorSpec], call: CallForm | None) -> tuple[Argument, ...]`
-- `ARCHITECTURES`: what can be compiled for
-
 The candidate's `ksearch_run` is called on tensors without data, in a process of its own under a guard; its launches are
 compiled instead of executed (`recording.py`). That a kernel compiles says nothing about its numbers or its speed.
 """
@@ -24,7 +19,7 @@ import msgspec
 
 import evaluators
 from evaluators.build.folders import foreign_entry, remove_tree
-from evaluators.languages.triton import diagnostics
+from evaluators.languages.programs import headline
 from evaluators.process.guarded import GuardJob, GuardReport, plain_environment, run_guarded
 from evaluators.runners.structure import with_numbers
 from evaluators.sandbox.profiles import readable_by
@@ -83,9 +78,9 @@ class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
         """Why it does not compile, in one line; empty if it does."""
         for kernel in self.kernels:
             if kernel.error:
-                return f"{kernel.name}: {diagnostics.headline(kernel.error)}"
+                return f"{kernel.name}: {headline(kernel.error)}"
         if self.error:
-            return diagnostics.headline(self.error)
+            return headline(self.error)
         return "" if self.kernels else "no kernel was launched"
 
 
@@ -121,11 +116,7 @@ def arguments_of(tensors: Sequence[TensorSpec], call: CallForm | None) -> tuple[
 
 
 def check_architecture(arch: str) -> None:
-    """Refuse what cannot be compiled for.
-
-    Raises:
-        ConfigError: it is none of `ARCHITECTURES`.
-    """
+    """Refuse what cannot be compiled for."""
     if arch not in ARCHITECTURES:
         raise ConfigError(f"cannot compile for {arch!r}; there are: {', '.join(ARCHITECTURES)}")
 
@@ -214,11 +205,6 @@ async def _run(recording: Recording, folder: Path) -> GuardReport:
 
 
 def _read(folder: Path, guard: GuardReport, arch: str) -> AheadReport:
-    """Return what the process wrote.
-
-    Raises:
-        EvaluatorError: it could not even begin.
-    """
     if guard.how == "timed_out":
         return AheadReport(arch=arch, error=f"stopped after {_LIMIT_S:g} s")
     # The program could write here: a link would lead to a file of the user's.

@@ -1,9 +1,9 @@
-"""Builds a Triton candidate for a GPU that need not be here: a script for `python`, see `_BUILD` in `gpu.py`.
+"""Builds a Triton candidate for a GPU that need not be here: started by `support.py`.
 
 Or a module of a warm process (`evaluators/process/warm.py`): `prepare` once, `main` in a process forked for each
 candidate.
 
-Its argument is a JSON object (`BuildJob` in `gpu.py`). First the sources are read as `syntax.py` does; then, if the
+Its argument is a JSON object (`BuildJob` in `support.py`). First the sources are read as `syntax.py` does; then, if the
 task's tensors are known, every kernel that a call would launch is compiled (`recording.py`), by a child process: what
 becomes of it is for this one to tell. Prints one line per kernel, or what is wrong and where, and ends with 0 or 1.
 The kernels' code stays in `KERNELS`, where Triton finds it again when the same program runs with the same versions.
@@ -22,7 +22,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from evaluators.languages.triton import syntax
+from evaluators.languages import syntax
 from evaluators.runners.kernels import KERNELS
 
 _REPORT_BYTES = 1 << 20
@@ -33,13 +33,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(argument: str = "") -> int:
-    """Build the candidate in the working directory.
-
-    Args:
-        argument: instead of the process's own.
-    """
+    """Build the candidate in the working directory."""
     job = json.loads(argument or sys.argv[1])
-    if syntax.check(job["entry_point"], job["programs"]) != 0:
+    if syntax.check_kernels(job["entry_point"], job["programs"]) != 0:
         return 1
     if not job["tensors"]:
         return 0
@@ -81,19 +77,24 @@ def prepare() -> None:
 
 def _compile(job: Mapping[str, object], writing: int, record: object) -> None:
     """Compile, and write the report: to the end of the process."""
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (1, 2):
-        os.dup2(null, stream)
-    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - as above
-        size_bytes = int(statm.read().split()[0]) * _PAGE_BYTES
-    bound = size_bytes + int(str(job["memory_bytes"]))
-    with contextlib.suppress(ValueError):  # bound already, and lower
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    be_compiler(int(str(job["memory_bytes"])))
     folder = os.getcwd()  # noqa: PTH109 - as above
     told = {**job, "folder": folder, "program": os.path.join(folder, str(job["program"]))}  # noqa: PTH118 - as above
     report = record(told) if callable(record) else {}
     os.write(writing, json.dumps(report).encode()[:_REPORT_BYTES])
     os._exit(0)
+
+
+def be_compiler(memory_bytes: int) -> None:
+    """Print nothing from now on, and bind this process to some address space besides what it has."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+    with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - as above
+        size_bytes = int(statm.read().split()[0]) * _PAGE_BYTES
+    bound = size_bytes + memory_bytes
+    with contextlib.suppress(ValueError):  # bound already, and lower
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
 
 
 def _tell(written: bytes, code: int) -> int:
@@ -113,14 +114,15 @@ def _tell(written: bytes, code: int) -> int:
         wrong = "no kernel was launched"
     if wrong:
         return _refuse(wrong)
-    sys.stdout.write("".join(f"{_say(kernel)}\n" for kernel in kernels))
+    sys.stdout.write("".join(f"{say_kernel(kernel)}\n" for kernel in kernels))
     if error:
         last = error.strip().splitlines()[-1]
         sys.stdout.write(f"not compiled further, for want of a real GPU: {last}\n")
     return 0
 
 
-def _say(kernel: Mapping[str, object]) -> str:
+def say_kernel(kernel: Mapping[str, object]) -> str:
+    """Return what a kernel needs, in one line."""
     return (
         f"kernel {kernel['name']}: {kernel['registers']} registers, {kernel['spilled_bytes']} bytes spilled, "
         f"{kernel['shared_bytes']} bytes of shared memory, {kernel['warps']} warps, {kernel['stages']} stages"
@@ -128,7 +130,6 @@ def _say(kernel: Mapping[str, object]) -> str:
 
 
 def _may_be_absence(error: str) -> bool:
-    """Say whether a real GPU may be all that a program lacks."""
     last = error.strip().splitlines()[-1]
     is_uncertain = last.partition(":")[0] in _UNCERTAIN
     return is_uncertain or any(word in last.lower() for word in _WORDS_OF_ABSENCE)

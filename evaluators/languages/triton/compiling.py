@@ -1,8 +1,5 @@
 """Compiles the kernels that a program launches in processes of their own, several at once, while the program goes on.
 
-- `Compilers(...).install()`: before the program is imported, inside `pretend_gpu` (`absent.py`); once per process
-- `Compilers.wait()`: at the end
-
 Triton reads a kernel's source in a tenth of a second, and what follows takes five times as long; a forked process does
 both. An error in the source is raised by the launch on a GPU, and the program may catch it: so a launch waits until the
 source was read. Most have none: a program that can be called again is called without waiting first. What is
@@ -41,8 +38,6 @@ Compile = Callable[..., object]
 
 
 class _Running(NamedTuple):
-    """A process that compiles."""
-
     pid: int
     number: int
     """Of the kernel, in the order of first launches."""
@@ -122,11 +117,7 @@ class Compilers:
         self._launchers.wait()
 
     def _begin(self, source: ASTSource, compile_it: Callable[[], object]) -> None:
-        """Have a kernel compiled; return as soon as its source was read, or at once.
-
-        Raises:
-            CompilationError: there is an error in it.
-        """
+        """Have a kernel compiled; return as soon as its source was read, or at once."""
         while len(self._running) >= self._at_once and time.monotonic() < self._deadline:
             self._collect()
         is_full = len(self._begun) >= _MOST_KERNELS or self._kept_bytes >= _MOST_BYTES
@@ -180,7 +171,6 @@ class Compilers:
         os._exit(0)
 
     def _collect(self) -> None:
-        """Wait until a compiling process says something, or the time is over."""
         patience = max(0.0, self._deadline - time.monotonic())
         ready, _, _ = select.select([*self._running], [], [], patience)
         for reading in ready:

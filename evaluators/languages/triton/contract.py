@@ -5,8 +5,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Sequence
 
-from evaluators.languages.base import Passed, passed
-from messages.base import ConfigError
+from evaluators.languages.base import Passed, check_dtypes, passed, shape_text
 from messages.calls import CallForm, Number
 from messages.tasks import TensorSpec
 
@@ -64,17 +63,13 @@ def describe(tensors: tuple[TensorSpec, ...], further_rules: str = INTERPRETED, 
 
     Args:
         tensors: the task's.
-        call: which numbers stand among them; null: none.
+        call: which numbers stand among them; None: none.
         further_rules: of the platform: `INTERPRETED` or `ON_GPU`.
 
     Raises:
         ConfigError: a tensor has a dtype that Triton candidates cannot be given.
     """
-    for tensor in tensors:
-        if tensor.dtype not in POINTER_TYPES:
-            raise ConfigError(
-                f"tensor {tensor.name!r} is {tensor.dtype}; Triton candidates can be given: {', '.join(POINTER_TYPES)}"
-            )
+    check_dtypes(tensors, POINTER_TYPES, "Triton")
     given = passed(tensors, call)
     names = argument_names(given)
     comments = "\n".join(f"    # {name}: {_say(one)}" for name, one in zip(names, given, strict=True))
@@ -141,8 +136,4 @@ def _skeleton(given: Sequence[Passed], names: tuple[str, ...]) -> str:
 def _say(one: Passed) -> str:
     if isinstance(one, Number):
         return f"the number {one.value!r}"
-    return f"{_shape(one)} {one.dtype}, {one.role}"
-
-
-def _shape(tensor: TensorSpec) -> str:
-    return f"({', '.join(map(str, tensor.shape))}{',' if len(tensor.shape) == 1 else ''})"
+    return f"{shape_text(one)} {one.dtype}, {one.role}"

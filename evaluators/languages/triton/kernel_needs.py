@@ -64,7 +64,6 @@ def check_places(args: Sequence[object], options: Mapping[str, object]) -> None:
 
 
 def _exceeded(shared_bytes: int, limits: BlockLimits) -> str:
-    """Return the error that a GPU would give when it loads the kernel, if so."""
     if shared_bytes <= limits.shared_bytes:
         return ""
     most = f"a block of sm_{limits.capability} may have {limits.shared_bytes}"

@@ -1,8 +1,5 @@
 """Compiles what launches a kernel, for versions of Triton that have a C module for that per signature: up to 3.6.
 
-- `Launchers().begin(source: ASTSource) -> None`: as soon as a kernel's types are known
-- `Launchers().wait() -> None`: at the end
-
 Each takes the host's C compiler 0.7 s, which would otherwise be spent in the candidate's first call, on the GPU. It is
 linked against a library that stands for the driver's, which need not be here: the real one is found where the module
 is loaded. It lies in Triton's cache. Where there is no C compiler, nothing is left, and the first call tries again.
@@ -54,11 +51,6 @@ class Launchers:
 
 
 def _compile(source: ASTSource) -> None:
-    """Compile one, as Triton would when the kernel is loaded.
-
-    Raises:
-        SystemExit: always, if nothing else.
-    """
     compile_and_link = build._build  # noqa: SLF001 - the place where Triton has its own build systems step in
 
     def link_against_absent(name: str, path: str, folder: str, _library_dirs: object, *others: object) -> object:
@@ -81,9 +73,4 @@ def _make_driver(folder: Path, text: str) -> None:
 
 
 def _end(_name: str, _path: str) -> NoReturn:
-    """Stand in for loading the module.
-
-    Raises:
-        SystemExit: always.
-    """
     raise SystemExit

@@ -1,7 +1,5 @@
 """Compiles the kernels that a Triton candidate launches, without a GPU. A process of its own: `python -m` of this.
 
-- `record(job: Mapping[str, object]) -> dict[str, object]`: the fields of `Recorded` in `ahead.py`
-
 Its argument is a JSON object (`Recording` in `ahead.py`). The candidate's entry point is called with tensors that have
 no data (`absent.py`); Triton's own launch path is used, but for the launch, which here ends with the compilation. So
 argument types, constants and the specialisation of integers (equal to 1, divisible by 16) are what they would be on
@@ -48,15 +46,12 @@ class _Recorder:
 
     @property
     def kernels(self) -> list[dict[str, object]]:
-        """What was compiled, in the order of the first launches."""
         return [*self._kernels.values()]
 
     def wait(self) -> None:
-        """Wait until everything that was begun is done."""
         self._launchers.wait()
 
     def install(self) -> None:
-        """Have every launch come here, and autotuned kernels take the first configuration that compiles."""
         launch = JITFunction.run
 
         def record(kernel: JITFunction[object], *args: object, **options: object) -> None:
@@ -79,7 +74,6 @@ class _Recorder:
         Autotuner.run = run_first
 
     def _first(self, tuner: Autotuner, run: Callable[[], object]) -> object:
-        """Run an autotuned kernel with the first of its configurations that compiles, or else with the last."""
         configurations = tuner.configs
 
         def run_one(configuration: Config) -> object:
@@ -121,7 +115,6 @@ class _Recorder:
 
 
 def _compile_launchers_too(launchers: Launchers) -> None:
-    """Have what launches a kernel compiled beside it."""
     compile_kernel = triton.compiler.compile
 
     def compile_both(source: ASTSource, *args: object, **options: object) -> object:

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import msgspec
 
-import evaluators
-from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind, programs_of, refuse_program
+from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
 from evaluators.languages.cpp.diagnostics import bound
-from evaluators.languages.triton import contract, diagnostics, toolchain
+from evaluators.languages.programs import (
+    ADDRESS_SPACE_BYTES,
+    MEMORY_BYTES,
+    ProgramSupport,
+    command_of,
+    explain_call,
+    plan_reading,
+    programs_of,
+)
+from evaluators.languages.triton import contract, toolchain
 from evaluators.languages.triton.ahead import ARCHITECTURES, Argument, arguments_of, capability_of
 from evaluators.runners.kernels import KERNELS, LAUNCHER
 from evaluators.vendors.nvidia.facts import gpu_facts
 from messages.base import EvaluatorError
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
-from messages.verdicts import Crashed, DidNotBuild
+from messages.verdicts import Crashed
 
-_SYNTAX = Path(__file__).with_name("syntax.py")
-_TIMEOUT_S = 30.0
+_MODULE = "evaluators.languages.triton.building"
+_GPU_TIMEOUT_S = 120.0
+_MOST_APART = 64
 
 
-class TritonSupport:
+class TritonSupport(ProgramSupport):
     """Language `triton`; see `evaluators.languages.base.LanguageSupport`."""
 
     contract_version = "triton.1"
@@ -41,10 +47,6 @@ class TritonSupport:
         """Say what this host builds for."""
         return toolchain.probe()
 
-    def refuse(self, candidate: Candidate) -> DidNotBuild | None:
-        """Say why the candidate cannot be given to Python, if so."""
-        return refuse_program(candidate)
-
     def plan_build(
         self,
         candidate: Candidate,
@@ -52,28 +54,11 @@ class TritonSupport:
         workloads: tuple[CalledWith, ...] = (),  # noqa: ARG002 - nothing is called
     ) -> BuildPlan:
         """Return the command that reads the sources: nothing of them is executed before they are called."""
-        command = (sys.executable, "-I", "-S", str(_SYNTAX), candidate.entry_point, *programs_of(candidate))
-        return BuildPlan(command=command, product=candidate.files[0].path, timeout_s=_TIMEOUT_S)
-
-    def explain_failure(self, log: str, candidate: Candidate) -> DidNotBuild:  # noqa: ARG002 - it names files itself
-        """Return the first error with its source line."""
-        return diagnostics.explain_build(log)
-
-    def summarize_remarks(self, log: str) -> str:
-        """Return what was printed, bounded."""
-        return diagnostics.bound(log)
-
-    def check_product(self, product: Path, candidate: Candidate) -> DidNotBuild | None:  # noqa: ARG002
-        """Find nothing missing: the product is the candidate's own file."""
-        return None
-
-    def explain_load_failure(self, status: int, log: str) -> DidNotBuild:  # noqa: ARG002 - both mean the same here
-        """Return what importing the program raised, or why its entry point cannot be called."""
-        return diagnostics.explain_build(log)
+        return plan_reading(candidate, "kernels")
 
     def explain_call_failure(self, status: int, log: str) -> Crashed:  # noqa: ARG002 - a call raises or does not
         """Return what the call raised."""
-        return diagnostics.explain_call(log)
+        return explain_call(log)
 
     def describe(
         self,
@@ -83,21 +68,6 @@ class TritonSupport:
     ) -> str:
         """Tell the calling contract for these tensors."""
         return contract.describe(tensors, call=call)
-
-
-TRITON = TritonSupport()
-
-
-_ROOT = str(Path(evaluators.__file__).parents[1])
-_BUILD = (
-    f"import sys; sys.path.insert(0, {_ROOT!r}); "
-    "from evaluators.languages.triton.building import main; sys.exit(main())"
-)
-_GPU_TIMEOUT_S = 120.0
-_MEMORY_BYTES = 16 << 30
-_MOST_APART = 64
-_ADDRESS_SPACE_BYTES = 128 << 30
-"""Of the process that imports torch, whose libraries for GPUs take tens of GiB of it."""
 
 
 class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +86,7 @@ class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
     """That a block may have."""
     most_apart: int = _MOST_APART
     """Further configurations of autotuned kernels that are compiled."""
-    memory_bytes: int = _MEMORY_BYTES
+    memory_bytes: int = MEMORY_BYTES
     """Address space for compiling, besides what importing took."""
 
 
@@ -163,11 +133,11 @@ class TritonGpuSupport(TritonSupport):
             shared_bytes=ARCHITECTURES[target.arch],
         )
         return BuildPlan(
-            command=(sys.executable, "-I", "-B", "-c", _BUILD, msgspec.json.encode(job).decode()),
+            command=command_of(_MODULE, msgspec.json.encode(job).decode()),
             product=candidate.files[0].path,
-            memory_bytes=_ADDRESS_SPACE_BYTES,
+            memory_bytes=ADDRESS_SPACE_BYTES,
             timeout_s=_GPU_TIMEOUT_S,
-            warm="evaluators.languages.triton.building" if workloads else "",
+            warm=_MODULE if workloads else "",
             leaves=rf"{KERNELS}/[^/]+/([^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)|{LAUNCHER})",
         )
 
@@ -185,4 +155,5 @@ class TritonGpuSupport(TritonSupport):
         return contract.describe(tensors, contract.ON_GPU, call)
 
 
+TRITON = TritonSupport()
 TRITON_GPU = TritonGpuSupport()
