@@ -105,6 +105,15 @@ NORMED_TASK = replace(
 )
 """Random in training mode, so judged in eval mode, with a new model's statistics: its normalisation does nothing."""
 
+LEARNING_TASK = replace(
+    SMALL_TASK,
+    name="learning",
+    text=SMALL_TASK.text.replace(
+        "self.weight = nn.Parameter(1 + 0.1 * torch.randn(columns))", "self.norm = nn.BatchNorm1d(columns)"
+    ).replace("x * self.weight / (1 + x.abs().mean(dim=-1, keepdim=True))", "self.norm(x)"),
+)
+"""In training mode: each call of the reference changes what its normalisation has seen."""
+
 _SHAPED = """
 import torch
 from torch import nn
@@ -156,6 +165,7 @@ TASKS = {
     "product": PRODUCT_TASK,
     "silu": SILU_TASK,
     "normed": NORMED_TASK,
+    "learning": LEARNING_TASK,
     "centred": CENTRED_TASK,
     "soft": SOFT_TASK,
     "tempered": TEMPERED_TASK,

@@ -1,29 +1,28 @@
 // class: D10
-// mechanism: a softmax whose maximum starts at 0, and stays there where everything lies far below
+// mechanism: a softmax in one pass, a warp per row, whose running maximum starts at 0
 // expect: wrong
 // reason: far below zero
 // task: soft
 #include "honest.cuh"
-__global__ void from_zero(const float* x, float* y) {
-    __shared__ float tops[COLUMNS], sums[COLUMNS];
-    const int row = blockIdx.x, column = threadIdx.x;
-    const float value = x[row * COLUMNS + column];
-    tops[column] = fmaxf(value, 0.0f);
-    __syncthreads();
-    for (int half = COLUMNS / 2; half > 0; half /= 2) {
-        if (column < half) tops[column] = fmaxf(tops[column], tops[column + half]);
-        __syncthreads();
+
+__global__ void softmax_from_zero(const float* x, float* y) {
+    x += blockIdx.x * COLUMNS, y += blockIdx.x * COLUMNS;
+    float top = 0, sum = 0;
+    for (int column = threadIdx.x; column < COLUMNS; column += 32) {
+        const float higher = fmaxf(top, x[column]);
+        sum = sum * expf(top - higher) + expf(x[column] - higher);
+        top = higher;
     }
-    const float weight = expf(value - tops[0]);
-    sums[column] = weight;
-    __syncthreads();
-    for (int half = COLUMNS / 2; half > 0; half /= 2) {
-        if (column < half) sums[column] += sums[column + half];
-        __syncthreads();
+    for (int apart = 16; apart > 0; apart /= 2) {
+        const float other = __shfl_xor_sync(~0u, top, apart), others = __shfl_xor_sync(~0u, sum, apart);
+        const float higher = fmaxf(top, other);
+        sum = sum * expf(top - higher) + others * expf(other - higher);
+        top = higher;
     }
-    y[row * COLUMNS + column] = weight / sums[0];
+    for (int column = threadIdx.x; column < COLUMNS; column += 32) y[column] = expf(x[column] - top) / sum;
 }
+
 KERNEL {
-    from_zero<<<ROWS, COLUMNS, 0, (cudaStream_t)stream>>>((const float*)inputs[0], (float*)outputs[0]);
+    softmax_from_zero<<<ROWS, 32, 0, (cudaStream_t)stream>>>((const float*)inputs[0], (float*)outputs[0]);
     return cudaGetLastError();
 }

@@ -4,20 +4,22 @@
 // reason: far (above|below) zero
 // task: centred
 #include "honest.cuh"
-__global__ void in_one_pass(const float* x, float* y) {
+
+__global__ void centre_in_one_pass(const float* x, float* y) {
     __shared__ float sums[COLUMNS], squares[COLUMNS];
-    const int row = blockIdx.x, column = threadIdx.x;
-    const float value = x[row * COLUMNS + column];
-    sums[column] = value, squares[column] = value * value;
+    const int at = blockIdx.x * COLUMNS + threadIdx.x, column = threadIdx.x;
+    sums[column] = x[at];
+    squares[column] = x[at] * x[at];
     __syncthreads();
     for (int half = COLUMNS / 2; half > 0; half /= 2) {
         if (column < half) sums[column] += sums[column + half], squares[column] += squares[column + half];
         __syncthreads();
     }
     const float mean = sums[0] / COLUMNS, variance = fmaxf(squares[0] / COLUMNS - mean * mean, 0.0f);
-    y[row * COLUMNS + column] = (value - mean) / sqrtf(variance + 1e-5f);
+    y[at] = (x[at] - mean) * rsqrtf(variance + 1e-5f);
 }
+
 KERNEL {
-    in_one_pass<<<ROWS, COLUMNS, 0, (cudaStream_t)stream>>>((const float*)inputs[0], (float*)outputs[0]);
+    centre_in_one_pass<<<ROWS, COLUMNS, 0, (cudaStream_t)stream>>>((const float*)inputs[0], (float*)outputs[0]);
     return cudaGetLastError();
 }
