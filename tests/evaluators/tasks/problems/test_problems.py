@@ -240,6 +240,7 @@ def test_a_reference_gives_what_another_way_of_computing_it_gives(name: str) -> 
 @pytest.mark.parametrize("what", WRONG)
 def test_a_program_that_leaves_something_out_is_wrong(what: str) -> None:
     name, program = WRONG[what]
+    torch.manual_seed(0)  # of few tokens, now and then all count
     data = given(name)
     assert wrong_share(as_answered(program(data), data), data) > 0.0
 
