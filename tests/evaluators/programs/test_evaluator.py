@@ -62,6 +62,15 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
+async def only_the_zygote_is_left(descendants: Descendants) -> None:
+    """Wait for the end of wardens: each ends after it has sent its verdict."""
+    with anyio.fail_after(5):
+        while True:
+            if len(descendants()) == 1:
+                return
+            await anyio.sleep(0.02)
+
+
 async def test_a_program_has_the_score_that_the_evaluator_says(evaluator: ProgramEvaluator, tmp_path: Path) -> None:
     report = await evaluator.evaluate(job(task_in(tmp_path), program("return 2")))
     assert report.verdict == Scored(score=2.0, metrics={"combined_score": 2.0, "stage": "full"})
@@ -106,9 +115,7 @@ async def test_every_misdeed_is_a_verdict_and_leaves_nothing_behind(
     }
     for name, (_, _, words) in MISDEEDS.items():
         assert words in getattr(found[name], "reason", ""), name
-    with anyio.fail_after(5):  # the zygote, and nothing else: a warden ends after it has sent its verdict
-        while len(descendants()) != 1:
-            await anyio.sleep(0.02)
+    await only_the_zygote_is_left(descendants)
     assert not psutil.pid_exists(int((tmp_path / "daemon").read_text()))
 
 
