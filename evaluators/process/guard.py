@@ -216,12 +216,16 @@ def _start(job: dict[str, object], log_fd: int, execute: Callable[[dict[str, obj
 
 
 def _execute(job: dict[str, object]) -> None:
-    passed = job["pass_fds"]
-    for fd in passed if isinstance(passed, list) else ():
+    for fd in _passed(job):
         os.set_inheritable(fd, True)
     command = job["command"]
     arguments = [str(part) for part in command] if isinstance(command, list) else []
     os.execvp(arguments[0], arguments)  # noqa: S606 - there is no shell
+
+
+def _passed(job: dict[str, object]) -> list[int]:
+    passed = job["pass_fds"]
+    return passed if isinstance(passed, list) else []
 
 
 def _confine(job: dict[str, object]) -> None:
@@ -325,8 +329,7 @@ def _hang_up(job: dict[str, object]) -> None:
     """End the connections that the command was given: who waits for its answer is told, even if it does not die."""
     import socket  # noqa: PLC0415 - needed when a judge hangs only
 
-    passed = job["pass_fds"]
-    for fd in passed if isinstance(passed, list) else ():
+    for fd in _passed(job):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
             connection.shutdown(socket.SHUT_RDWR)
 

@@ -120,12 +120,6 @@ def bind_to_judge(judge_pid: int) -> None:
         os._exit(1)
 
 
-def restrict(*, memory_bytes: int, file_bytes: int) -> None:
-    """Bind this process to its limits: address space, and the size of any file that it writes."""
-    restrict_files(file_bytes)
-    _limit(resource.RLIMIT_AS, memory_bytes)
-
-
 def restrict_files(file_bytes: int) -> None:
     """Bind this process to the size of any file that it writes."""
     # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.

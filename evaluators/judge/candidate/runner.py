@@ -70,13 +70,6 @@ class RunnerLog:
 
 
 ROOT = str(Path(evaluators.__file__).parents[1])
-_NATIVE = f"import sys; sys.path.insert(0, {ROOT!r}); from evaluators.runners.native import main; sys.exit(main())"
-_INTERPRETED = "evaluators.runners.interpreted"
-_MODULE = "evaluators.runners.module"
-_INTERPRETED_MODULE = "evaluators.runners.interpreted_module"
-_CUDA_TRITON = "evaluators.runners.cuda_triton"
-_CUDA_MODULE = "evaluators.runners.cuda_module"
-_CUDA_NATIVE = _NATIVE.replace("runners.native", "runners.cuda_native")
 _INTERPRETS = {"TRITON_INTERPRET": "1"}
 _KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _READY_S = 120.0
@@ -155,8 +148,10 @@ class NativeLauncher:
 
     pids: frozenset[int] = frozenset()
 
-    def __init__(self, code: str) -> None:
-        self._code = code
+    def __init__(self, name: str) -> None:
+        """Make a launcher of a module of `evaluators/runners/`."""
+        path, module = f"import sys; sys.path.insert(0, {ROOT!r})", f"evaluators.runners.{name}"
+        self._code = f"{path}; from {module} import main; sys.exit(main())"
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         """Start a runner."""
@@ -175,13 +170,13 @@ class NativeLauncher:
 class WarmLauncher:
     """Starts runners of Triton programs."""
 
-    def __init__(self, module: str, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, environment: dict[str, str]) -> None:
         """Start the process that they are forked from. It is ready some seconds later."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_ready = False
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-P", "-m", module, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", f"evaluators.runners.{name}", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={
@@ -250,8 +245,8 @@ class _EitherLauncher:
     """Starts runners of Python programs on a CPU: of those that name what only GPUs have, by a process of its own."""
 
     def __init__(self) -> None:
-        self._plain = WarmLauncher(_MODULE, {})
-        self._for_gpus = WarmLauncher(_INTERPRETED_MODULE, _INTERPRETS)
+        self._plain = WarmLauncher("module", {})
+        self._for_gpus = WarmLauncher("interpreted_module", _INTERPRETS)
         self.pids = self._plain.pids | self._for_gpus.pids
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
@@ -267,20 +262,18 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
         for_gpus: which candidates on a CPU are taken for programs for a GPU: `some`, those whose text says so.
     """
     match kind:
-        case "native":
-            return NativeLauncher(_NATIVE)
-        case "cuda_native":
-            return NativeLauncher(_CUDA_NATIVE)
+        case "native" | "cuda_native":
+            return NativeLauncher(kind)
         case "cuda_triton" | "cuda_module":
             # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-            return WarmLauncher(_CUDA_TRITON if kind == "cuda_triton" else _CUDA_MODULE, cache)
+            return WarmLauncher(kind, cache)
         case "module" if for_gpus == "all":
-            return WarmLauncher(_INTERPRETED_MODULE, _INTERPRETS)
+            return WarmLauncher("interpreted_module", _INTERPRETS)
         case "module":
-            return _EitherLauncher() if for_gpus == "some" else WarmLauncher(_MODULE, {})
+            return _EitherLauncher() if for_gpus == "some" else WarmLauncher("module", {})
         case _:
-            return WarmLauncher(_INTERPRETED, _INTERPRETS)
+            return WarmLauncher("interpreted", _INTERPRETS)
 
 
 def runner_environment() -> dict[str, str]:

@@ -1,12 +1,11 @@
 """Checks a candidate: calls on several input distributions, each output against the reference.
 
-Of several workloads the cheapest comes first, and the first failing one decides. One process is called on all of them,
-so that what a candidate keeps from one shape to the next is seen. A module is called in two: its parameters are its
-own once it is loaded, so data with other ones, of all workloads, comes in a second process. A candidate that is not to
-be confirmed is checked like that on the cheapest workload; on each other one in brief: on what the task draws, and on
-one family more.
+The cheapest workload comes first, and the first failing one decides. One process is called on all of them, so that
+state kept from one shape to the next is seen. Modules hold their parameters, so data with other parameters comes in a
+second process. A candidate that is not to be confirmed is checked fully on the cheapest workload, and on each other
+one in brief: on the task's own distribution and one more.
 
-A checking judge has low priority: it computes while another judge times, on what that one leaves free.
+A checking judge has low priority: it computes while another judge times.
 """
 
 from __future__ import annotations

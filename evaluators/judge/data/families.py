@@ -1,10 +1,8 @@
-"""Input distributions: how data for checks and for timed calls is made, with the reference's outputs.
+"""Input distributions: data for checks and for timed calls, with the reference's outputs.
 
-Seeds come from `os.urandom`; a family and a seed say a data set. Everything is computed where the problem's tensors
-lie.
-
-A candidate sees each data set once (the first is sent again at the end). They are kept for the next candidates (every
-one is a process of its own) and renewed bit by bit; timed calls get data that this candidate never saw.
+Seeds come from `os.urandom`; a distribution and a seed identify a data set. Everything is computed on the problem's
+device. A candidate sees each data set of its checks once (the first is sent again at the end); they are kept for the
+next candidates and renewed bit by bit. Timed calls get data that this candidate never saw.
 """
 
 from __future__ import annotations

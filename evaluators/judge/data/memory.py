@@ -1,16 +1,13 @@
-"""The memory in which the candidates of a task are called, and how much data a judge keeps.
+"""The memory in which the candidates of a task are called, and the amount of data that a judge keeps.
 
 A side is stopped some tenths of a millisecond after its answer, and its outputs are compared then. A thread that goes
-on meanwhile would finish work whose time is already taken. So a few elements, drawn for this call, are kept as they are
-when the answer is there: before the stop, just behind the clock. Whatever differs later was not finished. A candidate
-that leaves one element in a hundred for later gets through one call in thirteen, and there are dozens.
+on meanwhile would finish work after its time was taken. So `Glimpse` keeps some elements, drawn for each call, as they
+are at the answer; elements that differ later were not finished. A candidate that leaves one element in a hundred for
+later passes one call in thirteen, and there are dozens. Not covered: work whose result is no output, and work beside
+the few microseconds of an empty call.
 
-Not covered: work whose result is no output (clearing what the next call needs), and what runs beside the few
-microseconds of an empty call.
-
-What is kept need not be computed again, which in float64 takes longer than anything that a good candidate does.
-
-The workloads of a task share it: the same addresses hold tensors of other shapes from one call to the next.
+Data is kept because expected values in float64 take longer to compute than good candidates. All workloads of a task
+share the memory, one at a time.
 """
 
 from __future__ import annotations

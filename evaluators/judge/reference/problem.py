@@ -1,17 +1,12 @@
 """Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
 
-Covered: arguments of torch's functions and methods that name a device, `.cuda()`, `.is_cuda`, `torch.Generator`, what
-programs ask `torch.cuda` (properties, streams, synchronisation), and Triton's driver. Not covered: events (there is no
-time to be had), memory statistics, graphs, NCCL, and whatever asks the CUDA driver itself.
+A problem that names a GPU runs on the CPU. Covered: arguments of torch's functions and methods that name a device,
+`.cuda()`, `.is_cuda`, `torch.Generator`, questions to `torch.cuda` (properties, streams, synchronisation), and Triton's
+driver. Not covered: events (there is no time), memory statistics, graphs, NCCL, and direct calls of the CUDA driver.
 
-Modules are found by `import` as if they lay beside the problem file, packages and folders included; their sources are
-there for who asks for them (`inspect`, `@triton.jit`). Each loading runs all of them anew.
-
-The form says what lies between the tensors (`evaluators/runners/structure.py`); tensors are dense, on the problem's
-device.
-
-The state that the model computes with (parameters, buffers, other tensors it holds) is part of every call's data: a
-candidate gets it as inputs.
+Modules are found by `import` as if they lay beside the problem file, with their sources (`inspect`, `@triton.jit`).
+Each loading runs all of them anew. The model's state (parameters, buffers, other tensors) is part of every call's data:
+a candidate gets it as inputs.
 """
 
 from __future__ import annotations

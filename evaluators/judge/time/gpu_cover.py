@@ -1,31 +1,22 @@
 """Before each timed call on a GPU: the blocking kernel, the L2 flush, and looks for hidden work.
 
-The hold keeps the GPU busy while the call is launched, so that launches are not in the times. It must be the judge's: a
-GPU runs the work of one process at a time, and what a candidate launches meanwhile, on whatever stream, waits with its
-first event. Behind work in its own process, another stream would begin at once.
+The blocking kernel keeps the GPU busy while a call is launched, so that launches are not in the times. It must be the
+judge's: a GPU runs one process at a time, so whatever the candidate launches meanwhile waits with its first event.
+Behind work in its own process another stream would begin at once. It lasts for a time of the GPU's timer: L2 flushes
+alone vary by 2 %, which is 30 us in the judge's clock.
 
-It lasts for a time that the GPU's timer says, since the judge's clock has the cover in every call: while sweeps of the
-cache were all of it (until 2026-11-22), 1.5 ms of them took 2 % more or less from one minute to the next, and honest
-kernels were doubted for those 30 us.
+A GPU takes turns of about 2 ms between processes (H200). Blocking must be over before a turn is, else the call begins
+in the middle of a turn: calls of 1.8 ms behind 1.5 ms ended as on an idle GPU, those behind 2 to 6 ms took 0.4 to
+0.5 ms longer by the judge's clock. So blocking for 6 ms also finds short calls that wait for the GPU inside (to read a
+length, say): they begin on an idle GPU, and nothing of them can be hidden. Long calls are not asked. They begin behind
+the longest blocking unless that makes them longer: processes agree within 0.3 % behind it, and within 5 % on an idle
+GPU (1.9 and 3.4 ms, H200, docs/benchmarks/gpu_clocks.json). Each side is timed in the way that suits it best.
 
-A GPU takes turns between processes that have work for it, of about 2 ms each (H200), so the cover must be over before
-a turn is: else the call begins in its midst. Of TriMul (1.8 and 1.9 ms) calls behind 1.5 ms of it ended as they do on
-an idle GPU, those behind 2 to 6 ms took 0.4 to 0.5 ms longer by the judge's clock, and one of 3.3 ms was interrupted.
-
-By that it is found out which short calls wait for the GPU in their midst, to read a length: behind a cover of 6 ms they
-begin in their turn and then wait until it is over. Nothing can be hidden of those: they begin on an idle GPU. Long
-calls are interrupted behind 6 ms whether they wait or not, so they are not asked. They begin behind the longest cover
-unless that makes them longer: of one kernel processes say the same within 0.3 % behind a cover, and within 5 % on an
-idle GPU (1.9 and 3.4 ms, H200, docs/benchmarks/gpu_clocks.json). Each side is timed in the way that suits it best.
-
-A stopped process launches nothing, but what it launched before goes on. A kernel that waits for new inputs would solve
-them before they are asked for, one that merely lasts would slow the reference down. That the candidate's process waits
-for the GPU at the end of each call does not keep it from that: another of its threads can launch behind that wait until
-all of them are stopped. So now and then, between two calls, the judge holds the GPU for longer than a turn, and
-looks whether it had it all the time, since a GPU takes turns between processes that have work for it.
-
-Work may also be queued behind a wait for a value in memory (`cuStreamWaitValue32`), and takes no turn until it is
-there. Therefore the candidate's inputs are stirred first: who waits for new ones cannot tell these from the next.
+A stopped process launches nothing, but kernels that it launched before go on: they could wait for new inputs and solve
+them early, or slow the reference down; another thread can launch them after the wait that ends a call. So between some
+calls the judge holds the GPU for longer than a turn, and looks whether it had it all the time. Work may also be queued
+behind a value in memory (`cuStreamWaitValue32`), and takes no turn until the value is there: therefore the candidate's
+inputs are changed first, which such work cannot tell from the next inputs.
 """
 
 from __future__ import annotations

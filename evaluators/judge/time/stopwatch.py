@@ -1,18 +1,17 @@
 """Times a candidate against the reference: ABBA pairs, the median of log ratios and its interval.
 
 The k-th smallest and the k-th largest of n independent values enclose the median of their distribution with probability
-1 - 2 P(B < k), B binomial (n, 1/2), whatever that distribution is (order statistics; David and Nagaraja 2003, section
-7.1). Between two neighbouring k the ends are interpolated as by Hettmansperger and Sheather (1986), so that the
-interval has the wanted coverage and not the next larger one. A percentile bootstrap of so few values is too narrow: it
-covers 88 % where it says 95 %.
+1 - 2 P(B < k), B binomial (n, 1/2), for any distribution (order statistics; David and Nagaraja 2003, section 7.1).
+Between two neighbouring k the ends are interpolated as by Hettmansperger and Sheather (1986). A percentile bootstrap of
+so few values covers 88 % where it says 95 %.
 
-Per pair: fresh inputs, the same for both sides; before each of the two calls the last-level cache is swept; while one
-side runs the other is stopped; the candidate's output is poisoned before and compared with the reference's after. From
-each time the cost of an empty call is taken off. Pairs go A B, B A, A B, … so that drift falls on both alike.
+Per pair: fresh inputs, the same for both sides; cold caches before each call; while one side runs the other is stopped;
+the candidate's output is poisoned before and compared with the reference's after. The cost of an empty call is taken
+off. Pairs go A B, B A, A B, … so that drift affects both alike.
 
-What counts is a block, two pairs A B, B A: the mean of their log(reference / candidate), which is free of what going
-second costs. The speedup is the median over blocks, the interval that of `intervals.py`. A pair is dropped only for
-what is known besides its times, by whoever ran it, and then as a whole; it is run again in the same order, and counted.
+The unit is a block, two pairs A B, B A: the mean of their log(reference / candidate), free of the cost of going second.
+The speedup is the median over blocks. A pair is dropped only as a whole, for reasons besides its times; it is run again
+in the same order, and counted.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ print("begins", flush=True)
 """
 GUARDED = """
 import json, sys
-from evaluators import guard
+from evaluators.process import guard
 job = {"command": [sys.executable, "-c", sys.argv[1]], "watched": True, "log_path": "log"}
 sys.exit(guard.run(job))
 """

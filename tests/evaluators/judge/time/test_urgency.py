@@ -118,7 +118,8 @@ def test_priority_ends_also_where_taking_the_outputs_fails() -> None:
 
 TRACED = """
 import atexit, json, os, subprocess, sys
-from evaluators.judge import protocol, side
+from evaluators.judge import protocol
+from evaluators.judge.candidate import side
 calls, urgent, raised = {}, [], []
 def note(name):
     calls[name] = calls.get(name, 0) + 1
