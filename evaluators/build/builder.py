@@ -68,7 +68,7 @@ class _StoppedError(EvaluatorError):
 
 
 class ArtifactMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What an artifact is: `meta.json` of its folder."""
+    """Description of an artifact: `meta.json` of its folder."""
 
     artifact_id: str
     candidate_id: str

@@ -1,4 +1,4 @@
-"""What a GPU does in a call of a program, as a model is told: the kernels that take the time, and how they fill it."""
+"""Describes a profiled call for a model: the kernels that take the time, and their occupancies."""
 
 from __future__ import annotations
 

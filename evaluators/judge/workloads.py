@@ -31,7 +31,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether authors of candidates are not to be told of it."""
+        """True if authors of candidates are not to be told of it."""
         return self.workload is not None and self.workload.hidden
 
 

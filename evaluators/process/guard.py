@@ -56,7 +56,7 @@ DEFAULTS: dict[str, object] = {
 
 
 def become_subreaper() -> None:
-    """Have orphans among this process's descendants come to it instead of to init."""
+    """Make this process the parent of orphans among its descendants, instead of init."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 

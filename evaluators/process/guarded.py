@@ -39,7 +39,7 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a guarded command ended."""
+    """The end of a guarded command."""
 
     how: str
     """`ended`, `timed_out` or, of a judge that made no progress, `stalled`."""
@@ -49,11 +49,11 @@ class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     """Of the command and all its descendants."""
     wanted_core: bool
-    """Whether something of it was not asleep when it was stopped at its limit."""
+    """True if something of it was not asleep when it was stopped at its limit."""
     max_rss_bytes: int
     log_cut: bool
     undying: tuple[str, ...] = ()
-    """What was killed and is still there."""
+    """Processes that were killed and are still there."""
 
 
 REPORT = msgspec.json.Decoder(GuardReport)

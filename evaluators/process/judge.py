@@ -59,7 +59,7 @@ _KEPT_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-"""What a judge gets of the user's environment: where things are, and what torch's default threads are."""
+"""Variables of the user that a judge gets: places, and torch's default threads."""
 _ENTRY = "evaluators.judge.entry"
 _FLAGS = ("-W", "ignore:Failed to initialize NumPy")
 _LOG = "judge.log"
@@ -81,7 +81,7 @@ class JudgeProcess:
         self._buffer = bytearray()
         self._is_open = False
         self.is_sound = True
-        """Whether it can be asked again."""
+        """True if it can be asked again."""
 
     async def begin(self, request: Open) -> None:
         """Give the judge its task, which it begins to load.
@@ -237,7 +237,7 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
 
 
 async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
-    """Start a judge that begins to load its task; whoever asks it for something waits for `opened` first.
+    """Start a judge that begins to load its task; wait for `opened` before any request.
 
     Args:
         opening: its task, and what it is for.

@@ -56,7 +56,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease."""
+    """The holder of a lease."""
 
     pid: int
     """As this process sees it; 0: one that it does not see, in another container say."""

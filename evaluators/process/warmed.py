@@ -83,7 +83,7 @@ class WarmProcess:
     def start(
         self, job: GuardJob, *, cwd: Path, environment: dict[str, str], passed: socket.socket | None = None
     ) -> WarmGuard:
-        """Start a command. Whoever calls this owes it `stop`.
+        """Start a command. The caller must `stop` it.
 
         Args:
             job: its bounds.

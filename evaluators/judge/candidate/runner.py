@@ -78,7 +78,7 @@ _WAIT_POLL_S = 0.001
 
 
 class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner is told; see `evaluators/runners/`."""
+    """The argument of a runner; see `evaluators/runners/`."""
 
     judge_pid: int
     nonce: int
@@ -92,7 +92,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[tuple[Placed, ...], ...]
     """Tensors of each, in the same memory."""
     calls: tuple[CallForm | None, ...]
-    """What a call takes and returns, of each; None: one tensor after the other."""
+    """Arguments and results of a call, of each; None: one tensor after the other."""
     product: str
     """Path of what was built."""
     entry_point: str
@@ -287,7 +287,7 @@ _END_S = 20.0
 
 
 class Own(NamedTuple):
-    """What each process has of its own: part of a `RunnerSpec`."""
+    """The part of a `RunnerSpec` that differs between processes."""
 
     nonce: int
     folder: str
@@ -296,7 +296,7 @@ class Own(NamedTuple):
 
 
 class Runner:
-    """One process. Whoever starts it owes it `close`."""
+    """One process. Its creator must `close` it."""
 
     def __init__(
         self, spec_of: Callable[[Own], RunnerSpec], launcher: Launcher, buffers: Buffers, *, stops: bool
@@ -328,12 +328,12 @@ class Runner:
 
     @property
     def lives(self) -> bool:
-        """Whether it has not ended yet."""
+        """True if it has not ended yet."""
         return self.process.poll() is None
 
     @property
     def segfaulted(self) -> bool:
-        """Whether it ended by an access to memory that it may not touch."""
+        """True if it ended by an access to memory that it may not touch."""
         return self.process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
 
     def kill(self) -> None:

@@ -41,11 +41,11 @@ class _First:
     def __init__(self) -> None:
         self.data: DataSet | None = None
         self.outputs: Tensors = ()
-        """What it wrote then."""
+        """Outputs of that call."""
         self.is_repeated: bool | None = None
-        """Whether a second call on the same data gave the same bits; None: not made yet."""
+        """True if a second call on the same data gave the same bits; None: not made yet."""
         self.is_overwritten = False
-        """Whether what it returned was another thing after later calls: it hands out the same memory again."""
+        """True if what it returned was another thing after later calls: it hands out the same memory again."""
 
 
 class Case:
@@ -65,7 +65,7 @@ class Case:
         """
         self.bench = bench
         self.is_brief = False
-        """Whether the candidate is checked on little here."""
+        """True if the candidate is checked on little here."""
         self._is_slow = is_slow
         is_thorough = is_first and not is_slow
         self._data = CheckData(
@@ -82,7 +82,7 @@ class Case:
         self._draws = CheckedDraws()
         self._calls: Calls | None = None
         self._last: DataSet | None = None
-        """What it was called on last."""
+        """Data of the last call."""
 
     def run(self, side: CandidateSide) -> None:
         """Call a candidate on what every one is called on, with the task's own parameters."""
@@ -439,7 +439,7 @@ class _Step(msgspec.Struct, frozen=True):
     told: Case
     """Where what fails is told to have failed: once a hidden workload was called, there."""
     comes_after_others: bool = False
-    """Whether its process was called on other workloads before."""
+    """True if its process was called on other workloads before."""
 
 
 def _runs(cases: Sequence[Case], *, is_whole: bool) -> Iterator[_Step]:

@@ -265,7 +265,7 @@ class DataMaker:
 
     @property
     def can_vary(self) -> bool:
-        """Whether any input may be changed at all."""
+        """True if any input may be changed at all."""
         return any(self._is_continuous)
 
     def _is_constant(self, index: int, tensor: torch.Tensor) -> bool:
@@ -360,7 +360,7 @@ parameters: modules need another process for those."""
 FEW_CHECKS = (GIVEN, CENTRED, SPIKES, FAR_BELOW, CONSTANTS, PERTURBED)
 """For candidates of which each call takes long."""
 DRAWN, FEW_DRAWN = 3, 1
-"""How many other families each candidate is checked on at least, drawn for it."""
+"""Least number of further input distributions, drawn for each candidate."""
 EXTRA_S = 0.5
 """Further ones are, as far as they fit in this time: all of them where tensors are small."""
 _OTHERS = tuple(family for family in ADVERSARIAL if family not in {SPIKES, FAR_BELOW})
@@ -397,7 +397,7 @@ class CheckData:
         self._families = families
         self._drawn, self._extra_s = drawn, extra_s
         self._spent_s = 0.0
-        """What making data of drawn families for this candidate has taken."""
+        """Time spent on data of drawn distributions for this candidate."""
         self._kept: dict[str, DataSet] = {}
         self._room = room or room_for([problem])
         self._candidates = 0
@@ -427,7 +427,7 @@ class CheckData:
 
     @property
     def has_other_state(self) -> bool:
-        """Whether there may be data with other parameters."""
+        """True if there may be data with other parameters."""
         return self._maker.applies(self._families[-1])
 
     def forget(self) -> bool:

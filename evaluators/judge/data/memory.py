@@ -84,14 +84,14 @@ _SCRATCH_ONE_IN = 16
 
 
 class Room:
-    """Memory for the data of all workloads of a task, taken by whoever comes first."""
+    """Memory for the data of all workloads of a task; first come, first served."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = self._free_bytes = most_bytes
         self._is_open = True
 
     def take(self, size_bytes: int) -> bool:
-        """Take so much, if there is so much and it is open."""
+        """Reserve `size_bytes`; return False if it is closed or full."""
         if not self._is_open or size_bytes > self._free_bytes:
             return False
         self._free_bytes -= size_bytes
@@ -102,7 +102,7 @@ class Room:
         self._free_bytes += size_bytes
 
     def close(self) -> None:
-        """Have nobody take of it for now; whoever took of it gives that back."""
+        """Refuse further reservations; reserved memory is to be given back."""
         self._is_open = False
 
     def reopen(self, *, halved: bool) -> None:
@@ -299,7 +299,7 @@ class Buffers:
 
     @property
     def has_few_places(self) -> bool:
-        """Whether the tensors are so large that they have fewer places than others."""
+        """True if the tensors are so large that they have fewer places than others."""
         return self.places < PLACES
 
     @property

@@ -48,14 +48,14 @@ FEW_PAGES = 16
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker is told when the judge knows the task."""
+    """Message to a worker once the judge has loaded the task."""
 
     specs: tuple[TensorSpec, ...]
     inputs: tuple[Placed, ...]
     """Where the tensors that are no outputs lie."""
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; None: they are the arguments."""
+    """Form around the tensors of role `input`; None: they are the arguments."""
 
 
 class BaselineError(Exception):

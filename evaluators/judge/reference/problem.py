@@ -40,7 +40,7 @@ from messages.tasks import Dimension, Measure, TaskSpec, TensorSpec, Workload
 _T = TypeVar("_T")
 _GPU = "cuda"
 _CAPABILITY = (9, 0)
-"""Of what is pretended: programs choose block sizes by it."""
+"""Of the pretended GPU: programs choose block sizes by it."""
 _PROCESSORS = 4
 """Few: programs that are persistent loop over as many, and the interpreter is slow."""
 _SHARED_BYTES = 227 << 10
@@ -249,7 +249,7 @@ class Staged(Generic[_T]):
         """
         self._run, self._stage = run, stage
         self.is_needed = False
-        """Whether it failed without."""
+        """True if it failed without."""
 
     def __call__(self, *arguments: object) -> _T:
         """Call it.
@@ -370,7 +370,7 @@ DTYPES = {
         torch.float8_e5m2,
     )
 }
-"""What a tensor of a task may hold."""
+"""Element types of a task's tensors."""
 
 
 _CALLS_AND_ROWS = 2
@@ -681,11 +681,11 @@ class Problem:
         self.measure: Measure = task.rules.measure
         self.rules = task.rules
         self.stage = stage_of(task, device)
-        """What the problem's code is to run in."""
+        """Context for the problem's code."""
         with self.stage():
             self._module = load_module(task, device)
         self.trains = True
-        """Whether the model is in training mode, as KernelBench leaves it."""
+        """True if the model is in training mode, as KernelBench leaves it."""
         self._given = _given_by(task, workload)
         with self.stage():
             self.init_inputs, self._model = _build(self._module, task, device, self._given)
@@ -711,7 +711,7 @@ class Problem:
         )
         """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
         self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
-        """What a call takes and returns; None: one tensor after the other."""
+        """Arguments and results of a call; None: one tensor after the other."""
         require_memory(needed_bytes(self), device)
         if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
             raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
@@ -771,7 +771,7 @@ class Problem:
 
     @property
     def has_check(self) -> bool:
-        """Whether the file says itself what is right, by a function `check_outputs(arguments…, output)`.
+        """True if the file says itself what is right, by a function `check_outputs(arguments…, output)`.
 
         Where an answer is right if it has certain properties (the factors of a matrix), outputs of one right program
         differ from those of another by more than any rounding.
@@ -796,7 +796,7 @@ class Problem:
 
     @property
     def draws(self) -> bool:
-        """Whether the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
+        """True if the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
 
         It says where in [0, 1) each draw of many calls lies, so that right ones are uniform; `judge/draws.py` counts.
         """

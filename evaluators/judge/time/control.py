@@ -49,7 +49,7 @@ _NS_PER_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 class Usual:
-    """What the judge's own work on a side takes at most, as the host runs at present."""
+    """Longest time of the judge's own work on a side, on this host at present."""
 
     def __init__(self, usual_ns: int) -> None:
         """Begin with what it takes on a host at its usual speed."""
@@ -123,7 +123,7 @@ class Watch:
 
 
 _LOOKS = 16
-"""How often, in the time of one limit."""
+"""Looks in the time of one limit."""
 _STARVED_SHARE = 0.5
 """Of the looks, and of the time: wanted a core in more, was given one for less."""
 _RUNNABLE = "R"
@@ -241,7 +241,7 @@ class Control:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a result should say of it."""
+        """Return notes for a result."""
         if self._timing is None:
             return ()
         timing = self._timing

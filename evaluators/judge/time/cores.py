@@ -75,7 +75,7 @@ _NEW_THREADS = 10
 _MOST_NAMED = 4
 _MORE_THAN_ITS_CORES = 1.1
 _STOPPING_NS = 100_000
-"""What a side computes around a call: taking the request, being stopped."""
+"""CPU time of a side around a call: taking the request, being stopped."""
 
 
 class CoresError(Exception):

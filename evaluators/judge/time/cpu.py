@@ -55,7 +55,7 @@ _SURE_SHARE = 0.5
 _GROWTH_SHARE = 0.1
 """Share of timed calls up to which new memory for the reference is no matter: medians do not see it."""
 _BETWEEN_PROCESSES = 0.02
-"""What two processes of the same program differ by for as long as they live, at least. A reference's own program as a
+"""Least difference between two processes of the same program. A reference's own program as a
 module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
 """And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
@@ -218,7 +218,7 @@ class WorkloadTimer(OneWorkload):
         )
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
-        """Return what pairs come to."""
+        """Return the verdict that follows from pairs."""
         interval = timing.interval
         if found := self._slow_or_wrong(timing, policy) or self._too_fast(timing):
             return found

@@ -77,7 +77,7 @@ class GpuReferences:
         self._cover, self._touch = cover, touch
         self._covers_us: dict[GpuBaselineSide, int] = {}
         self.alone_ns = 0.0
-        """What a call of the reference takes before any candidate ran."""
+        """Time of a call of the reference before any candidate ran."""
 
     def warm_up(self, data: DataSet, calls: int) -> None:
         """Begin to compute, find out what calls best begin behind, and what the reference takes."""
@@ -100,12 +100,12 @@ class GpuReferences:
 
     @property
     def cover_us(self) -> int:
-        """How long a cover calls of the reference begin behind, or `IDLE`."""
+        """Length of the cover before calls of the reference, in us, or `IDLE`."""
         return self._covers_us[self.eager]
 
     @property
     def may_wait(self) -> bool:
-        """Whether the reference may be such that waits for the GPU in its midst."""
+        """True if the reference may be such that waits for the GPU in its midst."""
         return may_wait(self.cover_us, self.alone_ns)
 
     def lay(self, data: DataSet) -> None:
@@ -145,20 +145,20 @@ class GpuReferences:
 
 
 _REPEATS, _REPEATING_S = 2, 5.0
-"""How often pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
+"""Times that pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
 noise, so not often."""
 
 
 class Doubted(Protocol):
-    """What times candidates on one workload."""
+    """Timer of one workload."""
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the candidate's events are not to be believed."""
+        """True if the candidate's events are not to be believed."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether they are not, whatever is added to its time."""
+        """True if they are not, whatever is added to its time."""
 
     def begin_again(self) -> None:
         """Forget its pairs."""
@@ -201,10 +201,10 @@ _UNLOADED_CALLS = 12
 _GLANCES = 2
 """At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
 GLANCED = 1.5
-"""What a glance may be off by: few calls, in the process of the checks."""
+"""Error factor of a glance: few calls, in the process of the checks."""
 _RECORDED_CALLS = 5
 _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
-"""What processes of the same program differ by for as long as they live: of 39 speedups of eight kernels (130 us to
+"""Difference between processes of the same program: of 39 speedups of eight kernels (130 us to
 2.6 ms) 33 lay within 0.2 % of their kernel's median, all within 0.33 % (docs/benchmarks/gpu_repeats.json); of two
 kernels of 4 to 5 us all but one of eight within 0.1 us (docs/benchmarks.md)."""
 _SLOWED, _SLOWED_WAITING = 1.2, 2.0
@@ -366,12 +366,12 @@ class GpuWorkloadTimer(OneWorkload):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the candidate's events are not to be believed."""
+        """True if the candidate's events are not to be believed."""
         return self._seen.is_doubtful
 
     @property
     def is_refused(self) -> bool:
-        """Whether they are not, whatever is added to its time."""
+        """True if they are not, whatever is added to its time."""
         return self._seen.is_refused
 
     def begin_again(self) -> None:
@@ -407,7 +407,7 @@ class GpuWorkloadTimer(OneWorkload):
         )
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
-        """Return what pairs come to."""
+        """Return the verdict that follows from pairs."""
         seen = self._seen
         if found := self._slow_or_wrong(timing, policy):
             return found
@@ -530,7 +530,7 @@ class GpuTimer:
         )
         self._timers = self._workloads.timers
         self._last = ""
-        """What was timed last."""
+        """Product that was timed last."""
 
     def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
         """Time one candidate."""

@@ -51,13 +51,13 @@ _ROOM = 4.0
 speed a second later: behind 400 us one kernel of TriMul was read as 254 to 635 us in a process that had taken 300 on an
 idle GPU, and another as 484 to 1561 (H200, 2026-11-22)."""
 _TURN_NS = 1_500_000
-"""What takes longer may be interrupted behind several turns."""
+"""Longer calls may be interrupted behind several turns."""
 _LONG_NS = 20_000_000
-"""Of what takes so long, launches are no part to speak of: of TriMul in 3.4 ms they are 1 to 4 %."""
+"""In calls of this length launches hardly count: of TriMul in 3.4 ms they are 1 to 4 %."""
 _VERY_LONG_NS = 100_000_000
-"""What takes so long takes long the next time, too."""
+"""A call of this length takes long the next time, too."""
 _WAITED_NS = 1_000_000
-"""What waits for the GPU waits for 4 ms of 6 (H200; its turn comes after 1 or 2)."""
+"""A call that waits for the GPU waits for 4 ms of 6 (H200; its turn comes after 1 or 2)."""
 
 
 class Cover:
@@ -75,11 +75,11 @@ class Cover:
         self._memory = torch.empty(_FACTOR * self._context.l2_bytes, dtype=torch.uint8, device="cuda:0")
         self._sweep_ns = min(self._time_sweeps() for _ in range(_TRIES)) // _SWEEPS
         self.is_alone = is_alone(self.longest_gap_ns, _FIRST_LOOKS)
-        """Whether nobody else used the GPU when this was made, before any candidate came."""
+        """True if nobody else used the GPU when this was made, before any candidate came."""
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """How long a cover a call may begin behind, in us."""
+        """Lengths of covers before a call, in us."""
         return (IDLE, *_COVERS_US) if self._hides else (IDLE,)
 
     def _time_sweeps(self) -> int:
@@ -203,7 +203,7 @@ _AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Looks:
-    """What was seen between the calls of one candidate."""
+    """Observations between the calls of one candidate."""
 
     def __init__(self, longest_gap_ns: Callable[[Callable[[], None]], int], *, is_alone: bool = True) -> None:
         """Begin.

@@ -183,7 +183,7 @@ class TimedWorkloads(Generic[_Timer]):
         return rounds
 
     def conclude(self, rounds: Rounds, policy: TimingPolicy) -> Verdict:
-        """Return what the pairs come to: of several workloads the first that is no measurement decides."""
+        """Return the verdict that follows from pairs: of several workloads the first that is no measurement decides."""
         if len(self.timers) == 1:
             return self.first.conclude(rounds.together, policy)
         if rounds.together.hopeless:
@@ -296,7 +296,7 @@ class Lane:
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pairs of several workloads say."""
+    """Result of the pairs of several workloads."""
 
     timings: tuple[Timing, ...]
     """Of each workload, in their order; shorter if it was given up before all had their turn."""
@@ -350,7 +350,7 @@ def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before
 
 
 def _no_better(timing: Timing, before: Timing) -> Timing:
-    """Return a timing whose lower end is no higher than the one before; it is as wide as its interval then."""
+    """Return a timing with a lower end no higher than before, and as wide as its interval then."""
     interval = timing.interval
     low = min(interval.low, before.interval.low)
     half_width = max(timing.half_width, math.log(interval.high / low) / 2)
@@ -358,7 +358,7 @@ def _no_better(timing: Timing, before: Timing) -> Timing:
 
 
 def together(timings: Sequence[Timing]) -> Timing:
-    """Return what several workloads come to: geometric means, also of the ends of their intervals."""
+    """Return the geometric means over several workloads, also of the ends of their intervals."""
     return Timing(
         pairs=min(timing.pairs for timing in timings),
         latency_us=geometric_mean([timing.latency_us for timing in timings]),

@@ -124,7 +124,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     take longer than `lease_s`."""
     hopeless_speedup: float = 0.5
     far_below: float = 0.25
-    """Of what is to be reached: one that does not come to so much in a first block is given up then."""
+    """Share of the wanted speedup: a candidate below it in its first block is given up."""
     keep_above: float | None = None
     """Racing: instead of half the reference's speed, what a candidate has to reach to be timed to the end. It is given
     up as soon as it clearly does not, however quick its calls are. 0: no race; see `patience_s`."""
@@ -149,9 +149,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     candidate_ns: int
     reference_ns: int
     disturbance: str = ""
-    """What is known to have kept a side from running; empty: nothing. Never a matter of the times themselves."""
+    """Known reason that kept a side from running; empty: none. Never a matter of the times themselves."""
     is_own: bool = False
-    """Whether it was the candidate that was kept, or went on: it may have brought that about."""
+    """True if it was the candidate that was kept, or went on: it may have brought that about."""
 
     @property
     def log_ratio(self) -> float:
@@ -160,7 +160,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pairs say."""
+    """Result of pairs."""
 
     pairs: int
     latency_us: float
@@ -171,7 +171,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Of the interval of the log ratio: about its relative half width."""
     hopeless: bool = False
     discarded: tuple[str, ...] = ()
-    """What disturbed the pairs that do not count."""
+    """Disturbances of the pairs that do not count."""
     is_disturbed: bool = False
     """Given up because too many were; then all pairs are in the figures."""
     own_discards: int = 0

@@ -44,7 +44,7 @@ C_TYPES = {
     "float8_e4m3fn": "__nv_fp8_e4m3",
     "float8_e5m2": "__nv_fp8_e5m2",
 }
-"""How elements are declared."""
+"""Declarations of elements."""
 
 _HEADERS = {
     "float16": "#include <cuda_fp16.h>",

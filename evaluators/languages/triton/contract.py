@@ -25,7 +25,7 @@ POINTER_TYPES = {
     "float8_e4m3fn": "tl.float8e4nv",
     "float8_e5m2": "tl.float8e5",
 }
-"""What a kernel's pointer to a tensor of a dtype points to."""
+"""Element types of kernels' pointers, by dtype."""
 
 _RULES = f"""Rules:
 - One file. `{ENTRY_POINT}` is a Python function that launches `@triton.jit` kernels of the same file.

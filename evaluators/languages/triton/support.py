@@ -71,7 +71,7 @@ class TritonSupport(ProgramSupport):
 
 
 class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the building process is told; see `building.py`."""
+    """The argument of the building process; see `building.py`."""
 
     entry_point: str
     program: str
@@ -83,7 +83,7 @@ class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
     """The same for each further workload."""
     capability: int
     shared_bytes: int
-    """That a block may have."""
+    """Limit of a block."""
     most_apart: int = _MOST_APART
     """Further configurations of autotuned kernels that are compiled."""
     memory_bytes: int = MEMORY_BYTES
