@@ -215,7 +215,7 @@ def make_buffers(layouts: Sequence[Sequence[TensorSpec]], device: str = "cpu") -
     """Return the buffers of each workload: all in the same memory, so that one is in use at a time."""
     inputs = [[spec for spec in specs if spec.role != "output"] for specs in layouts]
     outputs = [[spec for spec in specs if spec.role == "output"] for specs in layouts]
-    places = places_for(layouts, host_bytes() if device == "cpu" else _gpu_bytes(device))
+    places = places_for(layouts, host_bytes() if device == "cpu" else torch.cuda.mem_get_info(device)[1] // _GPU_ONE_IN)
     pairs = zip(
         make_areas("inputs", inputs, device=device, guarded=False, places=places),
         make_areas("outputs", outputs, device=device, guarded=True, places=places),
@@ -228,10 +228,6 @@ def places_for(layouts: Sequence[Sequence[TensorSpec]], most_bytes: int) -> int:
     """Return how many places inputs and outputs have, given how much memory they may take together."""
     moving_bytes = max(total_bytes([spec for spec in specs if spec.role != "parameter"]) for specs in layouts)
     return PLACES if PLACES * moving_bytes <= most_bytes else _FEW_PLACES
-
-
-def _gpu_bytes(device: str) -> int:
-    return int(torch.cuda.mem_get_info(device)[1]) // _GPU_ONE_IN
 
 
 class Moves:
