@@ -24,7 +24,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,6 +74,28 @@ def die_with_parent(parent_pid: int) -> None:
 def live_on() -> None:
     """Undo `die_with_parent`."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def fork_child(work: Callable[[], int], *, close_fds: Sequence[int]) -> int:
+    """Fork a child with a process group of its own, which ends with the thread that calls this. Returns its id.
+
+    Args:
+        work: done by the child, which ends with its result.
+        close_fds: descriptors of this process that the child must not hold open.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        die_with_parent(parent)
+        os.setpgid(0, 0)
+        for fd in close_fds:
+            os.close(fd)
+        status = work()
+    finally:
+        os._exit(status)
 
 
 def descendants_of(pid: int, *, but: frozenset[int] = frozenset()) -> set[int]:

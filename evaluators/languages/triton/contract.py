@@ -58,7 +58,7 @@ ON_GPU = """- It runs and is timed on the GPU that the target names. Kernels are
   (`.item()`, `.cpu()`, `torch.cuda.synchronize()`): calls are queued, and may be captured into a CUDA graph."""
 
 
-def describe(tensors: tuple[TensorSpec, ...], further_rules: str, call: CallForm | None = None) -> str:
+def describe(tensors: tuple[TensorSpec, ...], further_rules: str = INTERPRETED, call: CallForm | None = None) -> str:
     """Tell signature, rules and a skeleton for these tensors, and the numbers among them.
 
     Args:
