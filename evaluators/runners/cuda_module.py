@@ -1,8 +1,7 @@
 """Calls candidates that are torch modules, `ModelNew`, on a GPU. A process per candidate, forked from a warm one.
 
-`python -m` of this is the warm process; environment and descriptors are as in
-`evaluators/judge/candidate/runner.py`. What a
-call returns is copied to the judge's memory behind the second event: it is no part of what the events say.
+`python -m` of this is the warm process; environment and descriptors are as in `evaluators/judge/candidate/runner.py`.
+Results are copied to the judge's memory behind the second event: the copy is not in the events' time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Calls a candidate that is a shared library with CUDA kernels. Stdlib only: a separate, disposable process each.
 
-Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts are
-those of
-`evaluators/languages/cuda/contract.py`.
+Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts
+are those of `evaluators/languages/cuda/contract.py`.
 """
 
 from __future__ import annotations

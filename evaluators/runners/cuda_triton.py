@@ -1,8 +1,7 @@
 """Calls candidates that are Triton programs, on a GPU. A process per candidate, forked from a warm one.
 
-`python -m` of this is the warm process; environment and descriptors are as in
-`evaluators/judge/candidate/runner.py`. The
-calling contract is that of `evaluators/languages/triton/contract.py`.
+`python -m` of this is the warm process; environment and descriptors are as in `evaluators/judge/candidate/runner.py`.
+The calling contract is that of `evaluators/languages/triton/contract.py`.
 """
 
 from __future__ import annotations

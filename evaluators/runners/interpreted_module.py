@@ -1,8 +1,7 @@
 """Calls candidates that are Python programs for a GPU, on the CPU: Triton's interpreter runs the kernels inside.
 
-`python -m` of this is the warm process; environment and descriptors are as in
-`evaluators/judge/candidate/runner.py`. A GPU
-that the candidate names is the CPU. Nothing here is timed.
+`python -m` of this is the warm process; environment and descriptors are as in `evaluators/judge/candidate/runner.py`.
+A GPU that the candidate names is the CPU. Nothing here is timed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Calls a candidate that is a shared library. Stdlib only: a separate, disposable process per candidate.
 
-Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts are
-those of
-`evaluators/languages/cpp/contract.py`: raw `extern "C"`, and tvm-ffi's C ABI (github.com/apache/tvm-ffi,
+Its argument is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts
+are those of `evaluators/languages/cpp/contract.py`: raw `extern "C"`, and tvm-ffi's C ABI (github.com/apache/tvm-ffi,
 include/tvm/ffi/c_api.h), told apart by the exported symbol.
 """
 

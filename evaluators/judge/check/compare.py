@@ -9,9 +9,8 @@ where ref64 is the reference in float64, `e` the largest error of the reference 
 that is shorter than 16). So near-zero rows need near-zero errors, and one that computes fp32 sums in bf16 is wrong.
 Other profiles (`evaluators.tolerances`) have a fixed absolute part instead; on data that the task would not draw, what
 such a precision loses there, where that is more; their relative part is one rounding of the dtype at least. Infinities
-and NaNs must be the same and in the same places; integers and booleans exact; floats of eight bits as `low_bits.py`
-has it. Works on any device, without a
-synchronisation per block.
+and NaNs must be the same and in the same places; integers and booleans exact; floats of eight bits: see
+`low_bits.py`. Works on any device, without a synchronisation per block.
 """
 
 from __future__ import annotations
