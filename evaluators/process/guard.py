@@ -348,7 +348,7 @@ def _start_watchdog(judge: int, pulse: Pulse) -> int:
 
 
 def _hang_up(job: dict[str, object]) -> None:
-    """End the connections that the command was given: who waits for its answer is told, even if it does not die."""
+    """Shut down the command's connections: the other end sees it, even if the command does not die."""
     import socket  # noqa: PLC0415 - needed when a judge hangs only
 
     for fd in _passed(job):

@@ -23,7 +23,7 @@ _REPORT_BYTES = 1 << 16
 
 
 class WarmOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """One build or judge, as the warm process is told it."""
+    """One build or judge, as the warm process receives it."""
 
     folder: str
     environment: dict[str, str]

@@ -437,7 +437,7 @@ class _Step(msgspec.Struct, frozen=True):
     case: Case
     take: Callable[[CandidateSide], None]
     told: Case
-    """Where what fails is told to have failed: once a hidden workload was called, there."""
+    """Workload that a failure is attributed to: once a hidden workload was called, that one."""
     comes_after_others: bool = False
     """True if its process was called on other workloads before."""
 

@@ -26,7 +26,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """Part of what a runner is told; plain data of the problem, and nothing that a candidate could cheat with."""
+    """Part of a `RunnerSpec`: plain data of the problem, and nothing that a candidate could cheat with."""
 
     denied: tuple[str, ...] = ()
     """Torch operators that may not be called: `aten::mm`."""

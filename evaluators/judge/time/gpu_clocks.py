@@ -180,7 +180,7 @@ class Seen:
 
     @property
     def added_share(self) -> float:
-        """By which share the candidate's time is told longer than its events say."""
+        """Share by which the reported time exceeds the candidate's events."""
         return max(0.0, self.unbelieved_ns) / max(median(self.candidate), 1)
 
     @property

@@ -144,11 +144,11 @@ class TimedWorkloads(Generic[_Timer]):
             return self.named(failure.verdict, self._at)
 
     def turn_to(self, timer: _Timer) -> None:
-        """Take note of the workload of which something is done now."""
+        """Set the workload that failures are attributed to."""
         self._at = timer
 
     def lane(self, timer: _Timer, lane: Lane) -> Lane:
-        """Return a workload's pairs, of which it is known that they are being run."""
+        """Wrap a lane so that failures name its workload."""
 
         def turned(act: Callable[[], None]) -> Callable[[], None]:
             def act_there() -> None:
@@ -440,7 +440,7 @@ def _workload(name: str, measured: Measured) -> TimedWorkload:
 
 
 def told(name: str, timing: Timing) -> TimedWorkload:
-    """Return what is told of one workload whose timing was given up."""
+    """Return the entry of one workload in a verdict on a candidate that was given up."""
     return TimedWorkload(
         name=name,
         latency_us=timing.latency_us,

@@ -77,7 +77,7 @@ class Compilers:
         self.left_out = 0
         """Kernels for which time or space did not suffice."""
         self.refused: tuple[CompilationError, str] | None = None
-        """The latest error in a kernel's source, and what is told of it."""
+        """The latest error in a kernel's source, and its text."""
         self.is_misled = False
         """True if the program went on after a launch that would have raised an error."""
 
