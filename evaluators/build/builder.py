@@ -68,7 +68,7 @@ class _StoppedError(EvaluatorError):
 
 
 class ArtifactMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """What an artifact is: `meta.json` of its folder."""
+    """Description of an artifact: `meta.json` of its folder."""
 
     artifact_id: str
     candidate_id: str
@@ -149,9 +149,6 @@ class LocalBuilder:
                 return _report(meta.outcome, begun, cached=True)
             return await self._compile(job, support, plan, artifact_id, begun)
 
-    def _warm_process(self, module: str) -> WarmProcess:
-        return self._warm.setdefault(module, WarmProcess(module))
-
     async def _check_toolchain(self, support: LanguageSupport, job: BuildCandidate) -> None:
         await anyio.to_thread.run_sync(require_layers, self._isolation)
         asked, key = job.target, (job.candidate.language, job.target.arch)
@@ -184,7 +181,7 @@ class LocalBuilder:
                 scratch=str(folder),
             )
             environment = plain_environment(TMPDIR=".", HOME=".")
-            run = self._warm_process(plan.warm).run if plan.warm else run_guarded
+            run = self._warm.setdefault(plan.warm, WarmProcess(plan.warm)).run if plan.warm else run_guarded
             guard = await run(guard_job, cwd=folder, environment=environment)
             tampered = await anyio.to_thread.run_sync(_tampered, folder, job.candidate)
             log = "" if tampered else await anyio.to_thread.run_sync(_read_log, folder / _LOG)

@@ -1,4 +1,4 @@
-"""How much an artifact store may hold: artifacts that are in use stay, the others go, the oldest first.
+"""Limits the size of an artifact store: artifacts that are in use stay, the others go, the oldest first.
 
 Several processes may share a store. A hold is a shared lock on the artifact's `meta.json`, which the kernel gives back
 when its process dies; only who gets the exclusive one may remove the folder. All of it blocks: call it in a thread.

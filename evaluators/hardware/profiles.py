@@ -1,4 +1,4 @@
-"""What a GPU does in a call of a program, as a model is told: the kernels that take the time, and how they fill it."""
+"""Describes a profiled call for a model: the kernels that take the time, and their occupancies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def told_of(profile: Sequence[WorkloadProfile]) -> tuple[WorkloadProfile, ...]:
 
 
 def describe_profile(profile: Sequence[WorkloadProfile]) -> str:
-    """Return what is told; empty if nothing is known. Of several workloads those that take longest."""
+    """Return the text; empty if nothing is known. Of several workloads those that take longest."""
     return "\n\n".join("\n".join(_lines(one)) for one in told_of(profile))
 
 

@@ -62,7 +62,7 @@ _RATES: tuple[Rate, ...] = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "fp4"
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all GPUs of a compute capability have in common."""
+    """Facts about all GPUs of a compute capability."""
 
     name: str
     tensor_cores: str
@@ -94,14 +94,14 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Simd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the vector units of a CPU level are."""
+    """Vector units of a CPU level."""
 
     simd: str
     lanes_fp32: int
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
-    """What the table knows of a target. All None: nothing."""
+    """Facts about a target. All None: unknown."""
 
     device: str
     """As the target names it."""

@@ -306,7 +306,7 @@ def _lines(tensor: torch.Tensor, count: int) -> torch.Tensor:
 
 _FATAL = frozenset({ZEROS, STALE})
 _FAMILIES = (GIVEN, GIVEN, CENTRED, PERTURBED, SPIKES)
-"""What an answer must pass; in this order, made when one gets so far."""
+"""Checks of an answer, in this order; made when needed."""
 _TIMED_CALLS = 3
 
 

@@ -1,4 +1,4 @@
-"""What a coder and a planner are told about a task."""
+"""Descriptions of tasks, for coders and planners."""
 
 from __future__ import annotations
 

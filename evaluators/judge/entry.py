@@ -8,7 +8,7 @@ import sys
 from evaluators.judge.service import serve
 
 NAME = b"ks-judge"
-"""What lists of processes show: 15 characters at most."""
+"""Name in lists of processes: 15 characters at most."""
 _PR_SET_NAME = 15
 
 

@@ -1,4 +1,4 @@
-"""What evaluator and judge say to each other: msgpack structs in length-prefixed frames on a socket of their own.
+"""Messages between evaluator and judge: msgpack structs in length-prefixed frames on a socket of their own.
 
 Whatever a candidate or a problem prints goes to a log and cannot reach this socket.
 """
@@ -21,7 +21,7 @@ MAX_FRAME_BYTES = 64 << 20
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate may use. Wall-clock limits are by the judge's clock."""
+    """Limits of a candidate. Wall-clock limits are by the judge's clock."""
 
     start_s: float = 30.0
     """Until the runner is there; on a GPU with its context."""
@@ -48,7 +48,7 @@ INTERPRETED_LIMITS = Limits(load_s=20.0, first_call_s=60.0, call_s=60.0, evaluat
 """For candidates that an interpreter runs: a call may take a thousand times as long as on its device."""
 
 Work: TypeAlias = Literal["check", "time", "both"]
-"""What a judge does. Checks may go on beside a timing on a CPU; a timing has its device alone. On a GPU one judge does
+"""Work of a judge. Checks may go on beside a timing on a CPU; a timing has its device alone. On a GPU one judge does
 both, one after the other."""
 
 
@@ -131,7 +131,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     reference_dtype: str
     """Precision of the expected values."""
     deterministic: bool | None = None
-    """Whether a repeated call gave the same bits; None: not looked at."""
+    """True if a repeated call gave the same bits; None: not looked at."""
     notes: tuple[str, ...]
     isolation: tuple[str, ...] = ()
     """The layers that its process was behind; see `evaluators/sandbox/claims.py`."""
@@ -160,7 +160,7 @@ class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed")
 
     text: str
     permanent: bool = False
-    """Whether another one on this host would fail likewise."""
+    """True if another one on this host would fail likewise."""
 
 
 FromJudge: TypeAlias = Opened | ProblemBroken | Described | Passed | Judged | Profiled | JudgeFailed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import torch
@@ -31,7 +32,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether authors of candidates are not to be told of it."""
+        """True if authors of candidates are not to be told of it."""
         return self.workload is not None and self.workload.hidden
 
 
@@ -58,18 +59,17 @@ def load_problems(task: TaskSpec, device: str, *, hidden: bool) -> list[Loaded]:
     return found
 
 
-class Rooms:
+class Rooms(NamedTuple):
     """The benches of a task: of what is shown, and of all with what is hidden, each in a memory of their own.
 
-    A runner is told where the tensors of the workloads lie that it can be asked for, and sees how large the memory is:
-    a candidate that reads either, and crashes with what it has read, tells its author. So where nothing hidden is to be
-    called, nothing of it is there.
+    A runner is told where the tensors of its workloads lie, and sees how large the memory is: a candidate that reads
+    either, and crashes with what it has read, tells its author. So where nothing hidden is to be called, nothing of it
+    is there.
     """
 
-    def __init__(self, shown: list[Bench], open_all: Callable[[], list[Bench]], *, is_hiding: bool) -> None:
-        self.shown = shown
-        self.open_all = open_all
-        self.is_hiding = is_hiding
+    shown: list[Bench]
+    open_all: Callable[[], list[Bench]]
+    is_hiding: bool
 
 
 def open_rooms(
@@ -82,53 +82,39 @@ def open_rooms(
     reference_ns: Sequence[int],
     keep: frozenset[int] = frozenset(),
 ) -> Rooms:
-    """Return a bench per workload; arguments as `Bench` has them.
+    """Return a bench per workload; arguments as for `Bench`.
 
     Raises:
         ProblemError: candidates cannot be made as the model is.
     """
 
     def opened(numbers: Sequence[int]) -> list[Bench]:
-        of_these, took_ns = [loaded[number] for number in numbers], [reference_ns[number] for number in numbers]
-        return _open_benches(of_these, support, launcher, limits, threads=threads, reference_ns=took_ns, keep=keep)
+        chosen = [loaded[number] for number in numbers]
+        buffers = make_buffers([each.problem.tensors for each in chosen], chosen[0].problem.device)
+        benches = [
+            Bench(
+                each.problem,
+                support,
+                launcher,
+                limits,
+                threads=threads,
+                reference_ns=reference_ns[number],
+                keep=keep,
+                buffers=buffers[place],
+                workload=each.name,
+                number=place,
+                is_hidden=each.is_hidden,
+            )
+            for place, (number, each) in enumerate(zip(numbers, chosen, strict=True))
+        ]
+        # One process is called on all of them: what one reference needs, candidates may not call on any.
+        denied = tuple(dict.fromkeys(name for bench in benches for name in bench.terms.denied))
+        for bench in benches:
+            bench.terms = msgspec.structs.replace(bench.terms, denied=denied)
+        return benches
 
     shown = [number for number, each in enumerate(loaded) if not each.is_hidden]
     return Rooms(opened(shown), lambda: opened(range(len(loaded))), is_hiding=len(shown) < len(loaded))
-
-
-def _open_benches(
-    loaded: Sequence[Loaded],
-    support: LanguageSupport,
-    launcher: Launcher,
-    limits: Limits,
-    *,
-    threads: int,
-    reference_ns: Sequence[int],
-    keep: frozenset[int],
-) -> list[Bench]:
-    device = loaded[0].problem.device
-    buffers = make_buffers([each.problem.tensors for each in loaded], device)
-    benches = [
-        Bench(
-            each.problem,
-            support,
-            launcher,
-            limits,
-            threads=threads,
-            reference_ns=reference_ns[number],
-            keep=keep,
-            buffers=buffers[number],
-            workload=each.name,
-            number=number,
-            is_hidden=each.is_hidden,
-        )
-        for number, each in enumerate(loaded)
-    ]
-    # One process is called on all of them: what one reference needs, candidates may not call on any.
-    denied = tuple(dict.fromkeys(name for bench in benches for name in bench.terms.denied))
-    for bench in benches:
-        bench.terms = msgspec.structs.replace(bench.terms, denied=denied)
-    return benches
 
 
 def choose_threads(problems: Sequence[Problem]) -> list[int]:

@@ -64,17 +64,17 @@ TORCH_RUNNERS: frozenset[RunnerKind] = TRITON_RUNNERS | MODULE_RUNNERS
 
 
 class CalledWith(msgspec.Struct, frozen=True, kw_only=True):
-    """What one workload calls a candidate with."""
+    """Arguments of a candidate's calls on one workload."""
 
     tensors: tuple[TensorSpec, ...]
     module: ModuleTerms | None = None
-    """How the candidate is made, if it is a torch module; None: it is none, or nobody said."""
+    """Construction of the candidate, if it is a torch module; None: it is none, or unknown."""
     call: CallForm | None = None
-    """What a call takes besides tensors one after the other; None: nothing."""
+    """Arguments besides tensors one after the other; None: none."""
 
 
 class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to build one candidate. All paths are relative to the folder that holds its files."""
+    """The build of one candidate. All paths are relative to the folder that holds its files."""
 
     command: tuple[str, ...]
     product: str
@@ -98,11 +98,11 @@ class LanguageSupport(Protocol):
     entry_point: str
     runner: RunnerKind
     runs_on: str
-    """What programs are to be fast on, as a coder is told."""
+    """Device on which programs are to be fast, for coders."""
     not_timed: str
     """Why this host cannot say how fast they are; empty where candidates are timed."""
     builds_for_tensors: bool
-    """Whether a build is for what the task's kernels are called with."""
+    """True if a build is for what the task's kernels are called with."""
 
     def probe_target(self, device: str) -> Target:
         """Say what this host builds for and runs.

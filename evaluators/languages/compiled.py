@@ -148,7 +148,7 @@ _MAX_DETAILS = 8
 _MAX_LINE = 240
 _MAX_REASON = 300
 _ARGUMENTS = re.compile(r"\s*\[with [^\n]*\](?=[\u2019'\":]|$|\s)")
-"""What templates were filled in with: lines of thousands of characters that say again what the code says."""
+"""Template arguments: lines of thousands of characters that repeat the code."""
 
 
 class CompilerError(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,7 +158,7 @@ class CompilerError(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     """Its first line."""
     message: str
-    """What is wrong, without the place."""
+    """The error without its place."""
     details: tuple[str, ...] = ()
     """Source line, caret, and notes about the candidate's own files."""
     came_from: str = ""

@@ -11,4 +11,4 @@ class Finding(msgspec.Struct, frozen=True):
     what: str
     line: int
     is_forbidden: bool = False
-    """Whether no honest kernel holds it."""
+    """True if no honest kernel holds it."""

@@ -31,7 +31,7 @@ _MAX_FLAGS = 20
 
 
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """Findings in a candidate's text."""
 
     flags: tuple[str, ...] = ()
     """`exec (main.py:12)`; each construct once per file, bounded."""
@@ -66,11 +66,11 @@ _NATIVE = frozenset(("cpp", "cuda"))
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """Result of an examination."""
 
     rejected: Rejected | None = None
     flags: tuple[str, ...] = ()
-    """What a person may want to look at; decides nothing."""
+    """Constructs for a person to look at; they decide nothing."""
 
 
 def examine(candidate: Candidate, product: Path, rules: TaskRules) -> Examined:

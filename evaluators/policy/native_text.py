@@ -26,7 +26,7 @@ _KINDS: dict[str, str] = {
     "CUDA state": "cudaDeviceReset cudaDeviceSetLimit cudaCtxResetPersistingL2Cache cudaLimitPersistingL2CacheSize "
     "cudaIpcOpenMemHandle cuMemGetAddressRange cudaHostRegister cudaLaunchHostFunc cudaMallocManaged",
 }
-"""What it is about → names."""
+"""Subject → names."""
 
 _NAMES = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _PATTERNS = (

@@ -16,7 +16,7 @@ _MODULES = {
     "library": {"numpy", "scipy", "cupy", "numba", "jax", "tensorflow", "onnxruntime", "mkl", "cublas"},
     "files": {"tempfile", "shutil", "pickle", "shelve", "sqlite3"},
 }
-"""What it is about → modules that are imported."""
+"""Subject → modules that are imported."""
 _IMPORTED = {module: kind for kind, modules in _MODULES.items() for module in modules}
 
 _NATIVE = {"ctypes", "_ctypes", "cffi", "_cffi_backend", "CDLL", "PyDLL", "cdll", "pydll", "load_library", "dlopen"} | {

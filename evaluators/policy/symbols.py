@@ -51,16 +51,16 @@ class Undefined(msgspec.Struct, frozen=True):
 
     name: str
     is_weak: bool
-    """Whether it may be missing: then the linker did not insist on it."""
+    """True if it may be missing: then the linker did not insist on it."""
 
 
 class Imports(msgspec.Struct, frozen=True, kw_only=True):
-    """What a library takes from others."""
+    """Imports of a shared library."""
 
     needed: tuple[str, ...]
     """File names of libraries that are loaded with it."""
     undefined: tuple[Undefined, ...]
-    """What it refers to and has not itself."""
+    """Symbols that it refers to and does not define."""
 
 
 class _Segment(msgspec.Struct, frozen=True):
@@ -234,7 +234,7 @@ _ALLOWED = re.compile(
     r"(libc|libm|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s|libgomp|libomp|libiomp5|libpthread|librt|libdl|ld-linux.*|"
     r"libtvm_ffi|libcudart|libcuda)\.so[.0-9]*"
 )
-"""What a kernel of one's own may be linked with: the languages' runtimes, and those of CUDA."""
+"""Libraries that any kernel may be linked with: the languages' runtimes, and those of CUDA."""
 
 _LIBRARIES = re.compile(
     r"(cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|nvjpeg|npp[a-z]|mkl|vml|dnnl|onednn|openblas|cblas|lapack|"
@@ -261,7 +261,7 @@ LIBRARIES = (
     "dnnl",
     "openblas",
 )
-"""What a task may allow by name, besides operators and their families."""
+"""Libraries that a task may allow by name."""
 
 
 def foreign_call(imports: Imports, rules: TaskRules, language: Language) -> str:

@@ -24,7 +24,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ DEFAULTS: dict[str, object] = {
 
 
 def become_subreaper() -> None:
-    """Have orphans among this process's descendants come to it instead of to init."""
+    """Make this process the parent of orphans among its descendants, instead of init."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -74,6 +74,28 @@ def die_with_parent(parent_pid: int) -> None:
 def live_on() -> None:
     """Undo `die_with_parent`."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def fork_child(work: Callable[[], int], *, close_fds: Sequence[int]) -> int:
+    """Fork a child with a process group of its own, which ends with the thread that calls this. Returns its id.
+
+    Args:
+        work: done by the child, which ends with its result.
+        close_fds: descriptors of this process that the child must not hold open.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        die_with_parent(parent)
+        os.setpgid(0, 0)
+        for fd in close_fds:
+            os.close(fd)
+        status = work()
+    finally:
+        os._exit(status)
 
 
 def descendants_of(pid: int, *, but: frozenset[int] = frozenset()) -> set[int]:
@@ -216,12 +238,16 @@ def _start(job: dict[str, object], log_fd: int, execute: Callable[[dict[str, obj
 
 
 def _execute(job: dict[str, object]) -> None:
-    passed = job["pass_fds"]
-    for fd in passed if isinstance(passed, list) else ():
+    for fd in _passed(job):
         os.set_inheritable(fd, True)
     command = job["command"]
     arguments = [str(part) for part in command] if isinstance(command, list) else []
     os.execvp(arguments[0], arguments)  # noqa: S606 - there is no shell
+
+
+def _passed(job: dict[str, object]) -> list[int]:
+    passed = job["pass_fds"]
+    return passed if isinstance(passed, list) else []
 
 
 def _confine(job: dict[str, object]) -> None:
@@ -322,11 +348,10 @@ def _start_watchdog(judge: int, pulse: Pulse) -> int:
 
 
 def _hang_up(job: dict[str, object]) -> None:
-    """End the connections that the command was given: who waits for its answer is told, even if it does not die."""
+    """Shut down the command's connections: the other end sees it, even if the command does not die."""
     import socket  # noqa: PLC0415 - needed when a judge hangs only
 
-    passed = job["pass_fds"]
-    for fd in passed if isinstance(passed, list) else ():
+    for fd in _passed(job):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:
             connection.shutdown(socket.SHUT_RDWR)
 

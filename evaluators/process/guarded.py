@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -39,7 +39,7 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a guarded command ended."""
+    """The end of a guarded command."""
 
     how: str
     """`ended`, `timed_out` or, of a judge that made no progress, `stalled`."""
@@ -49,14 +49,45 @@ class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     """Of the command and all its descendants."""
     wanted_core: bool
-    """Whether something of it was not asleep when it was stopped at its limit."""
+    """True if something of it was not asleep when it was stopped at its limit."""
     max_rss_bytes: int
     log_cut: bool
     undying: tuple[str, ...] = ()
-    """What was killed and is still there."""
+    """Processes that were killed and are still there."""
 
 
-_report = msgspec.json.Decoder(GuardReport)
+REPORT = msgspec.json.Decoder(GuardReport)
+
+
+class Guard(Protocol):
+    """The guard of a running command: a process of its own, or forked from a warm one."""
+
+    async def report(self) -> GuardReport | None:
+        """Wait for the command's end and return how it was; None if the guard itself died."""
+
+    async def stop(self) -> None:
+        """Have the guard kill all that is left, and wait until it has. Not cancelled, but bounded."""
+
+
+class OwnGuard:
+    """A guard that is a process of its own, as `start_guarded` returns it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def report(self) -> GuardReport | None:
+        """See `Guard`."""
+        if self._process.stdout is None:
+            return None
+        try:
+            line = await BufferedByteReceiveStream(self._process.stdout).receive_until(b"\n", 1 << 16)
+        except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            return None
+        return REPORT.decode(line)
+
+    async def stop(self) -> None:
+        """See `Guard`."""
+        await stop_guarded(self._process)
 
 
 async def run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport:
@@ -65,46 +96,26 @@ async def run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) 
     Raises:
         EvaluatorError: the guard could not be started, or said nothing.
     """
-    async with open_guarded(job, cwd=cwd, environment=environment) as process:
-        report = await read_report(process)
+    report = await report_of(OwnGuard(await start_guarded(job, cwd=cwd, environment=environment)))
     if report is None:
         raise EvaluatorError(f"the guard of {job.command[0]!r} died")
     return report
 
 
-async def read_report(process: Process) -> GuardReport | None:
-    """Wait for a guarded command's end and return how it was; None if the guard itself died."""
-    if process.stdout is None:
-        return None
+async def report_of(guard: Guard) -> GuardReport | None:
+    """Wait for a command's end and stop its guard; None if the guard itself died."""
     try:
-        line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 1 << 16)
-    except (anyio.IncompleteRead, anyio.DelimiterNotFound, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        return None
-    return _report.decode(line)
-
-
-@asynccontextmanager
-async def open_guarded(
-    job: GuardJob, *, cwd: Path, environment: dict[str, str], pass_fds: Sequence[int] = (), stderr: int | None = None
-) -> AsyncIterator[Process]:
-    """Start a guard; on exit have it kill what is left, and wait for that.
-
-    Must be entered on the event loop's thread: guard and command end with the thread that started them.
-
-    Raises:
-        EvaluatorError: it could not be started.
-    """
-    process = await start_guarded(job, cwd=cwd, environment=environment, pass_fds=pass_fds, stderr=stderr)
-    try:
-        yield process
+        return await guard.report()
     finally:
-        await stop_guarded(process)
+        await guard.stop()
 
 
 async def start_guarded(
-    job: GuardJob, *, cwd: Path, environment: dict[str, str], pass_fds: Sequence[int] = (), stderr: int | None = None
+    job: GuardJob, *, cwd: Path, environment: dict[str, str], pass_fds: Sequence[int] = ()
 ) -> Process:
-    """Start a guard. Whoever calls this owes it `stop_guarded`.
+    """Start a guard. The caller owes it `stop_guarded`.
+
+    Must be called on the event loop's thread: guard and command end with the thread that started them.
 
     Raises:
         EvaluatorError: it could not be started.
@@ -115,7 +126,7 @@ async def start_guarded(
             arguments,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if stderr is None else stderr,
+            stderr=subprocess.DEVNULL,
             cwd=cwd,
             env=environment,
             pass_fds=pass_fds,

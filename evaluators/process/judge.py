@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGKILL
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process, UNIXSocketStream
+from anyio.abc import UNIXSocketStream
 
 import evaluators
 from evaluators.hardware.target import platform_of, visible_gpu
@@ -41,14 +41,7 @@ from evaluators.judge.protocol import (
     encode_frame,
 )
 from evaluators.languages.interpreting import is_interpreted
-from evaluators.process.guarded import (
-    GuardJob,
-    GuardReport,
-    plain_environment,
-    read_report,
-    start_guarded,
-    stop_guarded,
-)
+from evaluators.process.guarded import Guard, GuardJob, OwnGuard, plain_environment, start_guarded
 from evaluators.process.lease import Lease
 from evaluators.process.warmed import WarmProcess
 from evaluators.runners.pages import HEAP_ENVIRONMENT
@@ -66,7 +59,7 @@ _KEPT_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-"""What a judge gets of the user's environment: where things are, and what torch's default threads are."""
+"""Variables of the user that a judge gets: places, and torch's default threads."""
 _ENTRY = "evaluators.judge.entry"
 _FLAGS = ("-W", "ignore:Failed to initialize NumPy")
 _LOG = "judge.log"
@@ -77,31 +70,10 @@ _SILENCE_S = 1800.0
 _Answer = TypeVar("_Answer", bound=Opened | Described | Judged | Profiled)
 
 
-class _Guard(Protocol):
-    async def report(self) -> GuardReport | None:
-        """Wait for the judge's end and return how it was; None if the guard itself died."""
-
-    async def stop(self) -> None:
-        """Have it kill all that is left, and wait until it has."""
-
-
-class _OwnGuard:
-    """A guard that was started for a judge that is a program of its own."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    async def report(self) -> GuardReport | None:
-        return await read_report(self._process)
-
-    async def stop(self) -> None:
-        await stop_guarded(self._process)
-
-
 class JudgeProcess:
     """A judge, as its evaluator holds it."""
 
-    def __init__(self, key: tuple[str, Language], guard: _Guard, stream: UNIXSocketStream, folder: Path) -> None:
+    def __init__(self, key: tuple[str, Language], guard: Guard, stream: UNIXSocketStream, folder: Path) -> None:
         self.key = key
         self._folder = folder
         self._guard = guard
@@ -109,7 +81,7 @@ class JudgeProcess:
         self._buffer = bytearray()
         self._is_open = False
         self.is_sound = True
-        """Whether it can be asked again."""
+        """True if it can be asked again."""
 
     async def begin(self, request: Open) -> None:
         """Give the judge its task, which it begins to load.
@@ -139,9 +111,7 @@ class JudgeProcess:
         Raises:
             EvaluatorError: the judge failed.
         """
-        with self._watched(_OPEN_S):
-            await self._send(Describe())
-            return self._expect(await self._receive(), Described).description
+        return self._expect(await self._ask(Describe(), _OPEN_S), Described).description
 
     async def check(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Passed | Judged:
         """Ask whether a candidate is correct: it passed, or a verdict.
@@ -151,8 +121,7 @@ class JudgeProcess:
         Raises:
             EvaluatorError: the judge failed.
         """
-        await self._send(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
-        answer = await self._receive_soon()
+        answer = await self._ask(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
 
     async def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
@@ -161,8 +130,8 @@ class JudgeProcess:
         Raises:
             EvaluatorError: the judge failed.
         """
-        await self._send(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
-        return self._expect(await self._receive_soon(), Judged).verdict
+        answer = await self._ask(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
+        return self._expect(answer, Judged).verdict
 
     async def profile(self, artifact: Artifact) -> Profiled:
         """Ask what the GPU does in a call of a candidate that was timed.
@@ -170,14 +139,14 @@ class JudgeProcess:
         If the judge fails at that it is not sound any more, and there is no profile: what was measured stands.
         """
         try:
-            await self._send(Profile(artifact=artifact))
-            return self._expect(await self._receive_soon(), Profiled)
+            return self._expect(await self._ask(Profile(artifact=artifact)), Profiled)
         except EvaluatorError as error:
             self.is_sound = False
             return Profiled(error=str(error))
 
-    async def _receive_soon(self) -> FromJudge:
-        with self._watched(_SILENCE_S):
+    async def _ask(self, request: ToJudge, limit_s: float = _SILENCE_S) -> FromJudge:
+        with self._watched(limit_s):
+            await self._send(request)
             return await self._receive()
 
     async def end(self) -> None:
@@ -268,7 +237,7 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
 
 
 async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
-    """Start a judge that begins to load its task; whoever asks it for something waits for `opened` first.
+    """Start a judge that begins to load its task; wait for `opened` before any request.
 
     Args:
         opening: its task, and what it is for.
@@ -288,12 +257,12 @@ async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
             idle=opening.work == "check",
             watched=opening.work != "check",
         )
-        guard: _Guard
+        guard: Guard
         if platform == "cpu" and not own:
             guard = warm.start(job, cwd=folder, environment=environment, passed=theirs)
         else:
             process = await start_guarded(job, cwd=folder, environment=environment, pass_fds=(theirs.fileno(),))
-            guard = _OwnGuard(process)
+            guard = OwnGuard(process)
     key = (opening.task.task_id, opening.language)
     judge = JudgeProcess(key, guard, await UNIXSocketStream.from_socket(ours), folder)
     try:

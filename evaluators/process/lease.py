@@ -1,8 +1,8 @@
 """The right to time on a device: one holder at a time, on the whole host.
 
-A lease is a lock (flock) on a file in `/dev/shm`, which all users of a host share and may write to. The kernel gives
-it to one process at a time and takes it back when that one dies; who has it, the kernel says as well (/proc/locks), so
-that nobody can hold it in another's name. What the file says besides is believed only if that process has written it.
+A lease is a lock (flock) on a file in `/dev/shm`, which all users of a host share. The kernel gives it to one process
+at a time, takes it back when that process dies, and says who has it (/proc/locks). The contents of the file are
+believed only if the holder has written them.
 
 Not covered: containers with a /dev/shm of their own (Docker's default; `--ipc=host` shares the host's). A user of the
 host can take the lease and keep it; others then fail after a while and say whom to ask.
@@ -56,7 +56,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lease."""
+    """The holder of a lease."""
 
     pid: int
     """As this process sees it; 0: one that it does not see, in another container say."""

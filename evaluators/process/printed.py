@@ -1,4 +1,4 @@
-"""What candidates and compilers print, as it may be shown to people."""
+"""Output of candidates and compilers, made safe to show."""
 
 from __future__ import annotations
 

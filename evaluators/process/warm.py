@@ -1,12 +1,10 @@
 """A process that has imported what builds of a language, or judges, need, and forks a guard for each. A script.
 
-`python -P -m evaluators.process.warm MODULE FD PID`: MODULE has `prepare()` and `main(argument: str) -> int`; FD is
-a socket,
-PID who starts this. Each order is a JSON object (`WarmOrder` in `warmed.py`) with a descriptor: a socket that stands
-for the guard's standard input and output. The guard is that of `guard.py` in every respect, but the command's process,
-instead of executing a program, goes on in here: it is forked after the imports and confined after the fork, and ends
-with what `main` returns. `main` gets the command's last argument or, where the order has a second descriptor, the
-number of that.
+`python -P -m evaluators.process.warm MODULE FD PID`: MODULE has `prepare()` and `main(argument: str) -> int`; FD is a
+socket, PID the parent. Each order is a JSON object (`WarmOrder` in `warmed.py`) with a descriptor: a socket that stands
+for the guard's standard input and output. The guard is that of `guard.py`, but the command's process goes on in here
+instead of executing a program: forked after the imports, confined after the fork. It ends with the result of `main`,
+which gets the command's last argument or the number of the order's second descriptor.
 
 This process never loads a candidate. It must have one thread: threads do not survive a fork.
 """
@@ -14,7 +12,6 @@ This process never loads a candidate. It must have one thread: threads do not su
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -29,20 +26,17 @@ from evaluators.process import guard
 from evaluators.sandbox import claims, confine, profiles  # noqa: F401 - what a guard imports, it finds imported
 
 ORDER_BYTES = 1 << 17
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     """Serve until the socket's other end is closed."""
     # Until it looks at the socket, which is seconds from here, it would not notice that who started it was killed.
-    _end_with_parent(signal.SIGKILL)
-    if os.getppid() != int(sys.argv[3]):
-        return 0
+    guard.die_with_parent(int(sys.argv[3]))
     module = importlib.import_module(sys.argv[1])
     control = socket.socket(fileno=int(sys.argv[2]))
     module.prepare()
     # The socket says so from now on. The system means the thread that started it, and that may end before the others.
-    _end_with_parent(0)
+    guard.live_on()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards are not waited for: their sockets say all
     # Children write to no page of what lies here only because a collection looked at it.
     gc.collect()
@@ -59,11 +53,6 @@ def main() -> int:
                 os._exit(1)
         for fd in fds:
             os.close(fd)
-
-
-def _end_with_parent(number: int) -> None:
-    """Have this signal sent to this process when the thread that started it ends; 0: none."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _guard(module: ModuleType, order: Mapping[str, object], connection: int, passed: int | None = None) -> int:

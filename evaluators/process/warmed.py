@@ -14,17 +14,16 @@ import anyio
 import msgspec
 
 import evaluators
-from evaluators.process.guarded import GuardJob, GuardReport, plain_environment
+from evaluators.process.guarded import REPORT, GuardJob, GuardReport, plain_environment, report_of
 from messages.base import EvaluatorError
 
 _ROOT = str(Path(evaluators.__file__).parents[1])
 _STOP_S = 10.0
 _REPORT_BYTES = 1 << 16
-_report = msgspec.json.Decoder(GuardReport)
 
 
 class WarmOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """One build or judge, as the warm process is told it."""
+    """One build or judge, as the warm process receives it."""
 
     folder: str
     environment: dict[str, str]
@@ -40,7 +39,7 @@ class WarmGuard:
     async def report(self) -> GuardReport | None:
         """Wait for the command's end and return how it was; None if the guard itself died."""
         line = await _read_line(self._connection)
-        return _report.decode(line) if line else None
+        return REPORT.decode(line) if line else None
 
     async def stop(self) -> None:
         """Have the guard kill all that is left, and wait until it has; not cancelled, but bounded."""
@@ -75,11 +74,7 @@ class WarmProcess:
         Raises:
             EvaluatorError: the warm process cannot be started, or the guard said nothing.
         """
-        guard = self.start(job, cwd=cwd, environment=environment)
-        try:
-            report = await guard.report()
-        finally:
-            await guard.stop()
+        report = await report_of(self.start(job, cwd=cwd, environment=environment))
         if report is None:
             self.close()
             raise EvaluatorError(f"the warm process for builds ended: can {self._module} be imported here?")
@@ -88,7 +83,7 @@ class WarmProcess:
     def start(
         self, job: GuardJob, *, cwd: Path, environment: dict[str, str], passed: socket.socket | None = None
     ) -> WarmGuard:
-        """Start a command. Whoever calls this owes it `stop`.
+        """Start a command. The caller must `stop` it.
 
         Args:
             job: its bounds.

@@ -76,7 +76,7 @@ class Pulse:
 
     @property
     def is_late(self) -> bool:
-        """Whether a beat is missing."""
+        """True if a beat is missing."""
         deadline = self._page[_DEADLINE]
         return 0 < deadline < time.monotonic_ns()
 
@@ -86,7 +86,7 @@ class Pulse:
 
     @property
     def has_stalled(self) -> bool:
-        """Whether the judge was killed for making no progress."""
+        """True if the judge was killed for making no progress."""
         return bool(self._page[_STALLED])
 
 

@@ -1,4 +1,4 @@
-"""What all runners share: the frames they answer, their limits, the memory they map. Stdlib only: every start pays.
+"""Shared by all runners: the frames they answer, their limits, the memory they map. Stdlib only: every start pays.
 
 A runner maps the input memory read-only and the output memory writable, then answers fixed-size frames on a socket:
 empty calls, the loading of the candidate, and calls. It knows neither expected values nor tolerances, seeds or clocks;
@@ -41,7 +41,7 @@ COMPILER, SHARED_LIBRARY, STATIC_RUNTIME = "torch.compile", "a shared library by
 NUMPY = "numpy's linear algebra (write the product or transform as a kernel of your own)"
 ARRAYS = "numpy on a tensor (use torch's operators; for sizes and indices `tolist()`)"
 UNNAMED = (COMPILER, SHARED_LIBRARY, STATIC_RUNTIME, NUMPY, ARRAYS)
-"""What is denied besides operators; their indices follow."""
+"""Denied besides operators; their indices follow."""
 
 _PR_SET_PDEATHSIG = 1
 _IOLBF = 1
@@ -118,12 +118,6 @@ def bind_to_judge(judge_pid: int) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != judge_pid:
         os._exit(1)
-
-
-def restrict(*, memory_bytes: int, file_bytes: int) -> None:
-    """Bind this process to its limits: address space, and the size of any file that it writes."""
-    restrict_files(file_bytes)
-    _limit(resource.RLIMIT_AS, memory_bytes)
 
 
 def restrict_files(file_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""What the runners of GPU candidates share: how a call is made and timed on the device. Stdlib only."""
+"""Shared by GPU runners: calls and their timing on the device. Stdlib only."""
 
 from __future__ import annotations
 

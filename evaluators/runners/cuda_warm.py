@@ -1,4 +1,4 @@
-"""What the runners of GPU candidates that need torch share: the warm process, and how a runner takes the GPU."""
+"""Shared by GPU runners that need torch: the warm process, and the start on the GPU."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Denial:
         self._index = {name: index for index, name in enumerate(denied)}
         self._called: list[int] = []
         self._libraries: list[object] = []
-        """What holds the registrations of replaced kernels."""
+        """Holder of the registrations of replaced kernels."""
         self._loops: Loops | None = None
         if denied:
             self._loops = Loops(lambda: self._called.append(self._unnamed(NUMPY))) if not _interprets() else None

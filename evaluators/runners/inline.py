@@ -29,7 +29,7 @@ _POSITIONAL = {
 
 
 class NotBuiltError(RuntimeError):
-    """What an extension is to be made of is not what the builder has seen."""
+    """An extension's sources or flags differ from those that were built."""
 
 
 def arguments_of(function: str, args: Sequence[object], options: Mapping[str, object]) -> dict[str, object]:

@@ -10,7 +10,7 @@ from triton.runtime.jit import JITFunction
 
 
 class Launches:
-    """How many there were since `forget`."""
+    """Number of launches since `forget`."""
 
     def __init__(self) -> None:
         """Watch all kernels of this process, interpreted or compiled."""
@@ -31,4 +31,4 @@ class Launches:
 
 
 class _Kernel(Protocol):
-    """What `run` is a method of."""
+    """The class of `run`."""

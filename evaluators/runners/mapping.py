@@ -1,4 +1,4 @@
-"""How a runner on the CPU that has torch begins: its sandbox, and the task's tensors in the memory that was mapped."""
+"""The start of a CPU runner with torch: its sandbox, and the task's tensors in the mapped memory."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _layout_of: Callable[[torch.Tensor], torch.layout] = vars(torch._C.TensorBase)["
 
 
 class BadOutputError(Exception):
-    """What a module returned is not the tensors that the reference returns."""
+    """A module returned other things than the tensors of the reference."""
 
 
 def serve_candidate(order: Order) -> None:
@@ -54,7 +54,7 @@ def serve_candidate(order: Order) -> None:
 
 
 class _Part:
-    """What one workload gives its instance: arguments, inputs and state, and where its outputs are to lie."""
+    """One workload's instance: arguments, inputs and state, and places of its outputs."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Part:
 
     @property
     def is_function(self) -> bool:
-        """Whether the candidate is a function: it is not made, it is called."""
+        """True if the candidate is a function: it is not made, it is called."""
         return self._call is not None and self._call["calling"] == "function"
 
     def given(self, arrangement: int) -> Sequence[object]:
@@ -132,7 +132,7 @@ class Loader:
         self._class: Callable[..., object] | None = None
         self._calls: dict[int, Sequence[Callable[[], int]]] = {}
         self._result: Sequence[object] | None = None
-        """What the last call returned; nobody has looked at it."""
+        """Result of the last call; not looked at."""
         self._places: list[torch.Tensor] = []
         """Where that is to be handed over."""
         self._returned: list[torch.Tensor] = []

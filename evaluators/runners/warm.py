@@ -76,7 +76,7 @@ DTYPES = {
 
 
 class Order:
-    """What a forked runner was given."""
+    """An order to a forked runner."""
 
     def __init__(self, spec: dict[str, Any], fds: list[int]) -> None:
         self.spec = spec

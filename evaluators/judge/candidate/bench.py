@@ -1,4 +1,4 @@
-"""What checking and timing share: a task's buffers and limits, and the calls of one candidate within them."""
+"""Shared by checking and timing: a task's buffers and limits, and the calls of one candidate within them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COPY_SHARE = 0.2
 
 
 class Bench:
-    """What a judge keeps for its task between candidates."""
+    """A workload's state between candidates: buffers, limits, terms."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Bench:
 
     @property
     def returns_outputs(self) -> bool:
-        """Whether candidates return their outputs, and their runner copies them."""
+        """True if candidates return their outputs, and their runner copies them."""
         return self.terms.module is not None
 
     @property
@@ -182,9 +182,9 @@ class Calls:
         self._until_elsewhere = self._chance.randint(1, _ELSEWHERE_AFTER)
         self.growth = Growth(side.pid, None if bench.problem.device == "cpu" else others_bytes)
         self.is_reusing = False
-        """Whether a module returned memory that an earlier result lay in."""
+        """True if a module returned memory that an earlier result lay in."""
         self.copy_ns = 0
-        """What handing over what a call returned costs, to be taken off; see `returned.py`."""
+        """Cost of handing over a call's results, to be taken off; see `returned.py`."""
         self.last = Answer(status=0, elapsed_ns=0)
         """Of the last call; before the first, nothing."""
 

@@ -154,12 +154,12 @@ class CandidateSide:
         self._runner.line.workload = self._place.number
         self._stage: Stage = "start"
         self._held: dict[int, Tensors] = {}
-        """What the instance of a workload holds, by its number."""
+        """State of each workload's instance, by number."""
         self._called: set[int] = set()
         """Workloads that it was called on, by their numbers."""
         self._is_sealed = False
         self._has_begun = False
-        """Whether it has answered: until then it starts an interpreter."""
+        """True if it has answered: until then it starts an interpreter."""
 
     def _started(self) -> Runner:
         return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
@@ -402,7 +402,7 @@ class CandidateSide:
 
     @property
     def segfaulted(self) -> bool:
-        """Whether the process ended by an access to memory that it may not touch."""
+        """True if the process ended by an access to memory that it may not touch."""
         return self._runner.segfaulted
 
     def _end(self) -> None:

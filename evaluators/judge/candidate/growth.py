@@ -14,7 +14,7 @@ _FEWEST = 2 * _BLOCKS
 
 
 class Growth:
-    """What a process holds after each of its calls."""
+    """Memory and descriptors of a process after each of its calls."""
 
     def __init__(self, pid: int, device_bytes: Callable[[], int] | None = None) -> None:
         """Begin.

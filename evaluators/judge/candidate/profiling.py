@@ -1,4 +1,4 @@
-"""What a GPU does in a call of a candidate: which kernels, for how long, and how well they fill it.
+"""The work of a GPU in a call of a candidate: kernels, their times and occupancies.
 
 The candidate's own process records it (`evaluators/vendors/nvidia/activities.py`), so all of it is a claim, and nothing
 in a verdict rests on it.
@@ -62,7 +62,7 @@ class Multiprocessors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
-    """Record calls of a candidate that was timed, and say what they come to, or why nothing can be said."""
+    """Record calls of a candidate that was timed; return their profile, or why there is none."""
     if not (cupti := find_cupti()):
         return Profiled(error="CUPTI, by which calls are recorded, is not installed (nvidia-cuda-cupti)")
     try:
@@ -123,7 +123,7 @@ def summarize(
     *,
     most: int = _MOST_KERNELS,
 ) -> WorkloadProfile:
-    """Return what several recorded calls on one workload come to.
+    """Return the profile of several recorded calls on one workload.
 
     Args:
         workload: its name.

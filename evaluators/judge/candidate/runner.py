@@ -70,13 +70,6 @@ class RunnerLog:
 
 
 ROOT = str(Path(evaluators.__file__).parents[1])
-_NATIVE = f"import sys; sys.path.insert(0, {ROOT!r}); from evaluators.runners.native import main; sys.exit(main())"
-_INTERPRETED = "evaluators.runners.interpreted"
-_MODULE = "evaluators.runners.module"
-_INTERPRETED_MODULE = "evaluators.runners.interpreted_module"
-_CUDA_TRITON = "evaluators.runners.cuda_triton"
-_CUDA_MODULE = "evaluators.runners.cuda_module"
-_CUDA_NATIVE = _NATIVE.replace("runners.native", "runners.cuda_native")
 _INTERPRETS = {"TRITON_INTERPRET": "1"}
 _KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _READY_S = 120.0
@@ -85,7 +78,7 @@ _WAIT_POLL_S = 0.001
 
 
 class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner is told; see `evaluators/runners/`."""
+    """The argument of a runner; see `evaluators/runners/`."""
 
     judge_pid: int
     nonce: int
@@ -99,7 +92,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[tuple[Placed, ...], ...]
     """Tensors of each, in the same memory."""
     calls: tuple[CallForm | None, ...]
-    """What a call takes and returns, of each; None: one tensor after the other."""
+    """Arguments and results of a call, of each; None: one tensor after the other."""
     product: str
     """Path of what was built."""
     entry_point: str
@@ -155,8 +148,10 @@ class NativeLauncher:
 
     pids: frozenset[int] = frozenset()
 
-    def __init__(self, code: str) -> None:
-        self._code = code
+    def __init__(self, name: str) -> None:
+        """Make a launcher of a module of `evaluators/runners/`."""
+        path, module = f"import sys; sys.path.insert(0, {ROOT!r})", f"evaluators.runners.{name}"
+        self._code = f"{path}; from {module} import main; sys.exit(main())"
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         """Start a runner."""
@@ -175,13 +170,13 @@ class NativeLauncher:
 class WarmLauncher:
     """Starts runners of Triton programs."""
 
-    def __init__(self, module: str, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, environment: dict[str, str]) -> None:
         """Start the process that they are forked from. It is ready some seconds later."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_ready = False
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-P", "-m", module, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", f"evaluators.runners.{name}", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={
@@ -250,8 +245,8 @@ class _EitherLauncher:
     """Starts runners of Python programs on a CPU: of those that name what only GPUs have, by a process of its own."""
 
     def __init__(self) -> None:
-        self._plain = WarmLauncher(_MODULE, {})
-        self._for_gpus = WarmLauncher(_INTERPRETED_MODULE, _INTERPRETS)
+        self._plain = WarmLauncher("module", {})
+        self._for_gpus = WarmLauncher("interpreted_module", _INTERPRETS)
         self.pids = self._plain.pids | self._for_gpus.pids
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
@@ -267,20 +262,18 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
         for_gpus: which candidates on a CPU are taken for programs for a GPU: `some`, those whose text says so.
     """
     match kind:
-        case "native":
-            return NativeLauncher(_NATIVE)
-        case "cuda_native":
-            return NativeLauncher(_CUDA_NATIVE)
+        case "native" | "cuda_native":
+            return NativeLauncher(kind)
         case "cuda_triton" | "cuda_module":
             # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-            return WarmLauncher(_CUDA_TRITON if kind == "cuda_triton" else _CUDA_MODULE, cache)
+            return WarmLauncher(kind, cache)
         case "module" if for_gpus == "all":
-            return WarmLauncher(_INTERPRETED_MODULE, _INTERPRETS)
+            return WarmLauncher("interpreted_module", _INTERPRETS)
         case "module":
-            return _EitherLauncher() if for_gpus == "some" else WarmLauncher(_MODULE, {})
+            return _EitherLauncher() if for_gpus == "some" else WarmLauncher("module", {})
         case _:
-            return WarmLauncher(_INTERPRETED, _INTERPRETS)
+            return WarmLauncher("interpreted", _INTERPRETS)
 
 
 def runner_environment() -> dict[str, str]:
@@ -294,7 +287,7 @@ _END_S = 20.0
 
 
 class Own(NamedTuple):
-    """What each process has of its own: part of a `RunnerSpec`."""
+    """The part of a `RunnerSpec` that differs between processes."""
 
     nonce: int
     folder: str
@@ -303,7 +296,7 @@ class Own(NamedTuple):
 
 
 class Runner:
-    """One process. Whoever starts it owes it `close`."""
+    """One process. Its creator must `close` it."""
 
     def __init__(
         self, spec_of: Callable[[Own], RunnerSpec], launcher: Launcher, buffers: Buffers, *, stops: bool
@@ -335,12 +328,12 @@ class Runner:
 
     @property
     def lives(self) -> bool:
-        """Whether it has not ended yet."""
+        """True if it has not ended yet."""
         return self.process.poll() is None
 
     @property
     def segfaulted(self) -> bool:
-        """Whether it ended by an access to memory that it may not touch."""
+        """True if it ended by an access to memory that it may not touch."""
         return self.process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
 
     def kill(self) -> None:

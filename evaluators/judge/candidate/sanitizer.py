@@ -82,7 +82,7 @@ class Second(NamedTuple):
 
     findings: tuple[str, ...]
     remark: str
-    """How long it took, or why there are no findings."""
+    """Duration, or the reason why there are no findings."""
 
     def told_in(self, crashed: Crashed) -> Crashed:
         """Return the verdict with the first finding in its reason and all of them in its log."""

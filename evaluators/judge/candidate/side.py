@@ -31,7 +31,7 @@ Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 _SOON_S = 0.25
 """Calls that take no longer are not looked at while they run; less than a millisecond is no matter to others."""
 _PATIENCE = 20
-"""How many times its limit a side may take that is starved."""
+"""Multiple of its limit that a starved side may take."""
 _STOP_S = 15.0
 """A process takes the signal when it is given a core, and one of low priority may wait for that on a busy host."""
 _STOP_POLL_S = 20e-6
@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_ns: int
     """By the judge's clock, from the request to the answer."""
     span_ns: int = 0
-    """What the side says that the call took by its device's clock; 0 on a CPU. Never believed alone."""
+    """Time of the call by the device's clock, as the side says; 0 on a CPU. Never believed alone."""
     after_ns: int = 0
     """From its answer until it had stopped: looking at its outputs, and stopping it. A system call ends first."""
 
@@ -67,7 +67,7 @@ class NoAnswerError(Exception):
 
 
 class Side(Protocol):
-    """What the stopwatch asks of either side."""
+    """Either side, as the stopwatch sees it."""
 
     empty_ns: int
     """Cost of an empty call."""
@@ -86,14 +86,14 @@ class Line:
         self._pidfd = os.pidfd_open(pid)
         self._nonce = nonce
         self.is_urgent = False
-        """Whether it has real-time priority in calls that are timed."""
+        """True if it has real-time priority in calls that are timed."""
         self.workload = 0
-        """Number of the one whose tensors are meant."""
+        """Number of the workload that is called."""
         self.arrangement = 0
         """Number of the arrangement in which they lie."""
         self._sequence = 0
         self._went_on = 0
-        """How often it has computed while it was stopped."""
+        """Times that it has computed while it was stopped."""
         self._rested_ns: int | None = None
         """CPU time that it had used when it had stopped; None: it has not been stopped yet."""
         self._poll = select.poll()

@@ -1,12 +1,11 @@
 """Checks a candidate: calls on several input distributions, each output against the reference.
 
-Of several workloads the cheapest comes first, and the first failing one decides. One process is called on all of them,
-so that what a candidate keeps from one shape to the next is seen. A module is called in two: its parameters are its
-own once it is loaded, so data with other ones, of all workloads, comes in a second process. A candidate that is not to
-be confirmed is checked like that on the cheapest workload; on each other one in brief: on what the task draws, and on
-one family more.
+The cheapest workload comes first, and the first failing one decides. One process is called on all of them, so that
+state kept from one shape to the next is seen. Modules hold their parameters, so data with other parameters comes in a
+second process. A candidate that is not to be confirmed is checked fully on the cheapest workload, and on each other
+one in brief: on the task's own distribution and one more.
 
-A checking judge has low priority: it computes while another judge times, on what that one leaves free.
+A checking judge has low priority: it computes while another judge times.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ class _First:
     def __init__(self) -> None:
         self.data: DataSet | None = None
         self.outputs: Tensors = ()
-        """What it wrote then."""
+        """Outputs of that call."""
         self.is_repeated: bool | None = None
-        """Whether a second call on the same data gave the same bits; None: not made yet."""
+        """True if a second call on the same data gave the same bits; None: not made yet."""
         self.is_overwritten = False
-        """Whether what it returned was another thing after later calls: it hands out the same memory again."""
+        """True if what it returned was another thing after later calls: it hands out the same memory again."""
 
 
 class Case:
@@ -66,7 +65,7 @@ class Case:
         """
         self.bench = bench
         self.is_brief = False
-        """Whether the candidate is checked on little here."""
+        """True if the candidate is checked on little here."""
         self._is_slow = is_slow
         is_thorough = is_first and not is_slow
         self._data = CheckData(
@@ -83,7 +82,7 @@ class Case:
         self._draws = CheckedDraws()
         self._calls: Calls | None = None
         self._last: DataSet | None = None
-        """What it was called on last."""
+        """Data of the last call."""
 
     def run(self, side: CandidateSide) -> None:
         """Call a candidate on what every one is called on, with the task's own parameters."""
@@ -438,9 +437,9 @@ class _Step(msgspec.Struct, frozen=True):
     case: Case
     take: Callable[[CandidateSide], None]
     told: Case
-    """Where what fails is told to have failed: once a hidden workload was called, there."""
+    """Workload that a failure is attributed to: once a hidden workload was called, that one."""
     comes_after_others: bool = False
-    """Whether its process was called on other workloads before."""
+    """True if its process was called on other workloads before."""
 
 
 def _runs(cases: Sequence[Case], *, is_whole: bool) -> Iterator[_Step]:

@@ -49,7 +49,7 @@ way, rounded once more than in the reference, come to 2 or 3 %; leaving out a hu
 
 
 class Errors(NamedTuple):
-    """How an output differs from the expected one."""
+    """Differences between an output and the expected one."""
 
     wrong: torch.Tensor
     """Mask of the wrong elements, in the output's shape."""
@@ -62,7 +62,7 @@ class Errors(NamedTuple):
 
 
 class Allowed:
-    """How far one output may lie from the expected one."""
+    """Allowed distance of one output from the expected one."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Allowed:
         self._scale = _scale_of(rows)
         error = _largest_error(as_rows(native), rows, self._scale)
         self.own_error = max(error, limits.eps / 2)
-        """What the task's dtype loses in the reference, relative to a row's scale; one rounding at least."""
+        """Error of the reference in the task's dtype, relative to a row's scale; one rounding at least."""
         bounds = bounds_of(tolerance, str(native.dtype).removeprefix("torch.")).for_elements(native.numel())
         self.rtol, self._is_either, self._fixed_atol = bounds.rtol, bounds.is_either, bounds.atol
         self._matched = bounds.matched

@@ -26,19 +26,19 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """Part of what a runner is told; plain data of the problem, and nothing that a candidate could cheat with."""
+    """Part of a `RunnerSpec`: plain data of the problem, and nothing that a candidate could cheat with."""
 
     denied: tuple[str, ...] = ()
     """Torch operators that may not be called: `aten::mm`."""
     launches: bool = False
-    """Whether every call must launch a kernel."""
+    """True if every call must launch a kernel."""
     module: Instance | None = None
     """Of a module, whose state is its own once it is loaded, so that another state takes another process; else None.
     A function that returns its outputs is one without state."""
     keeps_cores: bool = False
-    """Whether its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
+    """True if its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
     call: CallForm | None = None
-    """What a call takes and returns; None: one tensor after the other."""
+    """Arguments and results of a call; None: one tensor after the other."""
 
 
 NO_TERMS = Terms()
@@ -109,7 +109,7 @@ def literal(values: tuple[object, ...]) -> str:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate's side is to know of a workload."""
+    """Data of a workload for a candidate's side."""
 
     buffers: Buffers
     terms: Terms = NO_TERMS

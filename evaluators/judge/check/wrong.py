@@ -119,7 +119,7 @@ def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
 
 
 HELD_OUT = "a held-out workload"
-"""What a hidden workload is called wherever an author of candidates may read of it."""
+"""Name of a hidden workload in all texts for authors of candidates."""
 
 Failure = TypeVar("Failure", bound=Verdict)
 _Stopped = Crashed | DidNotBuild | Rejected | TimedOut | Unstable | Quarantined

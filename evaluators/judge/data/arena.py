@@ -53,7 +53,7 @@ _DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a tensor lies in its area; part of what a runner is told."""
+    """Places of a tensor in its area; part of a `RunnerSpec`."""
 
     area: str
     """`inputs` or `outputs`."""

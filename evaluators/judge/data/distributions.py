@@ -1,4 +1,4 @@
-"""What floating inputs are made of in each family of data: changes of what the task's own generator gives.
+"""Floating inputs of each input distribution: changes of the data of the task's own generator.
 
 Each takes a tensor and a generator on the tensor's device, and returns a tensor of the same shape, dtype and device. No
 value leaves the dtype's range. Integers are never changed: what a task draws is all that is known to be valid. Nor are

@@ -40,7 +40,7 @@ _SLACK = 2.0**-10
 
 
 WANTED, LEAST = 2048, 256
-"""How many draws a candidate is checked on, and how many where making them takes long."""
+"""Number of draws in a check, and where making them takes long."""
 _LONG_S = 8.0
 _MOST_SHARE = 0.5
 """Of the time that all calls of a candidate may take: more draws are not asked for."""
@@ -53,7 +53,7 @@ class Draws:
     def __init__(self) -> None:
         self._found: dict[str, list[torch.Tensor]] = {}
         self.count = 0
-        """How many there are."""
+        """Their number."""
 
     def add(self, positions: Mapping[str, torch.Tensor]) -> None:
         """Add draws.

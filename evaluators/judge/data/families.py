@@ -1,10 +1,8 @@
-"""Input distributions: how data for checks and for timed calls is made, with the reference's outputs.
+"""Input distributions: data for checks and for timed calls, with the reference's outputs.
 
-Seeds come from `os.urandom`; a family and a seed say a data set. Everything is computed where the problem's tensors
-lie.
-
-A candidate sees each data set once (the first is sent again at the end). They are kept for the next candidates (every
-one is a process of its own) and renewed bit by bit; timed calls get data that this candidate never saw.
+Seeds come from `os.urandom`; a distribution and a seed identify a data set. Everything is computed on the problem's
+device. A candidate sees each data set of its checks once (the first is sent again at the end); they are kept for the
+next candidates and renewed bit by bit. Timed calls get data that this candidate never saw.
 """
 
 from __future__ import annotations
@@ -267,7 +265,7 @@ class DataMaker:
 
     @property
     def can_vary(self) -> bool:
-        """Whether any input may be changed at all."""
+        """True if any input may be changed at all."""
         return any(self._is_continuous)
 
     def _is_constant(self, index: int, tensor: torch.Tensor) -> bool:
@@ -362,7 +360,7 @@ parameters: modules need another process for those."""
 FEW_CHECKS = (GIVEN, CENTRED, SPIKES, FAR_BELOW, CONSTANTS, PERTURBED)
 """For candidates of which each call takes long."""
 DRAWN, FEW_DRAWN = 3, 1
-"""How many other families each candidate is checked on at least, drawn for it."""
+"""Least number of further input distributions, drawn for each candidate."""
 EXTRA_S = 0.5
 """Further ones are, as far as they fit in this time: all of them where tensors are small."""
 _OTHERS = tuple(family for family in ADVERSARIAL if family not in {SPIKES, FAR_BELOW})
@@ -399,7 +397,7 @@ class CheckData:
         self._families = families
         self._drawn, self._extra_s = drawn, extra_s
         self._spent_s = 0.0
-        """What making data of drawn families for this candidate has taken."""
+        """Time spent on data of drawn distributions for this candidate."""
         self._kept: dict[str, DataSet] = {}
         self._room = room or room_for([problem])
         self._candidates = 0
@@ -429,7 +427,7 @@ class CheckData:
 
     @property
     def has_other_state(self) -> bool:
-        """Whether there may be data with other parameters."""
+        """True if there may be data with other parameters."""
         return self._maker.applies(self._families[-1])
 
     def forget(self) -> bool:

@@ -1,16 +1,13 @@
-"""The memory in which the candidates of a task are called, and how much data a judge keeps.
+"""The memory in which the candidates of a task are called, and the amount of data that a judge keeps.
 
 A side is stopped some tenths of a millisecond after its answer, and its outputs are compared then. A thread that goes
-on meanwhile would finish work whose time is already taken. So a few elements, drawn for this call, are kept as they are
-when the answer is there: before the stop, just behind the clock. Whatever differs later was not finished. A candidate
-that leaves one element in a hundred for later gets through one call in thirteen, and there are dozens.
+on meanwhile would finish work after its time was taken. So `Glimpse` keeps some elements, drawn for each call, as they
+are at the answer; elements that differ later were not finished. A candidate that leaves one element in a hundred for
+later passes one call in thirteen, and there are dozens. Not covered: work whose result is no output, and work beside
+the few microseconds of an empty call.
 
-Not covered: work whose result is no output (clearing what the next call needs), and what runs beside the few
-microseconds of an empty call.
-
-What is kept need not be computed again, which in float64 takes longer than anything that a good candidate does.
-
-The workloads of a task share it: the same addresses hold tensors of other shapes from one call to the next.
+Data is kept because expected values in float64 take longer to compute than good candidates. All workloads of a task
+share the memory, one at a time.
 """
 
 from __future__ import annotations
@@ -87,14 +84,14 @@ _SCRATCH_ONE_IN = 16
 
 
 class Room:
-    """Memory for the data of all workloads of a task, taken by whoever comes first."""
+    """Memory for the data of all workloads of a task; first come, first served."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = self._free_bytes = most_bytes
         self._is_open = True
 
     def take(self, size_bytes: int) -> bool:
-        """Take so much, if there is so much and it is open."""
+        """Reserve `size_bytes`; return False if it is closed or full."""
         if not self._is_open or size_bytes > self._free_bytes:
             return False
         self._free_bytes -= size_bytes
@@ -105,7 +102,7 @@ class Room:
         self._free_bytes += size_bytes
 
     def close(self) -> None:
-        """Have nobody take of it for now; whoever took of it gives that back."""
+        """Refuse further reservations; reserved memory is to be given back."""
         self._is_open = False
 
     def reopen(self, *, halved: bool) -> None:
@@ -218,7 +215,7 @@ def make_buffers(layouts: Sequence[Sequence[TensorSpec]], device: str = "cpu") -
     """Return the buffers of each workload: all in the same memory, so that one is in use at a time."""
     inputs = [[spec for spec in specs if spec.role != "output"] for specs in layouts]
     outputs = [[spec for spec in specs if spec.role == "output"] for specs in layouts]
-    places = places_for(layouts, host_bytes() if device == "cpu" else _gpu_bytes(device))
+    places = places_for(layouts, host_bytes() if device == "cpu" else torch.cuda.mem_get_info(device)[1] // _GPU_ONE_IN)
     pairs = zip(
         make_areas("inputs", inputs, device=device, guarded=False, places=places),
         make_areas("outputs", outputs, device=device, guarded=True, places=places),
@@ -231,10 +228,6 @@ def places_for(layouts: Sequence[Sequence[TensorSpec]], most_bytes: int) -> int:
     """Return how many places inputs and outputs have, given how much memory they may take together."""
     moving_bytes = max(total_bytes([spec for spec in specs if spec.role != "parameter"]) for specs in layouts)
     return PLACES if PLACES * moving_bytes <= most_bytes else _FEW_PLACES
-
-
-def _gpu_bytes(device: str) -> int:
-    return int(torch.cuda.mem_get_info(device)[1]) // _GPU_ONE_IN
 
 
 class Moves:
@@ -302,7 +295,7 @@ class Buffers:
 
     @property
     def has_few_places(self) -> bool:
-        """Whether the tensors are so large that they have fewer places than others."""
+        """True if the tensors are so large that they have fewer places than others."""
         return self.places < PLACES
 
     @property

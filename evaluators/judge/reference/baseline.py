@@ -31,7 +31,7 @@ from evaluators.judge.reference.problem import (
     share_parameters,
     stage_of,
 )
-from evaluators.process.guard import die_with_parent, kill
+from evaluators.process.guard import fork_child, kill
 from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC, arranged
 from evaluators.runners.pages import keep_freed_memory, map_shared
 from messages.calls import CallForm
@@ -48,14 +48,14 @@ FEW_PAGES = 16
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """What the worker is told when the judge knows the task."""
+    """Message to a worker once the judge has loaded the task."""
 
     specs: tuple[TensorSpec, ...]
     inputs: tuple[Placed, ...]
     """Where the tensors that are no outputs lie."""
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; None: they are the arguments."""
+    """Form around the tensors of role `input`; None: they are the arguments."""
 
 
 class BaselineError(Exception):
@@ -167,18 +167,8 @@ def fork_worker(
         Its process id, this process's end of the socket, and the line over it.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent, nonce = os.getpid(), int.from_bytes(os.urandom(8), "little")
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            die_with_parent(parent)
-            os.setpgid(0, 0)
-            for fd in (*close_fds, ours.fileno()):
-                os.close(fd)
-            status = serve(theirs, nonce)
-        finally:
-            os._exit(status)
+    nonce = int.from_bytes(os.urandom(8), "little")
+    pid = fork_child(lambda: serve(theirs, nonce), close_fds=(*close_fds, ours.fileno()))
     theirs.close()
     return pid, ours, Line(ours, pid, nonce)
 

@@ -34,7 +34,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     specs: tuple[TensorSpec, ...]
     trains: bool
     call: CallForm | None
-    """What the tensors of role `input` are part of; None: they are the arguments."""
+    """Form around the tensors of role `input`; None: they are the arguments."""
     inputs_bytes: int
     results_bytes: int
 

@@ -1,17 +1,12 @@
 """Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
 
-Covered: arguments of torch's functions and methods that name a device, `.cuda()`, `.is_cuda`, `torch.Generator`, what
-programs ask `torch.cuda` (properties, streams, synchronisation), and Triton's driver. Not covered: events (there is no
-time to be had), memory statistics, graphs, NCCL, and whatever asks the CUDA driver itself.
+A problem that names a GPU runs on the CPU. Covered: arguments of torch's functions and methods that name a device,
+`.cuda()`, `.is_cuda`, `torch.Generator`, questions to `torch.cuda` (properties, streams, synchronisation), and Triton's
+driver. Not covered: events (there is no time), memory statistics, graphs, NCCL, and direct calls of the CUDA driver.
 
-Modules are found by `import` as if they lay beside the problem file, packages and folders included; their sources are
-there for who asks for them (`inspect`, `@triton.jit`). Each loading runs all of them anew.
-
-The form says what lies between the tensors (`evaluators/runners/structure.py`); tensors are dense, on the problem's
-device.
-
-The state that the model computes with (parameters, buffers, other tensors it holds) is part of every call's data: a
-candidate gets it as inputs.
+Modules are found by `import` as if they lay beside the problem file, with their sources (`inspect`, `@triton.jit`).
+Each loading runs all of them anew. The model's state (parameters, buffers, other tensors) is part of every call's data:
+a candidate gets it as inputs.
 """
 
 from __future__ import annotations
@@ -45,7 +40,7 @@ from messages.tasks import Dimension, Measure, TaskSpec, TensorSpec, Workload
 _T = TypeVar("_T")
 _GPU = "cuda"
 _CAPABILITY = (9, 0)
-"""Of what is pretended: programs choose block sizes by it."""
+"""Of the pretended GPU: programs choose block sizes by it."""
 _PROCESSORS = 4
 """Few: programs that are persistent loop over as many, and the interpreter is slow."""
 _SHARED_BYTES = 227 << 10
@@ -254,7 +249,7 @@ class Staged(Generic[_T]):
         """
         self._run, self._stage = run, stage
         self.is_needed = False
-        """Whether it failed without."""
+        """True if it failed without."""
 
     def __call__(self, *arguments: object) -> _T:
         """Call it.
@@ -375,7 +370,7 @@ DTYPES = {
         torch.float8_e5m2,
     )
 }
-"""What a tensor of a task may hold."""
+"""Element types of a task's tensors."""
 
 
 _CALLS_AND_ROWS = 2
@@ -686,11 +681,11 @@ class Problem:
         self.measure: Measure = task.rules.measure
         self.rules = task.rules
         self.stage = stage_of(task, device)
-        """What the problem's code is to run in."""
+        """Context for the problem's code."""
         with self.stage():
             self._module = load_module(task, device)
         self.trains = True
-        """Whether the model is in training mode, as KernelBench leaves it."""
+        """True if the model is in training mode, as KernelBench leaves it."""
         self._given = _given_by(task, workload)
         with self.stage():
             self.init_inputs, self._model = _build(self._module, task, device, self._given)
@@ -716,7 +711,7 @@ class Problem:
         )
         """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
         self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
-        """What a call takes and returns; None: one tensor after the other."""
+        """Arguments and results of a call; None: one tensor after the other."""
         require_memory(needed_bytes(self), device)
         if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
             raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
@@ -776,7 +771,7 @@ class Problem:
 
     @property
     def has_check(self) -> bool:
-        """Whether the file says itself what is right, by a function `check_outputs(arguments…, output)`.
+        """True if the file says itself what is right, by a function `check_outputs(arguments…, output)`.
 
         Where an answer is right if it has certain properties (the factors of a matrix), outputs of one right program
         differ from those of another by more than any rounding.
@@ -801,7 +796,7 @@ class Problem:
 
     @property
     def draws(self) -> bool:
-        """Whether the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
+        """True if the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
 
         It says where in [0, 1) each draw of many calls lies, so that right ones are uniform; `judge/draws.py` counts.
         """

@@ -1,21 +1,16 @@
 """Signs that a host or a candidate disturbs a measurement: lost cores, waiting, a slow reference.
 
-Two things are looked at: how long a thread of the side stood in a run queue (`/proc/PID/task/*/schedstat`), because
-somebody else had its core; and how much of its cores the hypervisor gave to others (`steal` in `/proc/stat`). A side
-with more threads at work than cores has them waiting for each other: then the queue says nothing, and is not asked.
-Pressure (`/proc/pressure/cpu`) would not do: it counts the idle loops and low-priority checks that wait for us.
+`Watch` looks at the run-queue time of a side's threads (`/proc/PID/task/*/schedstat`) and at the time that the
+hypervisor took from its cores (`steal` in `/proc/stat`). A side with more busy threads than cores has them waiting for
+each other: its queue is not asked. Pressure (`/proc/pressure/cpu`) would count our own idle loops and checks.
 
-Starting and stopping a side is the judge's own work, for which its threads wait as well. How long that takes now is
-learned from the calls of the reference, whose process is the judge's: where the host runs half as fast as an hour
-before, so does the judge.
+`Usual` learns from calls of the reference how long starting and stopping a side takes on this host now.
 
-It is looked at now and then. A thread that wanted a core in most of these moments, while the process was given little
-CPU time, stood in line for it. What slept, and wants a core only when it is looked at, would have to know when.
+`Starving` samples a side that is late: a thread that wanted a core in most samples and got little CPU time waited.
 
-Once per judge the reference is timed against itself, as if it were a candidate: a ratio that is not 1 is the host's or
-ours. The same calls are the reference's history. A reference that is slower beside a candidate than in its history, and
-as quick as ever once the candidate is dead, was slowed down, most likely by it: its pairs give no credit. The slower
-calls of what it then takes are the measure. It is no accusation: on a busy host somebody else may have done that.
+`Control` times the reference against itself once per judge; a ratio other than 1 is the host's or ours. A reference
+that is slower beside a candidate than before, and as fast as ever once the candidate is dead, was slowed down: its
+pairs do not count. On a busy host something else may have done that.
 """
 
 from __future__ import annotations
@@ -54,7 +49,7 @@ _NS_PER_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 class Usual:
-    """What the judge's own work on a side takes at most, as the host runs at present."""
+    """Longest time of the judge's own work on a side, on this host at present."""
 
     def __init__(self, usual_ns: int) -> None:
         """Begin with what it takes on a host at its usual speed."""
@@ -128,7 +123,7 @@ class Watch:
 
 
 _LOOKS = 16
-"""How often, in the time of one limit."""
+"""Looks in the time of one limit."""
 _STARVED_SHARE = 0.5
 """Of the looks, and of the time: wanted a core in more, was given one for less."""
 _RUNNABLE = "R"
@@ -246,7 +241,7 @@ class Control:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a result should say of it."""
+        """Return notes for a result."""
         if self._timing is None:
             return ()
         timing = self._timing

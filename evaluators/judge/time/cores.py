@@ -13,10 +13,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
-from evaluators.process.guard import die_with_parent, give_way
+from evaluators.process.guard import fork_child, give_way
 
 _MAX_CORES = 64
 
@@ -30,7 +32,8 @@ class AwakeCores:
         Args:
             close_fds: descriptors of the judge that they must not hold open.
         """
-        self.pids = frozenset(_fork(core, close_fds) for core in sorted(os.sched_getaffinity(0))[:_MAX_CORES])
+        cores = sorted(os.sched_getaffinity(0))[:_MAX_CORES]
+        self.pids = frozenset(fork_child(partial(_idle, core), close_fds=close_fds) for core in cores)
 
     def __enter__(self) -> AwakeCores:
         self._signal(signal.SIGCONT)
@@ -47,24 +50,13 @@ class AwakeCores:
                 os.kill(pid, number)
 
 
-def _fork(core: int, close_fds: Sequence[int]) -> int:
-    parent = os.getpid()
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        die_with_parent(parent)
-        for fd in close_fds:
-            os.close(fd)
-        os.setpgid(0, 0)
-        give_way()
-        os.sched_setaffinity(0, {core})
-        os.kill(os.getpid(), signal.SIGSTOP)
-        while True:
-            # Whoever else gives way, a compiler or a check, goes first.
-            os.sched_yield()
-    finally:
-        os._exit(1)
+def _idle(core: int) -> NoReturn:
+    give_way()
+    os.sched_setaffinity(0, {core})
+    os.kill(os.getpid(), signal.SIGSTOP)
+    while True:
+        # Other processes of low priority, a compiler or a check, go first.
+        os.sched_yield()
 
 
 _WINDOW_S = 0.1
@@ -75,7 +67,7 @@ _NEW_THREADS = 10
 _MOST_NAMED = 4
 _MORE_THAN_ITS_CORES = 1.1
 _STOPPING_NS = 100_000
-"""What a side computes around a call: taking the request, being stopped."""
+"""CPU time of a side around a call: taking the request, being stopped."""
 
 
 class CoresError(Exception):

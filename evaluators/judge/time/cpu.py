@@ -1,16 +1,11 @@
 """Times candidates on a CPU: pairs with the reference on fresh data, every output checked.
 
-The candidate's process, its cores and the lease are its user's: see `timing.py`.
+A timing judge works alone on its device, under the lease; checks and compilers have low priority meanwhile. Both sides
+go before other processes where that is permitted. If the task names a number of threads, both sides are bound to the
+same, quietest cores, and the judge to the others.
 
-A timing judge works alone on its device, under the lease. Whatever else this program does meanwhile on the host
-(checks, compilers) has low priority. Both sides go before other processes where that is permitted. If the task says on
-how many threads they run, both are bound to the same cores, the quietest ones, and the judge to the others.
-
-No candidate starts early: its process is stopped, every thread of it, before the next inputs are laid, and one that has
-started another process is rejected.
-
-Of several workloads each has a reference of its own, and all are asked of one process of the candidate; `rounds.py`
-says in which order, and what they come to together.
+A candidate cannot start early: all its threads are stopped before the next inputs are written, and a candidate that
+has started another process is rejected. Each workload has its own reference; one process of the candidate serves all.
 """
 
 from __future__ import annotations
@@ -27,13 +22,13 @@ from evaluators.judge.candidate.candidate import CandidateFailedError, Candidate
 from evaluators.judge.check.returned import copy_cost_ns, warm_up
 from evaluators.judge.check.wrong import refuse_if_wrong, timed_difference, with_printed
 from evaluators.judge.data.draws import Draws
-from evaluators.judge.data.families import GIVEN, DataSet, TimedData
+from evaluators.judge.data.families import GIVEN, DataSet
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.reference.baseline import FEW_PAGES, BaselineSide
 from evaluators.judge.time.control import LOOKING_NS, STOPPING_NS, WAITING_NS, Control, Sample, Usual, Watch
 from evaluators.judge.time.cores import AwakeCores, CoreShare
 from evaluators.judge.time.ground import Ground
-from evaluators.judge.time.rounds import Lane, Rounds, TimedWorkloads
+from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads
 from evaluators.judge.time.stopwatch import (
     POLICIES,
     Pair,
@@ -41,8 +36,6 @@ from evaluators.judge.time.stopwatch import (
     TimingPolicy,
     floored,
     net_ns,
-    outpaced,
-    too_fast,
     widened,
 )
 from evaluators.process.guard import descendants_of
@@ -50,7 +43,7 @@ from evaluators.runners.base import EMPTY
 from evaluators.sandbox import seccomp
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
-from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict, Wrong
+from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict
 
 _PREPARED_PAIRS = 24
 _OWN_DATA = 2
@@ -61,10 +54,8 @@ _SURE_SHARE = 0.5
 """Of an empty call: what is left of a call by less, once that is taken off, is the difference of two large numbers."""
 _GROWTH_SHARE = 0.1
 """Share of timed calls up to which new memory for the reference is no matter: medians do not see it."""
-_FASTEST_MEMORY = 2e12
-"""Bytes per second that no host's memory reaches: two sockets with twelve channels each give half of it."""
 _BETWEEN_PROCESSES = 0.02
-"""What two processes of the same program differ by for as long as they live, at least. A reference's own program as a
+"""Least difference between two processes of the same program. A reference's own program as a
 module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
 """And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
@@ -76,12 +67,14 @@ with 0.8, which was enough for the same judge's, 70 % (docs/benchmarks/evaluator
 _STOPPED_LATE = "it went on for a while after its answer"
 
 
-class WorkloadTimer:
-    """What a timing judge keeps for one workload between candidates, and what it knows of the one that is timed."""
+class WorkloadTimer(OneWorkload):
+    """A timing judge's data of one workload, and its knowledge of the candidate that is timed."""
+
+    fastest_memory = 2e12  # two sockets with twelve channels each give half of it
 
     def __init__(self, bench: Bench, task: TaskSpec, baseline: BaselineSide, ground: Ground, *, share: int) -> None:
         """Warm the reference up and make the data for the first candidate."""
-        self.bench = bench
+        super().__init__(bench, task, share=share)
         self.baseline = baseline
         self._ground = ground
         self._grown = 0
@@ -89,12 +82,8 @@ class WorkloadTimer:
         self._floor_us = 0.0
         """Less than this is not credited to the candidate."""
         self._share: CoreShare | None = None
-        self._draws = Draws()
-        self._calls: Calls | None = None
-        """Of the candidate that is timed."""
         self._waiting, self._stopping = Usual(WAITING_NS), Usual(STOPPING_NS)
         self._control = Control(self._time_reference_between)
-        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
         self._own_data = [self._data.next() for _ in range(_OWN_DATA)]
         first = self._own_data[0]
         bench.buffers.renew()
@@ -134,12 +123,7 @@ class WorkloadTimer:
             return self._pair(side, calls, candidate_first=candidate_first)
 
         self._share, self._grown, self._draws = None, 0, Draws()
-        return Lane(
-            run_pair,
-            lambda: self._enter(side, calls),
-            begin=lambda: calls.on(self._data.next()),
-            reference_ns=self.bench.reference_ns,
-        )
+        return self._lane(run_pair, lambda: self._enter(side, calls), calls)
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload."""
@@ -167,10 +151,7 @@ class WorkloadTimer:
         before = None if candidate_first else self._time_reference()
         candidate = self._time_candidate(side, calls, data)
         reference = before or self._time_reference()
-        self._compare(data, calls)
-        for _ in calls.elsewhere(data):
-            self._refuse_if_different(data, calls)
-        calls.look_after()
+        self._see_outputs(data, calls)
         return Pair(
             candidate_ns=candidate.net_ns,
             reference_ns=reference.net_ns,
@@ -230,11 +211,6 @@ class WorkloadTimer:
         self.baseline.keep()
         return sample
 
-    def _compare(self, data: DataSet, calls: Calls) -> None:
-        self._refuse_if_different(data, calls)
-        if data.positions is not None:
-            self._draws.add(data.positions([self.bench.buffers.results]))
-
     def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
         names, outputs = self.bench.output_names, self.bench.buffers.results
         refuse_if_wrong(
@@ -242,19 +218,10 @@ class WorkloadTimer:
         )
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
-        """Return what pairs come to."""
+        """Return the verdict that follows from pairs."""
         interval = timing.interval
-        if timing.hopeless:
-            return outpaced(timing, policy)
-        if said := self._draws.complaint():
-            return Wrong(reason=said, family="timed calls")
-        if doubt := too_fast(
-            timing,
-            tensor_bytes=self.bench.tensor_bytes,
-            needed_bytes=lambda: self.bench.needed_bytes,
-            bytes_per_s=_FASTEST_MEMORY,
-        ):
-            return doubt
+        if found := self._slow_or_wrong(timing, policy) or self._too_fast(timing):
+            return found
         if timing.is_chosen:
             reason = (
                 f"{timing.own_discards} of {len(timing.discarded)} disturbed pairs were so for what kept the candidate "
@@ -267,9 +234,8 @@ class WorkloadTimer:
                 f"outside; the last one: {timing.discarded[-1]}"
             )
             return Unstable(reason=reason, speedup_interval=interval)
-        if timing.half_width > policy.unstable_half_width:
-            reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
-            return Unstable(reason=reason, speedup_interval=interval)
+        if uncertain := self._uncertain(timing, policy):
+            return uncertain
         sure = floored(timing, self._floor_us)
         own = _BETWEEN_PROCESSES if self.baseline.has_huge_pages() else _BETWEEN_PROCESSES_OF_SMALL_PAGES
         return Measured(

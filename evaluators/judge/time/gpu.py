@@ -1,19 +1,13 @@
 """Times candidates on a GPU: pairs with the references on fresh data, every output checked.
 
-They have inputs of their own, in memory that no candidate maps: what a candidate leaves running on the GPU cannot have
-the reference compute something else than was asked for.
+References have inputs of their own, in memory that no candidate maps: work that a candidate leaves on the GPU cannot
+change them.
 
-The new pairs count, and those before do not: who is honest only while doubts are settled is timed as that.
-
-Each side times its own calls by events of the GPU; the judge, by its own clock, the whole of each: request, call,
-everything finished, and (of a candidate) its outputs copied out. A candidate's events are believed only as far as the
-judge's clock agrees: what it says beyond them, and more than beyond those of empty calls in their midst, is added to
-its time, or it is refused. The candidate's process answers those, too, so they in turn are held against some from
-before it was loaded, more coarsely: a process that has been at work answers later than one that has not. In few calls
-that may be noise: pairs that are doubted are run again, and then those count and no others.
-
-Of several workloads each has references of its own, and all are asked of one process of the candidate; `rounds.py`
-says in which order, and what they come to together.
+Each side times its calls by events of the GPU; the judge's clock times the whole of each call, from request to copied
+outputs. A candidate's events are believed as far as that clock agrees: what it shows beyond them, and beyond the same
+excess of empty calls, is added to the candidate's time, or the candidate is refused. Empty calls are answered by the
+candidate's process too, so they are held against empty calls from before it was loaded. Pairs that are doubted are run
+again; then only the new pairs count, so that a candidate that is honest only then is timed as that.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ from evaluators.judge.candidate.bench import Bench, Calls
 from evaluators.judge.candidate.candidate import CandidateSide
 from evaluators.judge.check.wrong import refuse_if_wrong, timed_difference, with_printed
 from evaluators.judge.data.draws import Draws
-from evaluators.judge.data.families import DataSet, TimedData
+from evaluators.judge.data.families import DataSet
 from evaluators.judge.data.memory import SharedArea, make_areas
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.reference.baseline import KEEP
@@ -41,21 +35,19 @@ from evaluators.judge.reference.problem import Problem, Tensors
 from evaluators.judge.time.cores import AwakeCores
 from evaluators.judge.time.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.time.gpu_cover import IDLE, Cover, CoverSearch, Looks, may_wait, stir, told
-from evaluators.judge.time.rounds import Lane, Rounds, TimedWorkloads, together
+from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads, together
 from evaluators.judge.time.stopwatch import (
     Pair,
     Timing,
     TimingPolicy,
     about,
-    outpaced,
     ratio_interval,
     slowed,
-    too_fast,
     widened,
 )
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
-from messages.verdicts import Interval, Measured, Quarantined, Rejected, Unstable, Verdict, Wrong
+from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict
 
 _EMPTY_CALLS = 20
 
@@ -85,7 +77,7 @@ class GpuReferences:
         self._cover, self._touch = cover, touch
         self._covers_us: dict[GpuBaselineSide, int] = {}
         self.alone_ns = 0.0
-        """What a call of the reference takes before any candidate ran."""
+        """Time of a call of the reference before any candidate ran."""
 
     def warm_up(self, data: DataSet, calls: int) -> None:
         """Begin to compute, find out what calls best begin behind, and what the reference takes."""
@@ -108,12 +100,12 @@ class GpuReferences:
 
     @property
     def cover_us(self) -> int:
-        """How long a cover calls of the reference begin behind, or `IDLE`."""
+        """Length of the cover before calls of the reference, in us, or `IDLE`."""
         return self._covers_us[self.eager]
 
     @property
     def may_wait(self) -> bool:
-        """Whether the reference may be such that waits for the GPU in its midst."""
+        """True if the reference may be such that waits for the GPU in its midst."""
         return may_wait(self.cover_us, self.alone_ns)
 
     def lay(self, data: DataSet) -> None:
@@ -153,20 +145,20 @@ class GpuReferences:
 
 
 _REPEATS, _REPEATING_S = 2, 5.0
-"""How often pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
+"""Times that pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
 noise, so not often."""
 
 
 class Doubted(Protocol):
-    """What times candidates on one workload."""
+    """Timer of one workload."""
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the candidate's events are not to be believed."""
+        """True if the candidate's events are not to be believed."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether they are not, whatever is added to its time."""
+        """True if they are not, whatever is added to its time."""
 
     def begin_again(self) -> None:
         """Forget its pairs."""
@@ -209,12 +201,10 @@ _UNLOADED_CALLS = 12
 _GLANCES = 2
 """At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
 GLANCED = 1.5
-"""What a glance may be off by: few calls, in the process of the checks."""
+"""Error factor of a glance: few calls, in the process of the checks."""
 _RECORDED_CALLS = 5
-_FASTEST_MEMORY = 10e12
-"""Bytes per second that no GPU's memory reaches: an H200 has 4.8e12, a B200 8e12."""
 _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
-"""What processes of the same program differ by for as long as they live: of 39 speedups of eight kernels (130 us to
+"""Difference between processes of the same program: of 39 speedups of eight kernels (130 us to
 2.6 ms) 33 lay within 0.2 % of their kernel's median, all within 0.33 % (docs/benchmarks/gpu_repeats.json); of two
 kernels of 4 to 5 us all but one of eight within 0.1 us (docs/benchmarks.md)."""
 _SLOWED, _SLOWED_WAITING = 1.2, 2.0
@@ -222,8 +212,10 @@ _SLOWED, _SLOWED_WAITING = 1.2, 2.0
 also waits for its core, whose speed may well change by a quarter in a second (seen on an H200's host)."""
 
 
-class GpuWorkloadTimer:
-    """What a judge of a GPU keeps for one workload between candidates, and what it knows of the one that is timed."""
+class GpuWorkloadTimer(OneWorkload):
+    """A GPU judge's data of one workload, and its knowledge of the candidate that is timed."""
+
+    fastest_memory = 10e12  # an H200 has 4.8e12, a B200 8e12
 
     def __init__(
         self,
@@ -247,17 +239,13 @@ class GpuWorkloadTimer:
             given: where the baselines' inputs lie. Other workloads' use the same memory.
             share: how many workloads share the memory for data.
         """
-        self.bench = bench
+        super().__init__(bench, task, share=share)
         self._awake = awake
         self._cover = cover
-        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
         self._references = GpuReferences(baselines, given, bench.problem, cover, self._touch)
         self._references.warm_up(self._data.next(), self._warm_ups)
         self._copy_ns = self._references.copy_ns() if bench.returns_outputs else 0.0
         self._take_ns = self._time_taking()
-        self._draws = Draws()
-        self._calls: Calls | None = None
-        """Of the candidate that is timed."""
         self._seen, self._looks = self._seen_of(Unloaded(self._take_ns)), Looks(cover.longest_gap_ns)
         self._data.prepare(_PREPARED_PAIRS)
 
@@ -342,20 +330,12 @@ class GpuWorkloadTimer:
             self._references.time(seen)
             if not candidate_first:
                 self._time_candidate(calls, data, seen)
-            self._compare(data, calls)
-            for _ in calls.elsewhere(data):
-                self._refuse_if_different(data, calls)
-            calls.look_after()
+            self._see_outputs(data, calls)
             self._touch(seen.cover_us)
             seen.add("empty call", side.empty())
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
 
-        return Lane(
-            run_pair,
-            lambda: self._enter(calls, search),
-            begin=lambda: calls.on(self._data.next()),
-            reference_ns=self.bench.reference_ns,
-        )
+        return self._lane(run_pair, lambda: self._enter(calls, search), calls)
 
     def _enter(self, calls: Calls, search: CoverSearch) -> None:
         """Warm both sides up: for the first time, or after pairs of another workload."""
@@ -386,12 +366,12 @@ class GpuWorkloadTimer:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the candidate's events are not to be believed."""
+        """True if the candidate's events are not to be believed."""
         return self._seen.is_doubtful
 
     @property
     def is_refused(self) -> bool:
-        """Whether they are not, whatever is added to its time."""
+        """True if they are not, whatever is added to its time."""
         return self._seen.is_refused
 
     def begin_again(self) -> None:
@@ -420,11 +400,6 @@ class GpuWorkloadTimer:
         self.bench.buffers.settle()
         self._cover.over(cover_us)()
 
-    def _compare(self, data: DataSet, calls: Calls) -> None:
-        self._refuse_if_different(data, calls)
-        if data.positions is not None:
-            self._draws.add(data.positions([self.bench.buffers.results]))
-
     def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
         names, outputs, at = self.bench.output_names, self.bench.buffers.results, self.bench.buffers.arrangement
         refuse_if_wrong(
@@ -432,15 +407,14 @@ class GpuWorkloadTimer:
         )
 
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
-        """Return what pairs come to."""
+        """Return the verdict that follows from pairs."""
         seen = self._seen
-        if timing.hopeless:
-            return outpaced(timing, policy)
-        if said := self._draws.complaint():
-            return Wrong(reason=said, family="timed calls")
-        refusal = self._doubt(timing, seen)
-        if refusal is not None:
-            return refusal
+        if found := self._slow_or_wrong(timing, policy):
+            return found
+        if seen.is_refused:
+            return Rejected(reason=seen.complaint(timing.latency_us), rule=CLOCK)
+        if doubt := self._too_fast(timing):
+            return doubt
         factor = 1 + seen.added_share
         timing = slowed(timing, factor, is_certain=False)
         interval = timing.interval
@@ -451,9 +425,8 @@ class GpuWorkloadTimer:
         if longer > (_SLOWED_WAITING if is_waiting else _SLOWED):
             reason = f"the reference took {longer:.2f} times as long as alone: something else worked on the GPU"
             return Unstable(reason=reason, speedup_interval=interval)
-        if timing.half_width > policy.unstable_half_width:
-            reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
-            return Unstable(reason=reason, speedup_interval=interval)
+        if uncertain := self._uncertain(timing, policy):
+            return uncertain
         measured = Measured(
             timed=True,
             latency_us=timing.latency_us,
@@ -465,17 +438,6 @@ class GpuWorkloadTimer:
             notes=self._notes(seen),
         )
         return self._with_second(measured, seen, factor)
-
-    def _doubt(self, timing: Timing, seen: Seen) -> Rejected | Quarantined | None:
-        """Say why the candidate's own times are not believed, if so."""
-        if seen.is_refused:
-            return Rejected(reason=seen.complaint(timing.latency_us), rule=CLOCK)
-        return too_fast(
-            timing,
-            tensor_bytes=self.bench.tensor_bytes,
-            needed_bytes=lambda: self.bench.needed_bytes,
-            bytes_per_s=_FASTEST_MEMORY,
-        )
 
     def _with_second(self, measured: Measured, seen: Seen, factor: float) -> Measured:
         if self._references.second is None:
@@ -568,7 +530,7 @@ class GpuTimer:
         )
         self._timers = self._workloads.timers
         self._last = ""
-        """What was timed last."""
+        """Product that was timed last."""
 
     def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
         """Time one candidate."""

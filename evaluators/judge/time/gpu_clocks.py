@@ -55,7 +55,7 @@ class Unloaded:
 
 
 class Seen:
-    """What was measured of one candidate on one workload."""
+    """Measurements of one candidate on one workload."""
 
     def __init__(self, unloaded: Unloaded, copy_ns: float, take_ns: float, *, reference_cover_us: int = IDLE) -> None:
         """Begin.
@@ -74,11 +74,11 @@ class Seen:
         """Of the second baseline."""
         self._around: dict[str, list[int]] = {}
         self.cover_us = IDLE
-        """How long a cover its calls begin behind."""
+        """Length of the cover before its calls, in us."""
         self.is_entered = False
-        """Whether that was found out."""
+        """True if that was found out."""
         self.repeats = 0
-        """How often all pairs were run again, because its events were not to be believed."""
+        """Times that all pairs were run again, because its events were doubted."""
         self._worst_share = 0.0
         """The largest `added_share` of the pairs that were run before."""
 
@@ -155,12 +155,12 @@ class Seen:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether that is more than may be added to its time as it is."""
+        """True if that is more than may be added to its time as it is."""
         return self.added_share > (_MOST_ADDED if self._is_idle else _ADDED_AT_ONCE)
 
     @property
     def is_refused(self) -> bool:
-        """Whether it is doubtful, and more than may be added at all is or was unbelieved, in any pairs that were run.
+        """True if it is doubtful, and more than may be added at all is or was unbelieved, in any pairs that were run.
 
         So not the best of three counts: only pairs that are not doubtful clear a candidate of those before.
         """
@@ -180,7 +180,7 @@ class Seen:
 
     @property
     def added_share(self) -> float:
-        """By which share the candidate's time is told longer than its events say."""
+        """Share by which the reported time exceeds the candidate's events."""
         return max(0.0, self.unbelieved_ns) / max(median(self.candidate), 1)
 
     @property

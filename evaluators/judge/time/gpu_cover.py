@@ -1,31 +1,22 @@
 """Before each timed call on a GPU: the blocking kernel, the L2 flush, and looks for hidden work.
 
-The hold keeps the GPU busy while the call is launched, so that launches are not in the times. It must be the judge's: a
-GPU runs the work of one process at a time, and what a candidate launches meanwhile, on whatever stream, waits with its
-first event. Behind work in its own process, another stream would begin at once.
+The blocking kernel keeps the GPU busy while a call is launched, so that launches are not in the times. It must be the
+judge's: a GPU runs one process at a time, so whatever the candidate launches meanwhile waits with its first event.
+Behind work in its own process another stream would begin at once. It lasts for a time of the GPU's timer: L2 flushes
+alone vary by 2 %, which is 30 us in the judge's clock.
 
-It lasts for a time that the GPU's timer says, since the judge's clock has the cover in every call: while sweeps of the
-cache were all of it (until 2026-11-22), 1.5 ms of them took 2 % more or less from one minute to the next, and honest
-kernels were doubted for those 30 us.
+A GPU takes turns of about 2 ms between processes (H200). Blocking must be over before a turn is, else the call begins
+in the middle of a turn: calls of 1.8 ms behind 1.5 ms ended as on an idle GPU, those behind 2 to 6 ms took 0.4 to
+0.5 ms longer by the judge's clock. So blocking for 6 ms also finds short calls that wait for the GPU inside (to read a
+length, say): they begin on an idle GPU, and nothing of them can be hidden. Long calls are not asked. They begin behind
+the longest blocking unless that makes them longer: processes agree within 0.3 % behind it, and within 5 % on an idle
+GPU (1.9 and 3.4 ms, H200, docs/benchmarks/gpu_clocks.json). Each side is timed in the way that suits it best.
 
-A GPU takes turns between processes that have work for it, of about 2 ms each (H200), so the cover must be over before
-a turn is: else the call begins in its midst. Of TriMul (1.8 and 1.9 ms) calls behind 1.5 ms of it ended as they do on
-an idle GPU, those behind 2 to 6 ms took 0.4 to 0.5 ms longer by the judge's clock, and one of 3.3 ms was interrupted.
-
-By that it is found out which short calls wait for the GPU in their midst, to read a length: behind a cover of 6 ms they
-begin in their turn and then wait until it is over. Nothing can be hidden of those: they begin on an idle GPU. Long
-calls are interrupted behind 6 ms whether they wait or not, so they are not asked. They begin behind the longest cover
-unless that makes them longer: of one kernel processes say the same within 0.3 % behind a cover, and within 5 % on an
-idle GPU (1.9 and 3.4 ms, H200, docs/benchmarks/gpu_clocks.json). Each side is timed in the way that suits it best.
-
-A stopped process launches nothing, but what it launched before goes on. A kernel that waits for new inputs would solve
-them before they are asked for, one that merely lasts would slow the reference down. That the candidate's process waits
-for the GPU at the end of each call does not keep it from that: another of its threads can launch behind that wait until
-all of them are stopped. So now and then, between two calls, the judge holds the GPU for longer than a turn, and
-looks whether it had it all the time, since a GPU takes turns between processes that have work for it.
-
-Work may also be queued behind a wait for a value in memory (`cuStreamWaitValue32`), and takes no turn until it is
-there. Therefore the candidate's inputs are stirred first: who waits for new ones cannot tell these from the next.
+A stopped process launches nothing, but kernels that it launched before go on: they could wait for new inputs and solve
+them early, or slow the reference down; another thread can launch them after the wait that ends a call. So between some
+calls the judge holds the GPU for longer than a turn, and looks whether it had it all the time. Work may also be queued
+behind a value in memory (`cuStreamWaitValue32`), and takes no turn until the value is there: therefore the candidate's
+inputs are changed first, which such work cannot tell from the next inputs.
 """
 
 from __future__ import annotations
@@ -60,13 +51,13 @@ _ROOM = 4.0
 speed a second later: behind 400 us one kernel of TriMul was read as 254 to 635 us in a process that had taken 300 on an
 idle GPU, and another as 484 to 1561 (H200, 2026-11-22)."""
 _TURN_NS = 1_500_000
-"""What takes longer may be interrupted behind several turns."""
+"""Longer calls may be interrupted behind several turns."""
 _LONG_NS = 20_000_000
-"""Of what takes so long, launches are no part to speak of: of TriMul in 3.4 ms they are 1 to 4 %."""
+"""In calls of this length launches hardly count: of TriMul in 3.4 ms they are 1 to 4 %."""
 _VERY_LONG_NS = 100_000_000
-"""What takes so long takes long the next time, too."""
+"""A call of this length takes long the next time, too."""
 _WAITED_NS = 1_000_000
-"""What waits for the GPU waits for 4 ms of 6 (H200; its turn comes after 1 or 2)."""
+"""A call that waits for the GPU waits for 4 ms of 6 (H200; its turn comes after 1 or 2)."""
 
 
 class Cover:
@@ -84,11 +75,11 @@ class Cover:
         self._memory = torch.empty(_FACTOR * self._context.l2_bytes, dtype=torch.uint8, device="cuda:0")
         self._sweep_ns = min(self._time_sweeps() for _ in range(_TRIES)) // _SWEEPS
         self.is_alone = is_alone(self.longest_gap_ns, _FIRST_LOOKS)
-        """Whether nobody else used the GPU when this was made, before any candidate came."""
+        """True if nobody else used the GPU when this was made, before any candidate came."""
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """How long a cover a call may begin behind, in us."""
+        """Lengths of covers before a call, in us."""
         return (IDLE, *_COVERS_US) if self._hides else (IDLE,)
 
     def _time_sweeps(self) -> int:
@@ -212,7 +203,7 @@ _AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Looks:
-    """What was seen between the calls of one candidate."""
+    """Observations between the calls of one candidate."""
 
     def __init__(self, longest_gap_ns: Callable[[Callable[[], None]], int], *, is_alone: bool = True) -> None:
         """Begin.

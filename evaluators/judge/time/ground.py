@@ -34,7 +34,7 @@ class Ground:
         self.cores = frozenset(os.sched_getaffinity(0))
         """Where both sides run."""
         self._goes_before = False
-        """Whether sides, in timed calls, take a core at once from whoever has it."""
+        """True if sides take a core from other processes in timed calls."""
         self._sweeper = CacheSweeper()
 
     @property

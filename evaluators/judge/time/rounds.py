@@ -1,32 +1,32 @@
 """Times a candidate on all workloads of a task in rounds, and combines the results.
 
-How one workload is timed is its timer's matter: `workload_timing.py`, `gpu_workload_timing.py`.
-
 All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
-the workload that is known least. Precision and racing are those of the geometric mean, and the time for all of them
-grows by a part of one's for each workload more. Where calls take long the first pairs may do (`TimingPolicy.long_ns`);
-where one takes half a second and more, they have to.
+the workload that is known least. Precision and racing are those of the geometric mean; the time grows by a part of one
+workload's for each further one. Where calls take long the first pairs may do (`TimingPolicy.long_ns`); where one takes
+half a second and more, they have to.
 
-The speedup of a task with several workloads is the geometric mean of theirs: the logarithm is the mean of logarithms.
-Its interval's ends are the means, likewise, of the ends of theirs. If all are off in the same direction at once
-(comonotone errors) that is exact; if they err independently it is wider than need be: quantiles of a sum are at most
-the sum of the quantiles for elliptical distributions, whatever depends on what (Embrechts, McNeil, Straumann,
-"Correlation and dependence in risk management", 2002, theorem 1). So the lower end is credited to nobody for luck.
+The speedup of a task is the geometric mean of its workloads' speedups, and so are the ends of its interval. That is
+exact if all errors have the same direction (comonotone), and wider than necessary if they are independent: quantiles
+of a sum are at most the sum of the quantiles for elliptical distributions (Embrechts, McNeil, Straumann, "Correlation
+and dependence in risk management", 2002, theorem 1).
 """
 
 from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
-from evaluators.judge.candidate.bench import Bench
+from evaluators.judge.candidate.bench import Bench, Calls
 from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.check.wrong import Failure, WrongOutputError, named
+from evaluators.judge.data.draws import Draws
+from evaluators.judge.data.families import DataSet, TimedData
 from evaluators.judge.time.stopwatch import (
     FOUR,
     Pair,
@@ -37,21 +37,89 @@ from evaluators.judge.time.stopwatch import (
     outpaced,
     summarize,
     time_pairs,
+    too_fast,
     with_discards,
 )
-from messages.verdicts import Interval, Measured, Outpaced, TimedWorkload, Unstable, Verdict
+from messages.tasks import TaskSpec
+from messages.verdicts import (
+    Interval,
+    Measured,
+    Outpaced,
+    Quarantined,
+    TimedWorkload,
+    Unstable,
+    Verdict,
+    Wrong,
+)
 
 
-class TimesOne(Protocol):
-    """What times candidates on one workload."""
+class OneWorkload(ABC):
+    """Times candidates on one workload: the part that a CPU and a GPU share."""
 
-    bench: Bench
+    fastest_memory: float
+    """Bytes per second that no memory of the device reaches."""
 
+    def __init__(self, bench: Bench, task: TaskSpec, *, share: int) -> None:
+        """Make room for data.
+
+        Args:
+            bench: the workload's.
+            task: for its tolerances.
+            share: number of workloads that share the memory for data.
+        """
+        self.bench = bench
+        self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
+        self._draws = Draws()
+        self._calls: Calls | None = None
+        """Of the candidate that is timed."""
+
+    @abstractmethod
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
-        """Return what pairs come to."""
+        """Return the verdict that follows from pairs."""
+
+    @abstractmethod
+    def _refuse_if_different(self, data: DataSet, calls: Calls) -> None:
+        """Compare the outputs of the last call with the reference's of the same pair."""
+
+    def _lane(self, run_pair: Callable[[bool], Pair], enter: Callable[[], None], calls: Calls) -> Lane:
+        return Lane(
+            run_pair,
+            enter,
+            begin=lambda: calls.on(self._data.next()),
+            reference_ns=self.bench.reference_ns,
+        )
+
+    def _see_outputs(self, data: DataSet, calls: Calls) -> None:
+        """Compare the outputs of a timed call, those of further calls at crossed places, and what the process holds."""
+        self._refuse_if_different(data, calls)
+        if data.positions is not None:
+            self._draws.add(data.positions([self.bench.buffers.results]))
+        for _ in calls.elsewhere(data):
+            self._refuse_if_different(data, calls)
+        calls.look_after()
+
+    def _slow_or_wrong(self, timing: Timing, policy: TimingPolicy) -> Verdict | None:
+        if timing.hopeless:
+            return outpaced(timing, policy)
+        said = self._draws.complaint()
+        return Wrong(reason=said, family="timed calls") if said else None
+
+    def _too_fast(self, timing: Timing) -> Quarantined | None:
+        return too_fast(
+            timing,
+            tensor_bytes=self.bench.tensor_bytes,
+            needed_bytes=lambda: self.bench.needed_bytes,
+            bytes_per_s=self.fastest_memory,
+        )
+
+    def _uncertain(self, timing: Timing, policy: TimingPolicy) -> Unstable | None:
+        if timing.half_width <= policy.unstable_half_width:
+            return None
+        reason = f"after {timing.pairs} pairs the speedup is only known to ±{timing.half_width:.0%}"
+        return Unstable(reason=reason, speedup_interval=timing.interval)
 
 
-_Timer = TypeVar("_Timer", bound=TimesOne)
+_Timer = TypeVar("_Timer", bound=OneWorkload)
 
 
 class TimedWorkloads(Generic[_Timer]):
@@ -72,17 +140,15 @@ class TimedWorkloads(Generic[_Timer]):
         self._at = self.first
         try:
             return run()
-        except WrongOutputError as wrong:
-            return self.named(wrong.verdict, self._at)
-        except CandidateFailedError as failure:
+        except (WrongOutputError, CandidateFailedError) as failure:
             return self.named(failure.verdict, self._at)
 
     def turn_to(self, timer: _Timer) -> None:
-        """Take note of the workload of which something is done now."""
+        """Set the workload that failures are attributed to."""
         self._at = timer
 
     def lane(self, timer: _Timer, lane: Lane) -> Lane:
-        """Return a workload's pairs, of which it is known that they are being run."""
+        """Wrap a lane so that failures name its workload."""
 
         def turned(act: Callable[[], None]) -> Callable[[], None]:
             def act_there() -> None:
@@ -117,7 +183,7 @@ class TimedWorkloads(Generic[_Timer]):
         return rounds
 
     def conclude(self, rounds: Rounds, policy: TimingPolicy) -> Verdict:
-        """Return what the pairs come to: of several workloads the first that is no measurement decides."""
+        """Return the verdict that follows from pairs: of several workloads the first that is no measurement decides."""
         if len(self.timers) == 1:
             return self.first.conclude(rounds.together, policy)
         if rounds.together.hopeless:
@@ -230,7 +296,7 @@ class Lane:
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pairs of several workloads say."""
+    """Result of the pairs of several workloads."""
 
     timings: tuple[Timing, ...]
     """Of each workload, in their order; shorter if it was given up before all had their turn."""
@@ -284,7 +350,7 @@ def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before
 
 
 def _no_better(timing: Timing, before: Timing) -> Timing:
-    """Return a timing whose lower end is no higher than the one before; it is as wide as its interval then."""
+    """Return a timing with a lower end no higher than before, and as wide as its interval then."""
     interval = timing.interval
     low = min(interval.low, before.interval.low)
     half_width = max(timing.half_width, math.log(interval.high / low) / 2)
@@ -292,7 +358,7 @@ def _no_better(timing: Timing, before: Timing) -> Timing:
 
 
 def together(timings: Sequence[Timing]) -> Timing:
-    """Return what several workloads come to: geometric means, also of the ends of their intervals."""
+    """Return the geometric means over several workloads, also of the ends of their intervals."""
     return Timing(
         pairs=min(timing.pairs for timing in timings),
         latency_us=geometric_mean([timing.latency_us for timing in timings]),
@@ -374,7 +440,7 @@ def _workload(name: str, measured: Measured) -> TimedWorkload:
 
 
 def told(name: str, timing: Timing) -> TimedWorkload:
-    """Return what is told of one workload whose timing was given up."""
+    """Return the entry of one workload in a verdict on a candidate that was given up."""
     return TimedWorkload(
         name=name,
         latency_us=timing.latency_us,

@@ -1,18 +1,17 @@
 """Times a candidate against the reference: ABBA pairs, the median of log ratios and its interval.
 
 The k-th smallest and the k-th largest of n independent values enclose the median of their distribution with probability
-1 - 2 P(B < k), B binomial (n, 1/2), whatever that distribution is (order statistics; David and Nagaraja 2003, section
-7.1). Between two neighbouring k the ends are interpolated as by Hettmansperger and Sheather (1986), so that the
-interval has the wanted coverage and not the next larger one. A percentile bootstrap of so few values is too narrow: it
-covers 88 % where it says 95 %.
+1 - 2 P(B < k), B binomial (n, 1/2), for any distribution (order statistics; David and Nagaraja 2003, section 7.1).
+Between two neighbouring k the ends are interpolated as by Hettmansperger and Sheather (1986). A percentile bootstrap of
+so few values covers 88 % where it says 95 %.
 
-Per pair: fresh inputs, the same for both sides; before each of the two calls the last-level cache is swept; while one
-side runs the other is stopped; the candidate's output is poisoned before and compared with the reference's after. From
-each time the cost of an empty call is taken off. Pairs go A B, B A, A B, … so that drift falls on both alike.
+Per pair: fresh inputs, the same for both sides; cold caches before each call; while one side runs the other is stopped;
+the candidate's output is poisoned before and compared with the reference's after. The cost of an empty call is taken
+off. Pairs go A B, B A, A B, … so that drift affects both alike.
 
-What counts is a block, two pairs A B, B A: the mean of their log(reference / candidate), which is free of what going
-second costs. The speedup is the median over blocks, the interval that of `intervals.py`. A pair is dropped only for
-what is known besides its times, by whoever ran it, and then as a whole; it is run again in the same order, and counted.
+The unit is a block, two pairs A B, B A: the mean of their log(reference / candidate), free of the cost of going second.
+The speedup is the median over blocks. A pair is dropped only as a whole, for reasons besides its times; it is run again
+in the same order, and counted.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     take longer than `lease_s`."""
     hopeless_speedup: float = 0.5
     far_below: float = 0.25
-    """Of what is to be reached: one that does not come to so much in a first block is given up then."""
+    """Share of the wanted speedup: a candidate below it in its first block is given up."""
     keep_above: float | None = None
     """Racing: instead of half the reference's speed, what a candidate has to reach to be timed to the end. It is given
     up as soon as it clearly does not, however quick its calls are. 0: no race; see `patience_s`."""
@@ -150,9 +149,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     candidate_ns: int
     reference_ns: int
     disturbance: str = ""
-    """What is known to have kept a side from running; empty: nothing. Never a matter of the times themselves."""
+    """Known reason that kept a side from running; empty: none. Never a matter of the times themselves."""
     is_own: bool = False
-    """Whether it was the candidate that was kept, or went on: it may have brought that about."""
+    """True if it was the candidate that was kept, or went on: it may have brought that about."""
 
     @property
     def log_ratio(self) -> float:
@@ -161,7 +160,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What the pairs say."""
+    """Result of pairs."""
 
     pairs: int
     latency_us: float
@@ -172,7 +171,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """Of the interval of the log ratio: about its relative half width."""
     hopeless: bool = False
     discarded: tuple[str, ...] = ()
-    """What disturbed the pairs that do not count."""
+    """Disturbances of the pairs that do not count."""
     is_disturbed: bool = False
     """Given up because too many were; then all pairs are in the figures."""
     own_discards: int = 0

@@ -47,7 +47,7 @@ class Urgency:
         """
         self._threads = threads
         self.is_on = False
-        """Whether they have it now."""
+        """True if they have it now."""
         self._collects = gc.isenabled()
 
     def __enter__(self) -> Urgency:

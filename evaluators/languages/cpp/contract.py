@@ -1,4 +1,4 @@
-"""The calling contract of C++ candidates, in the words that a coder is told. The runner keeps the same contract."""
+"""The calling contract of C++ candidates, as coders read it. The runner keeps the same contract."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ C_TYPES = {
     "float8_e4m3fn": "uint8_t",
     "float8_e5m2": "uint8_t",
 }
-"""How elements are declared; a bfloat16 is the upper half of a float's bits, floats of eight bits are their bits."""
+"""Declarations of elements; a bfloat16 is the upper half of a float's bits, floats of eight bits are their bits."""
 
 _SHOWN_FLAGS = " ".join(flag for flag in COMPILER_FLAGS if not flag.startswith(("-Wl", "-fdiag")))
 

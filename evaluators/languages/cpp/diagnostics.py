@@ -1,4 +1,4 @@
-"""What g++, clang++ and the linker printed, made short enough for a model and free of what does not help it."""
+"""Output of g++, clang++ and the linker, shortened for a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER = re.compile(
 _CONTEXT = re.compile(
     r"^(?P<file>[^:\n]+):(?:(?P<line>\d+):(?:\d+:)? {2,}(?:recursively )?required (?:from|by)\b| (?:In|At) )"
 )
-"""What stands before an error and belongs to it: where it is, and what led there."""
+"""Lines before an error that belong to it: its place, and the way there."""
 _NOISE = ("In file included from", "                 from", "compilation terminated", "cc1plus:")
 _LINKER = re.compile(r"undefined reference to [`'](?P<symbol>[^']+)'|(?P<twice>multiple definition of [`'][^']+')")
 _MEMORY = re.compile(r"virtual memory exhausted|out of memory|Cannot allocate memory|std::bad_alloc")
@@ -58,7 +58,7 @@ class _Reader:
         self._details: list[str] | None = None
         """Of the latest error; None after a warning."""
         self._keeps = False
-        """Whether plain lines belong to the details."""
+        """True if plain lines belong to the details."""
         self._came_from = ""
 
     def read(self, log: str) -> list[CompilerError]:

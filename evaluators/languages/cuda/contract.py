@@ -1,4 +1,4 @@
-"""The calling contract of CUDA candidates, in the words that a coder is told. The runner keeps the same contract."""
+"""The calling contract of CUDA candidates, as coders read it. The runner keeps the same contract."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ C_TYPES = {
     "float8_e4m3fn": "__nv_fp8_e4m3",
     "float8_e5m2": "__nv_fp8_e5m2",
 }
-"""How elements are declared."""
+"""Declarations of elements."""
 
 _HEADERS = {
     "float16": "#include <cuda_fp16.h>",

@@ -1,4 +1,4 @@
-"""What nvcc, its host compiler, ptxas and the linkers printed, made short for a model and free of what helps nobody."""
+"""Output of nvcc, its host compiler, ptxas and the linkers, shortened for a model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 class KernelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the assembler says of one kernel."""
+    """One kernel's needs, as the assembler prints them."""
 
     name: str
     registers: int

@@ -1,4 +1,4 @@
-"""What nvcc builds for. It needs no GPU: only who will run an artifact says for which one it is."""
+"""Finds nvcc and its targets. No GPU is needed: the target comes from the evaluator."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Nvcc(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     """`Cuda compilation tools, release 13.0, V13.0.88`."""
     architectures: tuple[str, ...]
-    """That it makes machine code for."""
+    """Targets of its machine code."""
     folders: tuple[str, ...] = ()
     """Roots with `include` and `lib` that a wheel of nvcc leaves to others."""
 

@@ -21,7 +21,7 @@ _LEAVES = rf"{KERNELS}/[^/]+/((?![^/]+\.autotune\.json)[^/]+\.(json|source|ttir|
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """How a module is made for one workload, and what it is called with; or a function, which is not made."""
+    """Construction and arguments of a module on one workload; or arguments of a function."""
 
     arguments: str
     parameters: int
@@ -37,7 +37,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AheadJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the building process is told; see `gpu_building.py`."""
+    """The argument of the building process; see `gpu_building.py`."""
 
     entry_point: str
     program: str
@@ -51,7 +51,7 @@ class AheadJob(msgspec.Struct, frozen=True, kw_only=True):
     """Said if nothing is called."""
     capability: int
     shared_bytes: int
-    """That a block may have."""
+    """Limit of a block."""
     limit_s: float = _LIMIT_S
     """For calling, and for compiling."""
     memory_bytes: int = MEMORY_BYTES

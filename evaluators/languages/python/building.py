@@ -80,7 +80,7 @@ class _Recorder:
         self._folder = folder
         self.built: list[str] = []
         self.failures: list[str] = []
-        """What compilers said."""
+        """Output of failed compilers."""
         cpp_extension.CUDA_HOME = os.environ.get("CUDA_HOME")
         for name in _BUILDERS:
             vars(cpp_extension)[name] = self._recorded(name, vars(cpp_extension)[name])

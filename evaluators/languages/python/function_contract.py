@@ -1,4 +1,4 @@
-"""The calling contract of functions, in the words that a coder is told. The runner keeps the same contract."""
+"""The calling contract of functions, as coders read it. The runner keeps the same contract."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def main(argument: str = "") -> int:
 
 
 def _tell_as_before(told: list[dict[str, object]], first: list[dict[str, object]]) -> None:
-    """Complete what is told of kernels that were compiled before: of those the assembler said nothing this time."""
+    """Complete the reports on kernels that were compiled before: the assembler printed nothing for them this time."""
     known = {_kind_of(entry): entry for entry in first if entry.get("registers") is not None}
     for entry in told:
         if "registers" in entry and entry["registers"] is None:

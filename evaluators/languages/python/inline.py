@@ -23,7 +23,7 @@ _TIMEOUT_S = 300.0
 
 
 class InlineJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the building process is told; see `building.py`."""
+    """The argument of the building process; see `building.py`."""
 
     entry_point: str
     program: str
@@ -35,7 +35,7 @@ class InlineJob(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: there is none, or the target has no GPU."""
     cuda_home: str = ""
     architecture: str = ""
-    """As torch's `TORCH_CUDA_ARCH_LIST` has it: `9.0a`."""
+    """As in torch's `TORCH_CUDA_ARCH_LIST`: `9.0a`."""
 
 
 def compiles_inside(candidate: Candidate) -> bool:

@@ -48,7 +48,7 @@ class CompiledKernel(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     error: str = ""
-    """What the compiler said: where, then what. Empty if it compiles."""
+    """The compiler's error and its place. Empty if it compiles."""
     registers: int | None = None
     """Per thread."""
     spilled_bytes: int | None = None
@@ -60,7 +60,7 @@ class CompiledKernel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of compiling a candidate ahead of time."""
+    """Result of compiling a candidate ahead of time."""
 
     arch: str
     kernels: tuple[CompiledKernel, ...] = ()
@@ -70,7 +70,7 @@ class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compiles(self) -> bool:
-        """Whether every kernel that it launches compiles, and there is one."""
+        """True if every kernel that it launches compiles, and there is one."""
         return not self.error and bool(self.kernels) and not any(kernel.error for kernel in self.kernels)
 
     @property
@@ -85,11 +85,11 @@ class AheadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Argument: TypeAlias = tuple[tuple[int, ...], str] | bool | int | float
-"""What the entry point is given: a tensor's shape and dtype, or a number."""
+"""An argument of the entry point: a tensor's shape and dtype, or a number."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """What the compiling process is told; see `recording.py`."""
+    """The argument of the compiling process; see `recording.py`."""
 
     folder: str
     program: str
@@ -99,7 +99,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """The same of each further workload."""
     capability: int
     shared_bytes: int
-    """That a block may have."""
+    """Limit of a block."""
     report: str = ""
     """File for the report."""
 

@@ -1,15 +1,13 @@
-"""Builds a Triton candidate for a GPU that need not be here: started by `support.py`.
+"""Builds a Triton candidate for a GPU that need not be here: a script started by `support.py`.
 
 Or a module of a warm process (`evaluators/process/warm.py`): `prepare` once, `main` in a process forked for each
-candidate.
-
-Its argument is a JSON object (`BuildJob` in `support.py`). First the sources are read as `syntax.py` does; then, if the
-task's tensors are known, every kernel that a call would launch is compiled (`recording.py`), by a child process: what
-becomes of it is for this one to tell. Prints one line per kernel, or what is wrong and where, and ends with 0 or 1.
-The kernels' code stays in `KERNELS`, where Triton finds it again when the same program runs with the same versions.
+candidate. Its argument is a JSON object (`BuildJob` in `support.py`). First the sources are read (`syntax.py`); then,
+if the task's tensors are known, a child process compiles every kernel that a call would launch (`recording.py`). Prints
+one line per kernel, or the error and its place, and ends with 0 or 1. The kernels' code stays in `KERNELS`, where
+Triton finds it again when the same program runs with the same versions.
 
 A program may need a real GPU before it launches anything (it reads a tensor's contents, say). That is no error here:
-what was compiled until then is told, and that the rest was not.
+the output says what was compiled until then, and that the rest was not.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from evaluators.languages.triton.kernel_needs import BlockLimits, check_places, 
 from evaluators.languages.triton.launchers import Launchers
 
 _READ, _REFUSED = b"r", b"x"
-"""What a compiling process says of the source; then it tells what the kernel needs, or what is wrong, in JSON."""
+"""First byte from a compiling process, about the source; then the kernel's needs or its error, in JSON."""
 _COMPILED_ELSEWHERE = object()
 _CHUNK_BYTES = 1 << 16
 _MOST_KERNELS, _MOST_BYTES = 100, 128 << 20
@@ -77,9 +77,9 @@ class Compilers:
         self.left_out = 0
         """Kernels for which time or space did not suffice."""
         self.refused: tuple[CompilationError, str] | None = None
-        """The latest error in a kernel's source, and what is told of it."""
+        """The latest error in a kernel's source, and its text."""
         self.is_misled = False
-        """Whether the program went on after a launch that would have raised an error."""
+        """True if the program went on after a launch that would have raised an error."""
 
     def install(self) -> None:
         """Have every launch end with the compilation, and every compilation come here."""

@@ -1,4 +1,4 @@
-"""The calling contract of Triton candidates, in the words that a coder is told. The runner keeps the same contract."""
+"""The calling contract of Triton candidates, as coders read it. The runner keeps the same contract."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POINTER_TYPES = {
     "float8_e4m3fn": "tl.float8e4nv",
     "float8_e5m2": "tl.float8e5",
 }
-"""What a kernel's pointer to a tensor of a dtype points to."""
+"""Element types of kernels' pointers, by dtype."""
 
 _RULES = f"""Rules:
 - One file. `{ENTRY_POINT}` is a Python function that launches `@triton.jit` kernels of the same file.

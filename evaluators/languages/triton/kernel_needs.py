@@ -1,4 +1,4 @@
-"""What is told of a kernel that was compiled, or was not: what it needs of a GPU, or where its source is wrong."""
+"""Reports on compiled kernels: their needs of a GPU, or the place of an error in their source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPILLS = re.compile(r"(\d+) bytes spill stores")
 
 
 class BlockLimits(NamedTuple):
-    """What a block of threads may have on a GPU."""
+    """Limits of a block of threads on a GPU."""
 
     capability: int
     """90 for `sm_90`."""

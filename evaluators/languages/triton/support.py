@@ -36,6 +36,7 @@ class TritonSupport(ProgramSupport):
     entry_point = contract.ENTRY_POINT
     runner: RunnerKind = "interpreted"
     runs_on = "an NVIDIA GPU"
+    further_rules = contract.INTERPRETED
     not_timed = "Triton's interpreter tells nothing about speed"
     builds_for_tensors = False
 
@@ -67,11 +68,11 @@ class TritonSupport(ProgramSupport):
         entry_point: str = "",  # noqa: ARG002 - there is one
     ) -> str:
         """Tell the calling contract for these tensors."""
-        return contract.describe(tensors, call=call)
+        return contract.describe(tensors, self.further_rules, call)
 
 
 class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the building process is told; see `building.py`."""
+    """The argument of the building process; see `building.py`."""
 
     entry_point: str
     program: str
@@ -83,7 +84,7 @@ class BuildJob(msgspec.Struct, frozen=True, kw_only=True):
     """The same for each further workload."""
     capability: int
     shared_bytes: int
-    """That a block may have."""
+    """Limit of a block."""
     most_apart: int = _MOST_APART
     """Further configurations of autotuned kernels that are compiled."""
     memory_bytes: int = MEMORY_BYTES
@@ -95,6 +96,7 @@ class TritonGpuSupport(TritonSupport):
 
     contract_version = "triton.cuda.3"
     runner: RunnerKind = "cuda_triton"
+    further_rules = contract.ON_GPU
     not_timed = ""
     builds_for_tensors = True
 
@@ -144,15 +146,6 @@ class TritonGpuSupport(TritonSupport):
     def summarize_remarks(self, log: str) -> str:
         """Return what each kernel needs, bounded."""
         return bound(log)
-
-    def describe(
-        self,
-        tensors: tuple[TensorSpec, ...],
-        call: CallForm | None = None,
-        entry_point: str = "",  # noqa: ARG002 - there is one
-    ) -> str:
-        """Tell the calling contract for these tensors."""
-        return contract.describe(tensors, contract.ON_GPU, call)
 
 
 TRITON = TritonSupport()

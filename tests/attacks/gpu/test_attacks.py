@@ -75,12 +75,14 @@ def honest_case(language: Language) -> Case:
     return next(case for case in CASES if case.name == name)
 
 
-async def device_memory_is_back(most_mib: int) -> None:
-    with anyio.fail_after(20):
-        while True:
-            if await anyio.to_thread.run_sync(used_mib) <= most_mib:
-                return
-            await anyio.sleep(0.1)
+async def device_memory_once_settled(most_mib: int) -> int:
+    """Return what is taken once it is at most `most_mib`, or after 100 looks: a process takes a moment to end."""
+    for _ in range(100):
+        used = await anyio.to_thread.run_sync(used_mib)
+        if used <= most_mib:
+            break
+        await anyio.sleep(0.1)
+    return used
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +109,13 @@ async def test_a_candidate_gets_the_verdict_of_its_header_and_leaves_nothing(
     assert came_true(case, verdict) == ""
     assert left == []
     assert places["NONCE"] not in str(verdict), "a verdict quotes what only the user may read"
-    await device_memory_is_back(settled[case.language] + LEFT_MIB)
+    most = settled[case.language] + LEFT_MIB
+    used = await device_memory_once_settled(most)
+    if used > most:  # the judge loads a library once (cuDNN for its reference); what candidates leave adds up
+        settled[case.language] = used
+        with anyio.fail_after(PATIENCE_S):
+            await judge(case, places, builder, evaluator)
+        assert await device_memory_once_settled(used + LEFT_MIB) <= used + LEFT_MIB
     if case.kind != "honest":
         again = await judge(honest, places, builder, evaluator)
         assert isinstance(again, Measured | Unstable | Outpaced), again
