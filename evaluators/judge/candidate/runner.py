@@ -148,10 +148,15 @@ class NativeLauncher:
 
     pids: frozenset[int] = frozenset()
 
-    def __init__(self, name: str) -> None:
-        """Make a launcher of a module of `evaluators/runners/`."""
+    def __init__(self, code: str) -> None:
+        """Make a launcher of runners that execute this Python program."""
+        self._code = code
+
+    @classmethod
+    def of(cls, name: str) -> NativeLauncher:
+        """Return a launcher of a module of `evaluators/runners/`."""
         path, module = f"import sys; sys.path.insert(0, {ROOT!r})", f"evaluators.runners.{name}"
-        self._code = f"{path}; from {module} import main; sys.exit(main())"
+        return cls(f"{path}; from {module} import main; sys.exit(main())")
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         """Start a runner."""
@@ -263,7 +268,7 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
     """
     match kind:
         case "native" | "cuda_native":
-            return NativeLauncher(kind)
+            return NativeLauncher.of(kind)
         case "cuda_triton" | "cuda_module":
             # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
