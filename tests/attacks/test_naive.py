@@ -19,6 +19,7 @@ STALLS_US = 1500
 """Least time per call of those that stall."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [case for case in CASES if case.language == "cpp"], ids=lambda case: str(case.name))
 def test_a_naive_judge_believes_the_cheat(case: Case, places: Places, tmp_path: Path) -> None:
     for file in case.candidate(places).files:

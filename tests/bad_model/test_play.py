@@ -10,7 +10,7 @@ from actors.llm.chat import ChatModel
 from actors.llm.offline.mistakes import HARMLESS
 from tests.bad_model.play import Play, play
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,6 +19,7 @@ def packages_are_loaded() -> None:
     ChatModel(model="none")
 
 
+@pytest.mark.long
 async def test_a_run_whose_model_is_bad_in_every_way_uses_its_budget_and_explains_itself(tmp_path: Path) -> None:
     told = Play(dialect="responses", rounds=12, branches=8, latency_s=0.1, evaluation_s=0.0, timeout_s=1.5)
     outcome = await play(told, tmp_path)

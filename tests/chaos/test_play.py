@@ -22,8 +22,8 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.nats
-@pytest.mark.slow
 @pytest.mark.anyio
 @pytest.mark.timeout(300)
 async def test_whatever_is_killed_frozen_or_cut_off_nothing_is_lost_done_twice_or_left_behind(

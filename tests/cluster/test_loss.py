@@ -78,6 +78,7 @@ async def test_losing_the_leader_of_everything_loses_and_doubles_nothing(tmp_pat
             assert await read_all(watcher) == (decisions, results)
 
 
+@pytest.mark.long
 async def test_what_is_sent_again_while_the_other_servers_copy_it_is_stored_once(tmp_path: Path) -> None:
     """An answer that took too long: the message is on its way, and comes a second time."""
     async with serve_cluster(tmp_path) as cluster, cluster.bus("planner") as planner:

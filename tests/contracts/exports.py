@@ -137,6 +137,7 @@ class ExportContract:
         assert said[1].startswith("agrees     seed 7: output: largest error ")
         assert said[-1] == "passed     4 of 4 calls agree with the reference"
 
+    @pytest.mark.long
     def test_its_self_test_fails_where_the_kernel_is_spoilt(self, fresh: Path) -> None:
         text = (fresh / "exported.py").read_text()
         assert text.count(self.spoil[0]) == 1

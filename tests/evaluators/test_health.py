@@ -91,6 +91,7 @@ async def test_a_sick_device_is_out_of_service_until_it_works_again(
     assert isinstance((await evaluator.evaluate(job)).verdict, Measured | Unstable)
 
 
+@pytest.mark.long
 async def test_of_several_devices_the_one_that_works_gets_the_jobs(job: EvaluateCandidate, tmp_path: Path) -> None:
     sick, well = (LocalEvaluator(tmp_path, slots=1, ails=Probe(says)) for says in ("it is sick", ""))
     several = SeveralEvaluators([sick, well])
@@ -105,6 +106,7 @@ async def test_of_several_devices_the_one_that_works_gets_the_jobs(job: Evaluate
         await several.aclose()
 
 
+@pytest.mark.long
 async def test_with_no_device_that_works_that_is_said(job: EvaluateCandidate, tmp_path: Path) -> None:
     several = SeveralEvaluators([LocalEvaluator(tmp_path, slots=1, ails=Probe("it is sick")) for _ in range(2)])
     try:

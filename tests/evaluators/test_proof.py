@@ -26,6 +26,8 @@ async def evaluator(tmp_path: Path) -> AsyncIterator[LocalEvaluator]:
     await evaluator.aclose()
 
 
+@pytest.mark.quiet
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["cpp", "triton", "python"])
 async def test_a_sound_host_proves_itself(language: Language, tmp_path: Path, evaluator: LocalEvaluator) -> None:
     target = probe_target(language)

@@ -41,6 +41,7 @@ async def judge(candidate: Candidate, task: TaskSpec, store: Path, evaluator: Lo
     return (await evaluator.evaluate(job)).verdict
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_triton_kernel_is_right(name: str, tmp_path: Path, evaluator: LocalEvaluator) -> None:
@@ -48,6 +49,7 @@ async def test_a_triton_kernel_is_right(name: str, tmp_path: Path, evaluator: Lo
     assert isinstance(verdict, Measured), verdict
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_cuda_kernel_is_right_when_emulated(name: str, tmp_path: Path, evaluator: LocalEvaluator) -> None:

@@ -144,7 +144,7 @@ sys.stderr.write(json.dumps(told))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cancelled_search_leaves_no_process_and_goes_on(tmp_path: Path) -> None:
     from tests.ksearch_async.test_whole_run import PROBLEM  # noqa: PLC0415 - a constant of a neighbour
 
@@ -163,7 +163,7 @@ def test_a_cancelled_search_leaves_no_process_and_goes_on(tmp_path: Path) -> Non
         too_busy("no candidate's time was confirmed")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(3))
 def test_the_guides_examples_run(number: int, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)

@@ -73,6 +73,7 @@ def test_every_command_is_understood(command: str) -> None:
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
+@pytest.mark.long
 @pytest.mark.nats
 def test_one_host_and_several_processes_search_as_the_guide_says(tmp_path: Path) -> None:
     """On simulated devices: measuring takes its time."""
@@ -100,6 +101,7 @@ def test_one_host_and_several_processes_search_as_the_guide_says(tmp_path: Path)
         assert f'"worker":"{role}-' in journal, "a process of its own did it"
 
 
+@pytest.mark.long
 @pytest.mark.nats
 def test_a_host_with_its_roles_file_is_let_in_as_the_guide_says(tmp_path: Path) -> None:
     port = str(free_port())

@@ -25,7 +25,7 @@ def test_every_command_of_the_guide_is_understood(command: str) -> None:
     app.parse_args(words, exit_on_error=False, print_error=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("example", "said"), list(zip(EXAMPLES, SAID, strict=True)), ids=["one", "several"])
 def test_the_examples_run_and_print_what_they_should(example: str, said: str, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -166,6 +166,7 @@ def is_server(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.mark.long
 async def test_a_run_with_a_server_of_its_own_rests_stops_and_goes_on_and_leaves_no_process(workplace: Path) -> None:
     words = ("run", "gate.py", "--nats", "embedded", "--max-rounds", "4", "--branches", "2", "--run-name", "own")
     async with started(*words, "--json", cwd=workplace) as run:

@@ -125,6 +125,7 @@ async def run_under_abuse(server: TeamServer, folder: Path) -> None:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.long
 async def test_nonsense_is_left_out_or_dead_lettered_and_no_secret_is_shown(
     tmp_path: Path, team: Team, monkeypatch: pytest.MonkeyPatch
 ) -> None:

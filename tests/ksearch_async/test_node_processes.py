@@ -148,6 +148,7 @@ async def nodes(server: NatsServer, bus: Bus, tmp_path: Path) -> AsyncIterator[N
         await nodes.end()
 
 
+@pytest.mark.long
 async def test_an_evaluator_that_comes_in_the_middle_takes_work_and_one_that_is_ended_finishes_its_job(
     bus: Bus, nodes: Nodes
 ) -> None:

@@ -129,6 +129,7 @@ def journalled(search: Session) -> Counter[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("seed", "mistakes", "stopped_by"), [(6, 0.0, "rounds"), (7, 0.0, "exhausted"), (7, 0.3, "rounds")]
 )
@@ -164,7 +165,7 @@ async def test_every_answer_over_http_is_the_one_that_the_built_in_rules_give_to
     assert roles == {"planner", "coder"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_with_a_tenth_of_each_fault_the_budget_is_used_and_the_journal_explains_every_fault(
     tmp_path: Path,
 ) -> None:

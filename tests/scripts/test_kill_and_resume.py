@@ -11,7 +11,6 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts" / "kill_and_resume"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_search_that_is_killed_twice_is_resumed_and_nothing_is_lost_or_paid_for_again(
     monkeypatch: pytest.MonkeyPatch,

@@ -23,6 +23,7 @@ def test_pictures_that_the_readme_shows_are_there_and_small() -> None:
         assert (ROOT / name).stat().st_size < MAX_BYTES
 
 
+@pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser: apt install chromium")

@@ -153,6 +153,7 @@ async def test_a_frontier_that_runs_dry_is_refilled() -> None:
     assert refilled
 
 
+@pytest.mark.long
 async def test_with_64_branches_and_a_slow_planner_nine_scripts_in_ten_take_effect() -> None:
     rig = Rig(SearchSettings(branches=64, max_new_nodes=64, stagnation_window=5, budget=Budget(max_rounds=2400)))
     planner, coder = scripted(news=48, planner_s=60.0, coder_s=8.0)

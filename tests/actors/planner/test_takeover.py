@@ -190,6 +190,7 @@ async def test_a_leader_that_is_killed_is_followed_by_a_standby_that_does_nothin
         assert len({session for _, session in await office.decided()}) == 3
 
 
+@pytest.mark.long
 async def test_a_leader_that_was_frozen_notices_that_it_leads_no_longer_and_does_nothing_more(tmp_path: Path) -> None:
     async with going(tmp_path) as office:
         await office.start("p1")
@@ -207,6 +208,7 @@ async def test_a_leader_that_was_frozen_notices_that_it_leads_no_longer_and_does
         assert [seq for seq, session in await office.decided() if session in first and seq > taken_over_at] == []
 
 
+@pytest.mark.long
 async def test_planners_wait_for_a_server_that_crashed_and_go_on(tmp_path: Path) -> None:
     async with going(tmp_path) as office:
         await office.start("p1", "p2")

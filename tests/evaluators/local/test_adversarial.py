@@ -24,6 +24,7 @@ async def mistake(judge: Judging, text: str) -> Wrong:
     return verdict
 
 
+@pytest.mark.long
 async def test_a_cache_that_looks_at_samples_is_caught_by_data_that_nearly_equals_an_earlier_call(
     judge: Judging,
 ) -> None:
@@ -83,6 +84,7 @@ async def test_another_result_on_the_same_inputs_is_wrong(judge: Judging) -> Non
     assert verdict.family == "given"
 
 
+@pytest.mark.long
 async def test_lower_precision_that_a_profile_lets_through_is_noted(judge: Judging) -> None:
     half = "usleep(2000); for (int i = 0; i < 16384; ++i) y[i] = static_cast<float>(static_cast<_Float16>(y[i]));"
     assert isinstance(await judge(after(half)), Wrong)
@@ -94,6 +96,7 @@ async def test_lower_precision_that_a_profile_lets_through_is_noted(judge: Judgi
     assert not any(note.startswith("precision_downgrade") for note in verdict.notes)
 
 
+@pytest.mark.long
 async def test_what_a_candidate_leaves_behind_its_outputs_is_gone_before_the_next_one(judge: Judging) -> None:
     odd = replace(SMALL_TASK, text=SMALL_TASK.text.replace("(64, 256)", "(100, 37)").replace("[256]", "[37]"))
     assert odd.text != SMALL_TASK.text

@@ -125,6 +125,7 @@ def said(verdict: Verdict) -> str:
     return verdict.reason if isinstance(verdict, Crashed | Wrong) else repr(verdict)
 
 
+@pytest.mark.long
 async def test_a_function_is_given_the_nests_and_returns_one(python: Judging) -> None:
     verdict = await python(FUNCTION, task())
     assert isinstance(verdict, CORRECT), verdict
@@ -152,6 +153,7 @@ async def test_a_candidate_cannot_import_the_tasks_files(python: Judging) -> Non
     assert "there is no module 'sums' here" in repr(verdict)
 
 
+@pytest.mark.long
 async def test_a_destination_writes_to_the_outputs_behind_the_inputs(python: Judging) -> None:
     verdict = await python(DESTINATION, task("destination"))
     assert isinstance(verdict, CORRECT), verdict

@@ -135,6 +135,7 @@ async def error_of(work: Awaitable[object], find: Find) -> EvaluatorError:
     return caught[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gives_way", [True, False])
 async def test_a_judge_killed_while_it_opens_its_task(
     builder: LocalBuilder, target: Target, store: Path, *, gives_way: bool
@@ -161,6 +162,7 @@ async def test_a_judge_killed_while_it_opens_its_task(
         await evaluator.aclose()
 
 
+@pytest.mark.long
 async def test_judges_are_forked_from_one_process_and_from_another_when_that_is_gone(store: Path) -> None:
     known = set(own_processes())
     evaluator = LocalEvaluator(store, slots=1, limits=LIMITS)
@@ -210,6 +212,7 @@ async def test_words_of_a_candidate_do_not_pass_for_a_killed_compiler(builder: L
         assert not isinstance((await builder.build(build_job(cpp(text + RIGHT), target))).outcome, Built)
 
 
+@pytest.mark.long
 async def test_a_damaged_artifact_is_removed_and_built_again(
     builder: LocalBuilder, evaluator: LocalEvaluator, target: Target, store: Path
 ) -> None:

@@ -67,6 +67,7 @@ async def judged(store: Path, builder: LocalBuilder) -> AsyncIterator[Judged]:
     await evaluator.aclose()
 
 
+@pytest.mark.long
 async def test_a_submission_that_keeps_the_mask_is_right_and_one_that_ignores_it_is_wrong(
     judged: Judged, tmp_path: Path
 ) -> None:
@@ -84,6 +85,7 @@ async def test_as_upstream_reads_the_cases_nobody_needs_the_mask(judged: Judged,
     ), verdict
 
 
+@pytest.mark.long
 async def test_room_for_an_output_is_written_to_and_a_kernel_that_leaves_it_is_wrong(
     judged: Judged, tmp_path: Path
 ) -> None:
@@ -92,12 +94,14 @@ async def test_room_for_an_output_is_written_to_and_a_kernel_that_leaves_it_is_w
     assert isinstance(await judged(problems.ROOM_WRONG, task), Wrong)
 
 
+@pytest.mark.long
 async def test_a_forward_and_a_backward_pass_are_one_candidate(judged: Judged, tmp_path: Path) -> None:
     task = read_task(f"{problems.with_passes(tmp_path)}:benchmark/1")
     assert isinstance(await judged(problems.PASSES_RIGHT, task), CORRECT)
     assert isinstance(await judged(problems.PASSES_RIGHT.replace("grad_output[:", "-grad_output[:"), task), Wrong)
 
 
+@pytest.mark.long
 async def test_where_the_problem_checks_properties_other_signs_are_right(judged: Judged, tmp_path: Path) -> None:
     folder = problems.masked(tmp_path)
     (folder / "reference.py").write_text(EIGEN)

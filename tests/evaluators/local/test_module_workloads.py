@@ -108,6 +108,7 @@ def judge(builder: LocalBuilder, evaluator: LocalEvaluator, target: Target) -> J
     return Judging(builder, evaluator, target, module)
 
 
+@pytest.mark.long
 async def test_a_right_module_is_checked_and_timed_on_each_workload(judge: Judging) -> None:
     verdict = await judge(RIGHT, SHAPES, purpose="confirm")
     assert isinstance(verdict, CORRECT), verdict

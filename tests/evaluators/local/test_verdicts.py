@@ -86,11 +86,13 @@ async def test_a_confirmation_is_measured_on_other_data_and_in_more_pairs(judge:
     assert seeds[0] != seeds[1]
 
 
+@pytest.mark.long
 async def test_the_reference_has_its_memory_before_it_is_timed(judge: Judging) -> None:
     verdict = await judge.measured(LARGE, LARGE_TASK)
     assert not [note for note in verdict.notes if "new memory" in note]
 
 
+@pytest.mark.long
 async def test_the_tvm_ffi_contract_is_called_as_well(judge: Judging) -> None:
     assert isinstance(await judge(TVM_FFI), Measured | Unstable)
 

@@ -140,6 +140,7 @@ async def test_what_a_program_has_seen_of_a_hidden_shape_it_cannot_tell_on_a_sho
     assert "37061" not in str(verdict)
 
 
+@pytest.mark.long
 async def test_a_program_that_is_slow_on_one_shape_is_outpaced_by_the_mean_and_says_where(judge: Judging) -> None:
     slow = before("usleep(rows == 8 ? 30000 : 500);")
     verdict = await patiently(lambda: judge(slow, SHAPES, keep_above=5.0))

@@ -73,6 +73,7 @@ def test_what_is_late_is_killed_and_what_rests_or_beats_is_not(tmp_path: Path) -
     assert not pulse.is_late
 
 
+@pytest.mark.quiet
 @needs_priority
 async def test_a_judge_that_spins_at_real_time_priority_is_killed_and_told_and_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +112,7 @@ async def test_a_judge_that_spins_at_real_time_priority_is_killed_and_told_and_o
         await other.aclose()
 
 
+@pytest.mark.long
 @needs_priority
 def test_threads_of_a_side_that_a_judge_has_named_are_demoted_as_well(tmp_path: Path) -> None:
     side = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -128,6 +130,8 @@ def test_threads_of_a_side_that_a_judge_has_named_are_demoted_as_well(tmp_path: 
         side.wait()
 
 
+@pytest.mark.quiet
+@pytest.mark.long
 @needs_priority
 def test_who_is_at_real_time_priority_again_and_again_and_shows_progress_is_left_alone(tmp_path: Path) -> None:
     report = guarded(

@@ -98,6 +98,7 @@ MISDEEDS = {
 }
 
 
+@pytest.mark.quiet
 async def test_every_misdeed_is_a_verdict_and_leaves_nothing_behind(
     evaluator: ProgramEvaluator, tmp_path: Path, descendants: Descendants
 ) -> None:

@@ -72,6 +72,7 @@ def test_what_the_build_compiled_is_not_compiled_again(artifact: Path, tmp_path:
     assert compiled_again(artifact, cache) == [True]
 
 
+@pytest.mark.long
 def test_without_it_everything_is_compiled(artifact: Path, tmp_path: Path) -> None:
     assert compiled_again(artifact, tmp_path / "cache") == [False]
 

@@ -57,6 +57,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "kb"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_references_in_their_own_place_are_measured_and_what_cannot_be_judged_counts_as_not_solved(
     root: Path, capsys: pytest.CaptureFixture[str]
@@ -75,6 +76,7 @@ def test_references_in_their_own_place_are_measured_and_what_cannot_be_judged_co
     assert told["fewer_trials"]["pairs"] == (["1/1_Scan:cpu"] if scan["fate"] == "measured" else [])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_candidates_of_a_folder_are_evaluated_and_a_missing_one_counts(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -112,6 +114,7 @@ def test_numbers_may_be_ranges() -> None:
         numbers_of("1-")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_reference_may_take_a_candidates_place_though_it_calls_the_library(
     root: Path, capsys: pytest.CaptureFixture[str]

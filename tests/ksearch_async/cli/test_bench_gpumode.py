@@ -20,6 +20,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_each_problem_has_its_fate_and_its_figures(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -42,6 +43,7 @@ def test_each_problem_has_its_fate_and_its_figures(
     assert "several GPUs at once" in several["reason"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_an_evaluation_says_what_the_submission_would_be_ranked_by(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -73,6 +73,7 @@ def test_an_unknown_tolerance_ends_with_2(capsys: pytest.CaptureFixture[str]) ->
     assert "unknown tolerance profile 'lax'" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_eval_refuses_a_task_that_zeros_would_pass_unless_told_otherwise(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

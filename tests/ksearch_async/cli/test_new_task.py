@@ -26,6 +26,7 @@ def packages_are_loaded() -> None:
     ChatModel(model="none")
 
 
+@pytest.mark.long
 def test_a_new_task_can_be_checked_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ def test_candidates_in_a_language_that_the_task_leaves_out_are_refused(
     assert "hint: use --language triton" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_draft_is_checked_and_searched_on_after_a_yes_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ def processes() -> set[psutil.Process]:
     return set(psutil.Process().children(recursive=True))
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 async def test_several_sources_share_a_judge_and_come_back_in_their_order(workplace: Path) -> None:
     others = processes()

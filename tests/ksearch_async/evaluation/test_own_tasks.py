@@ -99,6 +99,7 @@ def test_a_module_is_a_problem_with_inputs_like_the_examples() -> None:
         task_from_module(Gate(3, "a"), [])  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 async def test_both_can_be_evaluated() -> None:
     kernel = "def own_norm(x, weight, scale):\n    x = x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()\n"

@@ -52,6 +52,7 @@ class TestExportedCpp(ExportContract):
         assert built.stat().st_mtime_ns == before
         assert not list((folder / "cache").glob(".building-*"))
 
+    @pytest.mark.long
     def test_processes_that_need_it_at_once_build_it_once(self, fresh: Path) -> None:
         log = fresh / "compilations"
         compiler = fresh / "compiler"

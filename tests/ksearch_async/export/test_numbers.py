@@ -134,6 +134,7 @@ def run_exported(folder: Path, winner: Winner, *arguments: str) -> subprocess.Co
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "winner",
     [

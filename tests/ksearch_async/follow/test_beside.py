@@ -92,6 +92,7 @@ async def test_a_body_is_signed_with_the_environments_secret(tmp_path: Path) -> 
     assert headers["x-ksearch-delivery"] == body["id"]
 
 
+@pytest.mark.long
 async def test_what_fails_for_a_moment_is_sent_again_under_its_id(tmp_path: Path) -> None:
     replies = [Reply(status=503), Reply(drops=True), OK]
     server, logs = await told_of(on_disk(tmp_path, story()), lambda number: replies[min(number, 2)], on="finished")

@@ -231,6 +231,7 @@ async def test_ctrl_c_ends_the_view_and_not_the_run(tmp_path: Path) -> None:
     assert open_chronicle(RunFolder(tmp_path / "runs" / "away")).finished is not None
 
 
+@pytest.mark.long
 async def test_a_run_that_was_killed_is_told_to_its_end_and_said_to_have_nobody(tmp_path: Path) -> None:
     async with served(tmp_path, held_from=0) as (server, _answers):
         pid = (await detached(tmp_path, server.url))["pid"]

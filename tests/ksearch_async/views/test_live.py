@@ -244,7 +244,6 @@ def test_colours_are_left_out_where_they_are_not_wanted(screen: Screen, monkeypa
     assert "32m" not in Canvas(screen.stream).draw([], frame("green"))
 
 
-@pytest.mark.slow
 def test_ctrl_c_ends_a_real_search_and_leaves_the_terminal_as_it_was(screen: Screen, tmp_path: Path) -> None:
     screen.resize(80, 40)
     command = [sys.executable, "-m", "ksearch_async", "run", "gate.py", "--max-rounds", "200", "--branches", "1"]

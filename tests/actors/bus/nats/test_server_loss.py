@@ -80,6 +80,7 @@ async def _ends_with_an_error() -> None:
     raise AttributeError("nobody expects this")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["_select_next_server", "_process_connect_init", "flush"])
 @pytest.mark.parametrize("fault", [_ends_with_an_error, anyio.sleep_forever])
 async def test_a_bus_reconnects_after_the_loop_of_its_client_ended_or_stood_still(
@@ -224,6 +225,7 @@ async def sweeping(bus: NatsBus, server: Server) -> AsyncIterator[NatsBus]:
         yield sweeping
 
 
+@pytest.mark.long
 async def test_a_dead_job_without_an_advisory_is_found_though_others_are_in_hand(
     bus: NatsBus, sweeping: NatsBus
 ) -> None:

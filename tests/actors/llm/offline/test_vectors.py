@@ -37,6 +37,7 @@ def sources() -> dict[str, str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_loop_that_is_said_to_be_a_vector_is_one(

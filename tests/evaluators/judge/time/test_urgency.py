@@ -182,6 +182,7 @@ def traced(folder: Path, artifacts: list[Artifact]) -> tuple[list[FromJudge], by
     return verdicts, said
 
 
+@pytest.mark.quiet
 @pytest.mark.anyio
 @needs_priority
 async def test_a_judge_that_times_never_waits_for_others_at_real_time_priority(tmp_path: Path) -> None:

@@ -272,6 +272,7 @@ async def test_what_cannot_be_called_without_a_gpu_is_built_and_what_was_compile
         assert len(kernels) == len(kept(artifacts, outcome)) == 1
 
 
+@pytest.mark.long
 def test_a_module_that_waits_is_given_up_and_what_was_compiled_is_kept(tmp_path: Path) -> None:
     candidate, target = after("time.sleep(600)"), job(module()).target
     calls = calls_of((CalledWith(tensors=tensors(256), module=ModuleTerms(arguments="(256,)", parameters=1)),))

@@ -89,6 +89,7 @@ async def evaluator(store: Path) -> AsyncIterator[LocalEvaluator]:
     await evaluator.aclose()
 
 
+@pytest.mark.long
 async def test_extensions_are_compiled_by_the_builder_and_found_by_the_runner(
     builder: LocalBuilder, store: Path, evaluator: LocalEvaluator
 ) -> None:
@@ -111,6 +112,7 @@ async def test_extensions_are_compiled_by_the_builder_and_found_by_the_runner(
     assert isinstance((await evaluator.evaluate(allowed)).verdict, DidNotBuild | Crashed)
 
 
+@pytest.mark.long
 async def test_an_operator_that_nobody_listed_is_denied_from_cpp_too(
     builder: LocalBuilder, evaluator: LocalEvaluator
 ) -> None:

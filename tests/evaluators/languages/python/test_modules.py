@@ -85,11 +85,15 @@ async def test_a_right_module_is_timed(judge: Judging) -> None:
         assert "perturbed parameters" in [check.family for check in verdict.checks]
 
 
+@pytest.mark.quiet
+@pytest.mark.long
 async def test_the_reference_as_its_own_candidate_is_about_as_fast_where_the_library_may_work(judge: Judging) -> None:
     verdict = await judge(REFERENCE, ALLOWING)
     assert isinstance(verdict, CORRECT), verdict
 
 
+@pytest.mark.quiet
+@pytest.mark.long
 async def test_handing_over_large_outputs_takes_no_core_that_a_module_was_not_given(judge: Judging) -> None:
     task = load_task("softmax_rows")
     verdict = await judge(
@@ -135,6 +139,7 @@ async def test_fused_operators_of_the_library_are_denied_whatever_the_reference_
         assert verdict.rule == "library call"
 
 
+@pytest.mark.long
 async def test_what_a_task_allows_may_be_called(judge: Judging) -> None:
     task = replace(SMALL_TASK, rules=TaskRules(allowed=("reduction",)))
     verdict = await judge(REFERENCE, task)
@@ -199,6 +204,7 @@ async def test_a_package_that_is_not_there_is_said_with_those_that_are(judge: Ju
     )
 
 
+@pytest.mark.long
 async def test_what_is_derived_from_parameters_may_be_kept(judge: Judging) -> None:
     lazily = before("if not kept:", "    kept.append(self.weight * 2)").replace("x * self.weight", "x * kept[0] / 2")
     verdict = await judge(lazily)
@@ -245,6 +251,7 @@ async def test_what_is_no_output_is_wrong_and_said(judge: Judging, text: str, sa
     assert said in verdict.reason
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [
@@ -306,6 +313,7 @@ async def test_the_description_says_how_modules_are_made(evaluator: LocalEvaluat
     assert (await evaluator.describe_task(SMALL_TASK, "cpp")).modules == ()
 
 
+@pytest.mark.long
 async def test_a_module_that_hands_out_the_same_memory_in_every_call_is_marked(judge: Judging) -> None:
     reused = after("kept.append(y) if not kept else kept[0].copy_(y)", "return kept[0]")
     verdict = await judge(reused)

@@ -140,6 +140,7 @@ async def test_what_only_contents_tell_is_not_known_here() -> None:
     assert not report.kernels
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

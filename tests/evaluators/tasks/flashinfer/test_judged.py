@@ -83,6 +83,7 @@ def written(language: Language, entry_point: str, name: str, text: str) -> Candi
     return Candidate(language=language, entry_point=entry_point, files=(SourceFile(path=name, text=text),))
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("candidate", "fates"),
@@ -124,6 +125,7 @@ def run(x):
 """
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 @pytest.mark.parametrize(("scale", "fates"), [("0.5", {"measured", "unstable"}), ("0.48", {"wrong"})])
 async def test_outputs_of_eight_bits_may_be_rounded_otherwise_and_not_scaled_otherwise(
@@ -174,6 +176,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
 """
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 @pytest.mark.timeout(300)  # a compiler reads torch's headers
 async def test_a_solution_with_a_torch_binding_runs_what_the_builder_built(task: TaskSpec) -> None:

@@ -70,6 +70,7 @@ async def fate_of(folder: Path, text: str) -> tuple[str, str, tuple[str, ...]]:
     return found.fate, found.reason, getattr(found.verdict, "notes", ())
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 async def test_a_sampler_with_random_numbers_of_its_own_is_measured_and_told_how_well_it_is_known(
     tmp_path: Path,

@@ -237,6 +237,7 @@ def test_a_reference_gives_what_another_way_of_computing_it_gives(name: str) -> 
     assert wrong_share(as_answered(RIGHT[name](data), data), data) == 0.0
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("what", WRONG)
 def test_a_program_that_leaves_something_out_is_wrong(what: str) -> None:
     name, program = WRONG[what]

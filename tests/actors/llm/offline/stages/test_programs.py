@@ -39,7 +39,7 @@ def errors() -> dict[str, float]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", [name for name, _, _ in CASES])
 def test_a_program_computes_what_the_reference_computes(case: str, errors: dict[str, float]) -> None:
     assert errors[case] <= 1.0

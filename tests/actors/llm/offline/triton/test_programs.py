@@ -84,13 +84,12 @@ def reasons() -> dict[str, str]:
     return _found("compile_programs", COMPILED)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name, _, _ in RUN])
 def test_a_program_computes_what_the_reference_computes(case: str, errors: dict[str, float]) -> None:
     assert errors[case] <= 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", [name for name, _, _ in COMPILED])
 def test_a_program_compiles_for_sm_90_without_such_a_gpu(case: str, reasons: dict[str, str]) -> None:
     assert reasons[case] == ""
