@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from ksearch_async.api import (
         FoundKernel,
         FoundProgram,
-        RunSettings,
         SearchResult,
-        SessionSettings,
         load_result,
         resume,
         run,
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings
     from ksearch_async.evaluation.tasks import ModuleTask, OwnTask, task, task_from_module
     from ksearch_async.runs.session import StopSwitch
+    from ksearch_async.settings.options import RunSettings, SessionSettings
     from ksearch_async.settings.resolve import resolve_config
     from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings
     from messages.base import (
@@ -55,9 +54,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "FoundKernel": "ksearch_async.api",
     "FoundProgram": "ksearch_async.api",
-    "RunSettings": "ksearch_async.api",
+    "RunSettings": "ksearch_async.settings.options",
     "SearchResult": "ksearch_async.api",
-    "SessionSettings": "ksearch_async.api",
+    "SessionSettings": "ksearch_async.settings.options",
     "load_result": "ksearch_async.api",
     "resume": "ksearch_async.api",
     "run": "ksearch_async.api",

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, Unpack
 
 import anyio
 import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.llm.base import ReasoningEffort
 from ksearch_async.errors import refusal, refuse_event_loop, single_error, suggestion
 from ksearch_async.evaluation.sources import written_candidate
 from ksearch_async.follow.beside import accompanied
@@ -27,13 +26,13 @@ from ksearch_async.runs.folder import RunFolder, find_run, open_chronicle
 from ksearch_async.runs.local import open_session, reopen_session
 from ksearch_async.runs.session import Lead, Opening, Session, StopSwitch
 from ksearch_async.runs.state import DUPLICATE, Best, BestScore, Chronicle
+from ksearch_async.settings.options import SETTINGS, RunSettings, SessionSettings
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import SETTINGS, ModelKind, RunConfig, load_config
+from ksearch_async.settings.table import RunConfig, load_config
 from ksearch_async.views.events import events_of
-from messages.base import BoundaryError, EditFormat, Isolation, Language, Usage
+from messages.base import BoundaryError, Language, Usage
 from messages.codec import Record
 from messages.facts import StoppedBy
-from messages.models import Choice
 from messages.tasks import SourceFile
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -41,141 +40,6 @@ OnEvent: TypeAlias = Callable[[Mapping[str, Any]], object]
 """Called on the event loop with each event as `ksearch run --json` prints it: `kind`, `seq`, `at` and its fields."""
 
 log = structlog.get_logger(__name__)
-
-
-class SessionSettings(TypedDict, total=False):
-    """What may differ from one session of a run to the next; named as the command line's flags."""
-
-    max_rounds: int
-    """Evaluations to spend in all."""
-    max_seconds: float
-    """Wall-clock, over all sessions."""
-    max_calls: int
-    """Answers of the model."""
-    max_tokens: int
-    """Prompt and completion tokens, over all calls."""
-    target_speedup: float
-    """Stop once the best kernel's credit (its interval's lower bound) reaches it."""
-    model: str
-    """The endpoint's name of the model. Without one, built-in rules plan and write."""
-    base_url: str
-    """Address of an OpenAI-compatible endpoint."""
-    model_kind: ModelKind
-    """How answers are had: see `ksearch run --help`."""
-    concurrency: int
-    """Model calls in flight at once."""
-    requests_per_minute: int
-    """Of an endpoint; without it as often as it bears."""
-    tokens_per_minute: int
-    """Likewise, prompts and answers together."""
-    planner_model: str
-    """The model that plans, if it is another one."""
-    planner_base_url: str
-    coder_model: str
-    """The model that writes, if it is another one; or several, with weights: `small=3,large`."""
-    coder_base_url: str
-    coder_choice: Choice
-    """How one of several is chosen."""
-    prices: str
-    """A file of prices."""
-    max_cost: float
-    """US dollars for models."""
-    timeout: float
-    """Seconds that one model call may take, with all its tries."""
-    temperature: float
-    max_answer_tokens: int
-    """Of one answer, hidden reasoning included."""
-    reasoning_effort: ReasoningEffort
-    llm_seed: int
-    """Of the endpoint's draws, where it has such."""
-    structured: Literal["auto", "on", "off"]
-    """Whether the endpoint is to hold the planner's answers to a JSON schema."""
-    early_stop: bool
-    """Answers are streamed, and not read on long after they are whole."""
-    replay: str
-    """A recorded run that answers, by name or folder."""
-    replay_misses: Literal["refuse", "ask"]
-    """What becomes of questions that it was not asked."""
-    mistakes: float
-    """Share of the built-in rules' answers that are spoiled, 0 to 1."""
-    builders: int
-    """Candidates compiled at once."""
-    evaluators: int
-    """Candidates judged at once."""
-    device: str
-    """Where candidates run: `cpu`, `cuda:0`, or several GPUs of this host: `cuda:0,cuda:1`."""
-    baseline: Literal["", "torch.compile"]
-    """A second program that is timed beside the reference, on a GPU."""
-    isolation: Isolation
-    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
-    sync: Literal["always", "never"]
-    with_: str
-    """Which of `coder`, `builder` and `evaluator` work in this process, with commas; `all`, or `none`."""
-    nats: str
-    """`embedded`, or the addresses of a NATS server or cluster, with commas."""
-    metrics_port: int
-    """Over NATS: where Prometheus may read."""
-    metrics_host: str
-    track: str
-    """Experiment trackers that are told of the run: `wandb`, `mlflow`, or both with a comma."""
-    track_project: str
-    notify: str
-    """Address of a webhook that gets notices of the run."""
-    notify_on: str
-    """Of what, with commas: `best`, `finished`, `trouble`."""
-
-
-class RunSettings(SessionSettings, total=False):
-    """What a run is started with; docs/reference/configuration.md has defaults and meaning of each."""
-
-    effort: Literal["quick", "standard", "full"]
-    world_model: Literal["evolving", "frozen", "off"]
-    branches: int
-    """Branches of the tree refined at once."""
-    window: int
-    """A branch ends after so many attempts in a row without improvement."""
-    repair_window: int
-    """The same as long as it has no correct candidate."""
-    samples: int
-    """Drafts of one attempt that are written and evaluated at once."""
-    selection: Literal["auto", "paper", "spread"]
-    max_difficulty: int
-    confirm: bool
-    """Measure a timed candidate a second time before it counts as the best."""
-    edit_format: EditFormat
-    """How coders answer: with `whole` files, or `search-replace` blocks; `auto`: by the length of the code."""
-    language: str
-    threads: int
-    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
-    tolerance: str
-    """`strict`, `kernelbench`, `flashinfer`, or `gpumode:RTOL,ATOL`."""
-    measure: Literal["device", "eager"]
-    """What counts as latency on a GPU: the span of a call's kernels, or the call on an idle device."""
-    library_calls: Literal["allow", "deny"]
-    """Whether a library may do the kernels' work."""
-    allow_library: str
-    """What of it is allowed though the rest is not, with commas."""
-    allow_trivial: bool
-    """Take a task on though an answer that computes nothing would pass."""
-    continue_from_solution: str
-    """A kernel to begin with: a source file, a run's `best` folder, or a run."""
-    continue_from_world_model: str
-    """A tree to begin with: a run, a file, or `auto`."""
-    score_with: str
-    """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
-    eval_timeout: float
-    """Seconds that scoring one program may take."""
-    eval_memory: float
-    """Gibibytes that one program may take."""
-    seed: int
-    weight: int
-    """The run's share of the workers, beside other runs on the same server."""
-    tier: str
-    """Which coders write for the run."""
-    arch: str
-    """Device or architecture that the run is for, where evaluators of several are there."""
-    runs_dir: str
-    """Folder that the run's own folder is made in."""
 
 
 class FoundKernel(Best, frozen=True, kw_only=True):

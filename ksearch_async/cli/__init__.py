@@ -276,7 +276,7 @@ def _explained(error: cyclopts.CycloptsError) -> BaseException:
     if isinstance(error, cyclopts.UnusedCliTokensError):
         return refusal(f"not expected here: {', '.join(map(repr, error.unused_tokens or ()))}", hint)
     if command == "ksearch resume" and isinstance(error, cyclopts.UnknownOptionError):
-        from ksearch_async.settings.table import is_kept  # noqa: PLC0415 - `ksearch --help` needs none of it
+        from ksearch_async.settings.options import is_kept  # noqa: PLC0415 - `ksearch --help` needs none of it
 
         option = (error.token.keyword or error.token.value).partition("=")[0]
         if is_kept(option.removeprefix("--").removeprefix("no-")):

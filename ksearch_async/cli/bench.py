@@ -16,7 +16,6 @@ from evaluators.hardware.target import CPU
 from evaluators.tasks.kernelbench import reading
 from evaluators.tasks.kernelbench.packing import find_candidate
 from evaluators.tasks.kernelbench.scoring import Score, outcome_of, score
-from ksearch_async.api import RunSettings
 from ksearch_async.api import search as run_search
 from ksearch_async.cli import exits
 from ksearch_async.cli.bench_gpumode import bench_gpumode
@@ -26,6 +25,7 @@ from ksearch_async.evaluation.judging import Case, Row, bench, row_object
 from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.folder import runs_dir_or_default
+from ksearch_async.settings.options import RunSettings
 from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.tasks import Candidate

@@ -13,35 +13,19 @@ from typing import Annotated
 import anyio
 from cyclopts import Parameter
 
-from actors.llm.base import ReasoningEffort
 from evaluators.tasks.own.document import DOCUMENT, REFERENCE, write_task
 from ksearch_async.cli import exits
-from ksearch_async.cli.flags import MODEL, JsonFlag
+from ksearch_async.cli.flags import JsonFlag, ModelFlags
 from ksearch_async.errors import refusal
-from ksearch_async.settings.table import ModelKind
 from ksearch_async.views.terminal import note, put, put_json, put_lines
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class DraftFlags:
+class DraftFlags(ModelFlags):
     """Who drafts; as `ksearch run` has them."""
 
-    model: Annotated[str | None, MODEL] = None
-    """The endpoint's name of the model that drafts. [env: KSEARCH_MODEL]"""
-    base_url: Annotated[str | None, MODEL] = None
-    """Address of an OpenAI-compatible endpoint. [env: KSEARCH_BASE_URL]"""
-    model_kind: Annotated[ModelKind | None, MODEL] = None
-    """How the endpoint is asked: `chat` or `responses`. [default: auto]"""
-    timeout: Annotated[float | None, MODEL] = None
-    """Seconds that one model call may take. [default: 600]"""
-    temperature: Annotated[float | None, MODEL] = None
-    """Of the model's answers; without it and the next two the endpoint decides."""
-    max_answer_tokens: Annotated[int | None, MODEL] = None
-    """Tokens that one answer may have, hidden reasoning included."""
-    reasoning_effort: Annotated[ReasoningEffort | None, MODEL] = None
-    """How much the model may think before it answers."""
-    config: Annotated[Path | None, Parameter(name=["--config", "-c"]), MODEL] = None
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"], group="Model")] = None
     """A TOML file, as `ksearch run` takes it; its model is asked."""
 
 

@@ -14,13 +14,13 @@ from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.follow.notice_settings import check_url, kinds_of
 from ksearch_async.follow.tracking.names import tracker_names
+from ksearch_async.settings.options import SETTINGS
 from ksearch_async.settings.table import (
     API_KEY_VARIABLES,
     EFFORTS,
     FOREIGN_VARIABLES,
     OTHER_VARIABLES,
     ROLE_KEY_VARIABLES,
-    SETTINGS,
     Effort,
     RunConfig,
     flatten,

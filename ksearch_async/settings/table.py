@@ -1,4 +1,6 @@
-"""The settings of a run: names, types, defaults, help, and which of them may change on resume.
+"""The settings of a run: names, types, defaults, and which of them may change on resume.
+
+Settings with a flag are described where the flag is declared, in `options.py`; the others here.
 
 `[model]` in the file is for both; `[model.planner]` and `[model.coder]` say what differs, and each of
 `[[model.coder.members]]` what differs for one of several models that write.
@@ -212,43 +214,24 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Which model plans and writes."""
 
     kind: ModelKind = "auto"
-    """`offline`: built-in rules, not a language model. `chat`: an OpenAI-compatible endpoint. `responses`: one with
-    OpenAI's Responses API. `replay`: a recorded run answers. `manual`: somebody writes the answers into files.
-    `auto`: `replay` if a run is given for it, `chat` if a model is named, else `offline`."""
     name: str | None = None
-    """The endpoint's name of the model."""
     base_url: str | None = None
-    """Address of the endpoint; null means the openai package's default."""
     key_variable: str | None = None
     """Environment variable that holds the key; null: the role's, else one of `API_KEY_VARIABLES`."""
     concurrency: Positive = 8
-    """Calls in flight at once, planner and coders together."""
     requests_per_minute: Positive | None = None
-    """As the next one, of the endpoint, planner and coders together; null: as much as it bears."""
     tokens_per_minute: Positive | None = None
     timeout_s: Seconds = 600.0
-    """Per call, with all its tries."""
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0)] | None = None
-    """Null, as for the next two: the endpoint's default."""
     max_tokens: Positive | None = None
-    """Of one answer, hidden reasoning included; what is longer comes cut off."""
     reasoning_effort: ReasoningEffort | None = None
     seed: int | None = None
-    """Of the endpoint's draws, where it has such; null: none is sent."""
     structured: Literal["auto", "on", "off"] = "auto"
-    """Whether the endpoint is to hold the planner's answers to a JSON schema; `auto`: where `ksearch doctor --model`
-    found that it can."""
     early_stop: bool = True
-    """Answers are streamed, and not read on long after they are whole."""
     replay: str | None = None
-    """The run that answers: its folder, or its name in the folder of runs."""
     replay_misses: Literal["refuse", "ask"] = "refuse"
-    """What becomes of a question that the recorded run was not asked: it ends the run, or the model that the other
-    settings mean is asked."""
     mistakes: Share = 0.0
-    """Share of the built-in rules' answers that get a mistake as models make them, to try a search out."""
     prices: str | None = None
-    """A file of prices, which go before the user's and the shipped ones."""
     planner: Overrides = Overrides()
     """What is different for who plans."""
     coder: CoderSettings = CoderSettings()
@@ -260,16 +243,10 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     builders: Positive = 2
     evaluators: Positive = 2
-    """Candidates judged at once; timing still happens one at a time per device."""
     device: str = "cpu"
-    """Where candidates run: `cpu`, `cuda:0`, or several GPUs with commas."""
     baseline: Literal["", "torch.compile"] = ""
-    """A second program that is timed beside the reference, on a GPU."""
     isolation: Isolation = "auto"
-    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
     here: str | None = None
-    """Which of `coder`, `builder` and `evaluator` work in this process, with commas; or `all`, or `none`. Null: `all`,
-    and `none` for a run on a server that others use too."""
 
 
 KernelLanguage: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
@@ -281,38 +258,29 @@ class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """How plain Python programs are scored."""
 
     evaluator: str | None = None
-    """A file that defines `evaluate(program_path)`; with it the task is the path of the program to improve."""
     timeout_s: Seconds = 60.0
-    """Wall-clock limit of scoring one program."""
     memory_gib: Annotated[float, msgspec.Meta(gt=0)] = 8.0
-    """Private memory that a process of a program may take."""
 
 
 class ContinueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run begins with that was found before."""
 
     solution: str | None = None
-    """A candidate: a source file, a run's `best` folder, or a run. It is measured first and hangs under the root."""
     world_model: str | None = None
-    """A tree: a run, a file with a world model, or `auto`: the latest run of this task."""
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where Prometheus may read how a run over NATS is doing, and those who work on it."""
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
-    """Null: nowhere. 0: a free one."""
     host: str = "127.0.0.1"
-    """Address to listen at; there is no authentication."""
 
 
 class TrackingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which experiment trackers are told of the run; who signs in there is the environment's (`WANDB_API_KEY`, …)."""
 
     to: str | None = None
-    """`wandb`, `mlflow`, or both with a comma; null: none."""
     project: str | None = None
-    """Project of W&B, experiment of MLflow; null: as `WANDB_PROJECT`, `MLFLOW_EXPERIMENT_NAME` say, else `ksearch`."""
     group: str | None = None
     """What runs that belong together have in common, such as the seeds of one experiment."""
     tags: tuple[str, ...] = ()
@@ -324,9 +292,7 @@ class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Where notices of a run go: a webhook."""
 
     url: str | None = None
-    """Saved with the run; null: as `KSEARCH_NOTIFY` says, which is not."""
     on: str = "best,finished,trouble"
-    """Of what, with commas."""
     timeout_s: Seconds = 10.0
     """Of one try."""
 
@@ -337,37 +303,23 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     task: str
     """A bundled problem's name, or the path of a problem file or of a program."""
     effort: Effort = "standard"
-    """Which preset the numbers below were taken from where nothing else set them; see `EFFORTS`."""
     language: KernelLanguage = "cpp"
     seed: int = 0
     runs_dir: str = DEFAULT_RUNS_DIR
     sync: Literal["always", "never"] = "always"
-    """`always`: an event is on disk (fsync) before anybody acts on it. `never`: the operating system decides when;
-    survives a crash of the process but not of the machine."""
     search: SearchSettings = SearchSettings()
     model: ModelSettings = ModelSettings()
     workers: WorkerSettings = WorkerSettings()
     nats: str | None = None
-    """Where the run's messages go: null (they stay in this process), `embedded` (a nats-server of the run's own), or
-    the addresses of a server or cluster, with commas; never with credentials."""
     weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
-    """The run's share of the workers, beside other runs on the same server."""
     tier: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9-]{0,31}$")] = "default"
-    """Which coders write for the run: those that were started with this tier."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
-    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
     arch: str | None = None
-    """Part of the device's name, or the architecture, that the run is for, where evaluators of several are there."""
     tolerance: str = "strict"
-    """How far outputs may lie from the reference: a profile of `evaluators.tolerances`."""
     measure: Measure = "device"
-    """What counts as latency on a GPU: the span of a call's kernels, or the call as a user makes it."""
     library_calls: LibraryCalls = "deny"
-    """Whether a library may do the kernels' work: the reference's own operators, cuBLAS and the like."""
     allow_library: str = ""
-    """What of it is allowed though the rest is not, with commas: operators (`aten::mm`), families, libraries."""
     allow_trivial: bool = False
-    """Take a task on though an answer that computes nothing would pass."""
     program: ProgramSettings = ProgramSettings()
     continue_from: ContinueSettings = ContinueSettings()
     metrics: MetricsSettings = MetricsSettings()
@@ -379,98 +331,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """What candidates are written in: programs are Python, whatever is set for kernels."""
         return self.language if self.program.evaluator is None else "python"
 
-
-class Setting(msgspec.Struct, frozen=True):
-    """A setting with a flag and an environment variable of its own."""
-
-    flag: str
-    """Without the leading dashes."""
-    path: str
-    """Where it stands in `RunConfig`, dotted."""
-
-    @property
-    def variable(self) -> str:
-        """The environment variable's name."""
-        return "KSEARCH_" + self.flag.upper().replace("-", "_")
-
-    @property
-    def keyword(self) -> str:
-        """The keyword's name in the Python interface."""
-        return "with_" if self.flag == "with" else self.flag.replace("-", "_")
-
-
-SETTINGS = (
-    Setting("effort", "effort"),
-    Setting("language", "language"),
-    Setting("seed", "seed"),
-    Setting("runs-dir", "runs_dir"),
-    Setting("sync", "sync"),
-    Setting("world-model", "search.world_model"),
-    Setting("branches", "search.branches"),
-    Setting("window", "search.stagnation_window"),
-    Setting("repair-window", "search.repair_window"),
-    Setting("samples", "search.samples"),
-    Setting("selection", "search.selection.rule"),
-    Setting("max-difficulty", "search.max_difficulty"),
-    Setting("confirm", "search.confirm"),
-    Setting("edit-format", "search.edit_format"),
-    Setting("max-rounds", "search.budget.max_rounds"),
-    Setting("max-seconds", "search.budget.wall_clock_s"),
-    Setting("max-calls", "search.budget.max_calls"),
-    Setting("max-tokens", "search.budget.max_tokens"),
-    Setting("max-cost", "search.budget.max_cost_usd"),
-    Setting("target-speedup", "search.budget.target_speedup"),
-    Setting("model-kind", "model.kind"),
-    Setting("model", "model.name"),
-    Setting("base-url", "model.base_url"),
-    Setting("planner-model", "model.planner.name"),
-    Setting("planner-base-url", "model.planner.base_url"),
-    Setting("coder-model", "model.coder.name"),
-    Setting("coder-base-url", "model.coder.base_url"),
-    Setting("coder-choice", "model.coder.choice"),
-    Setting("concurrency", "model.concurrency"),
-    Setting("requests-per-minute", "model.requests_per_minute"),
-    Setting("tokens-per-minute", "model.tokens_per_minute"),
-    Setting("prices", "model.prices"),
-    Setting("timeout", "model.timeout_s"),
-    Setting("temperature", "model.temperature"),
-    Setting("max-answer-tokens", "model.max_tokens"),
-    Setting("reasoning-effort", "model.reasoning_effort"),
-    Setting("llm-seed", "model.seed"),
-    Setting("structured", "model.structured"),
-    Setting("early-stop", "model.early_stop"),
-    Setting("replay", "model.replay"),
-    Setting("replay-misses", "model.replay_misses"),
-    Setting("mistakes", "model.mistakes"),
-    Setting("builders", "workers.builders"),
-    Setting("evaluators", "workers.evaluators"),
-    Setting("device", "workers.device"),
-    Setting("baseline", "workers.baseline"),
-    Setting("isolation", "workers.isolation"),
-    Setting("with", "workers.here"),
-    Setting("nats", "nats"),
-    Setting("weight", "weight"),
-    Setting("tier", "tier"),
-    Setting("arch", "arch"),
-    Setting("metrics-port", "metrics.port"),
-    Setting("metrics-host", "metrics.host"),
-    Setting("track", "tracking.to"),
-    Setting("track-project", "tracking.project"),
-    Setting("notify", "notify.url"),
-    Setting("notify-on", "notify.on"),
-    Setting("threads", "threads"),
-    Setting("tolerance", "tolerance"),
-    Setting("measure", "measure"),
-    Setting("library-calls", "library_calls"),
-    Setting("allow-library", "allow_library"),
-    Setting("allow-trivial", "allow_trivial"),
-    Setting("score-with", "program.evaluator"),
-    Setting("continue-from-solution", "continue_from.solution"),
-    Setting("continue-from-world-model", "continue_from.world_model"),
-    Setting("eval-timeout", "program.timeout_s"),
-    Setting("eval-memory", "program.memory_gib"),
-)
-"""Whatever else `RunConfig` holds can be set in a file."""
 
 MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir", "nats", "metrics.", "tracking.", "notify.")
 """What may differ when a run is resumed; a trailing dot means the whole table."""
@@ -513,11 +373,6 @@ def changed_keys(before: RunConfig, after: RunConfig) -> list[str]:
 def may_change(key: str) -> bool:
     """Say whether a setting may differ when a run is resumed."""
     return any(key.startswith(allowed) if allowed.endswith(".") else key == allowed for allowed in MAY_CHANGE)
-
-
-def is_kept(flag: str) -> bool:
-    """Say whether a flag (without the leading dashes) sets what stays as it was when a run is resumed."""
-    return any(setting.flag == flag and not may_change(setting.path) for setting in SETTINGS)
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

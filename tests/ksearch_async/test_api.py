@@ -16,7 +16,7 @@ import structlog
 
 import ksearch_async
 from ksearch_async.follow.logs import pass_to_logging
-from ksearch_async.settings.table import SETTINGS
+from ksearch_async.settings.options import SETTINGS
 from messages.codec import encode_line
 from tests.evaluators.patience import too_busy
 from tests.ksearch_async.stories import RUN_ID, story

@@ -5,27 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from ksearch_async.cli import app
-from ksearch_async.settings.table import EFFORTS, SETTINGS, CoderSettings, Member, Overrides, RunConfig, flatten
+from ksearch_async.settings.options import reference_table
+from ksearch_async.settings.table import EFFORTS, CoderSettings, Member, Overrides, RunConfig, flatten
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.flag)
-def test_every_setting_is_documented_with_flag_variable_and_default(setting: msgspec.Struct) -> None:
-    flag, path, variable = (getattr(setting, name) for name in ("flag", "path", "variable"))
-    (row,) = (
-        line for line in (REFERENCE / "configuration.md").read_text().splitlines() if line.startswith(f"| `{path}`")
-    )
-    default = dict(flatten(msgspec.to_builtins(RunConfig(task="t"))))[path]
-    assert f"`--{flag}`" in row
-    assert f"`{variable}`" in row
-    if isinstance(default, bool):
-        assert f"`{str(default).lower()}`" in row
-    elif isinstance(default, float | int):
-        assert f"{default:g}" in row
+def test_the_table_of_settings_is_what_is_declared() -> None:
+    """`python -m ksearch_async.settings.options` writes it anew."""
+    assert f"| default | meaning |\n|---|---|---|---|---|\n{reference_table()}\n" in (
+        REFERENCE / "configuration.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_every_key_of_a_configuration_is_named_in_the_reference() -> None:

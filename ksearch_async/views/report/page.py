@@ -16,7 +16,8 @@ from ksearch_async.runs.costs import Spend, Spending, spending_of
 from ksearch_async.runs.feed import AttemptView, ConfirmationView
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.state import Best, BestScore, Chronicle
-from ksearch_async.settings.table import SETTINGS, ModelSettings, RunConfig, flatten, load_config
+from ksearch_async.settings.options import SETTINGS
+from ksearch_async.settings.table import ModelSettings, RunConfig, flatten, load_config
 from ksearch_async.views.compare import Comparison, Entrant, best_words, compared, entrant_of, plain, rows_of
 from ksearch_async.views.lines import (
     confirmations_line,

@@ -22,7 +22,7 @@ from ksearch_async.cli.original import (
     Spelled,
     translated,
 )
-from ksearch_async.settings.table import SETTINGS
+from ksearch_async.settings.options import SETTINGS
 from messages.base import ConfigError
 from tests.ksearch_async.cli.test_dry_run import PLUS_ONE
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from ksearch_async.settings.models import dialect_of, model_words
+from ksearch_async.settings.options import SETTINGS
 from ksearch_async.settings.resolve import resolve_config, trace_config
 from ksearch_async.settings.table import (
     EFFORTS,
     OTHER_VARIABLES,
-    SETTINGS,
     RunConfig,
     changed_keys,
     flatten,
