@@ -55,7 +55,7 @@ def _flag(setting: Setting, *, default: str, group: Group | None) -> tuple[str, 
     kind: Any = setting.kind
     if get_origin(kind) is Literal and "" in get_args(kind):  # only Python and files can say "none" by it
         kind = Literal[tuple(choice for choice in get_args(kind) if choice)]
-    words = f"{setting.option.help} [default: {default}]" if default else setting.option.help
+    words = f"{setting.help} [default: {default}]" if default else setting.help
     parameter = Parameter(help=words, group=group, negative="" if setting.value is False else None)
     return setting.keyword, Annotated[kind | None, parameter], None
 

@@ -8,7 +8,10 @@ of the reference anew.
 
 from __future__ import annotations
 
+import ast
 import re
+from inspect import cleandoc
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, TypedDict, get_args, get_type_hints
 
@@ -41,12 +44,7 @@ class Option(msgspec.Struct, frozen=True):
     path: str
     """Dotted path of its field in `RunConfig`."""
     group: str
-    help: str
-    """For `--help` and the reference."""
-    default: str = ""
-    """In words, where the field's own default says too little."""
-    more: str = ""
-    """Further sentences of the reference; may hold links."""
+    """Heading under which `--help` lists it."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +55,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     kind: object
     """Type of its value."""
     option: Option
+    help: str
+    """First paragraph of its text: for `--help` and the reference."""
+    more: str
+    """The second: for the reference, with links."""
+    words: str
+    """Its default in words, where the field's own says too little."""
 
     @property
     def path(self) -> str:
@@ -81,8 +85,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def default(self) -> str:
         """The default in words; empty if there is none."""
-        if self.option.default or self.value is None:
-            return self.option.default
+        if self.words or self.value is None:
+            return self.words
         if isinstance(self.value, bool):
             return "yes" if self.value else ""
         return f"{self.value:g}" if isinstance(self.value, float) else str(self.value)
@@ -91,495 +95,289 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class SessionSettings(TypedDict, total=False):
     """Settings that may differ from one session of a run to the next."""
 
-    max_rounds: Annotated[
-        int,
-        Option(
-            "search.budget.max_rounds",
-            LIMITS,
-            "Evaluations to spend in all.",
-            more="A candidate that does not build counts as one. Candidates written before a stop are evaluated when "
-            "the run is resumed, even beyond a smaller number of rounds.",
-        ),
-    ]
-    max_seconds: Annotated[
-        float, Option("search.budget.wall_clock_s", LIMITS, "Stop after this wall-clock time, over all sessions.")
-    ]
-    max_calls: Annotated[
-        int,
-        Option(
-            "search.budget.max_calls",
-            LIMITS,
-            "Stop after this many questions to models, planner and coders together.",
-            more="Questions under way when a run is stopped or killed count as paid for.",
-        ),
-    ]
-    max_tokens: Annotated[
-        int,
-        Option(
-            "search.budget.max_tokens",
-            LIMITS,
-            "Stop after this many tokens, prompts included.",
-            more="A question is asked only if its answer is expected to fit, along with all that is under way.",
-        ),
-    ]
-    max_cost: Annotated[
-        float,
-        Option(
-            "search.budget.max_cost_usd",
-            LIMITS,
-            "Ask no question that would bring the run above this many US dollars; needs a price for each model.",
-            more="See [prices](../guides/models.md#prices-and-a-budget-in-money).",
-        ),
-    ]
-    target_speedup: Annotated[
-        float,
-        Option(
-            "search.budget.target_speedup",
-            LIMITS,
-            "Stop once the lower bound of the best kernel's speedup reaches it.",
-        ),
-    ]
-    model: Annotated[str, Option("model.name", MODEL, "The endpoint's name of the model.")]
-    base_url: Annotated[
-        str, Option("model.base_url", MODEL, "Address of an OpenAI-compatible endpoint.", "that of the openai package")
-    ]
-    planner_model: Annotated[
-        str,
-        Option(
-            "model.planner.name",
-            MODEL,
-            "The model that plans, if it is another one.",
-            more="See [roles](../guides/models.md#two-roles-two-models).",
-        ),
-    ]
-    planner_base_url: Annotated[str, Option("model.planner.base_url", MODEL, "Its endpoint, if that is another one.")]
-    coder_model: Annotated[
-        str,
-        Option(
-            "model.coder.name",
-            MODEL,
-            "The model that writes, if it is another one; or several, with weights: `small=3,large`.",
-        ),
-    ]
-    coder_base_url: Annotated[str, Option("model.coder.base_url", MODEL, "Its endpoint, if that is another one.")]
-    coder_choice: Annotated[
-        Choice,
-        Option(
-            "model.coder.choice",
-            MODEL,
-            "How one of several is chosen for a candidate: drawn by `weights`, or `bandit`: by which brings correct "
-            "and faster kernels for least.",
-            more="See [several models](../guides/models.md#several-models-that-write).",
-        ),
-    ]
-    model_kind: Annotated[
-        ModelKind,
-        Option(
-            "model.kind",
-            MODEL,
-            "`chat`: an OpenAI-compatible endpoint; `responses`: one with OpenAI's Responses API; `offline`: the "
-            "built-in rules, not a language model; `replay`: a recorded run answers; `manual`: a person or another "
-            "program writes the answers into files; `auto`: `replay` if a run is given for it, `chat` if a model or an "
-            "address is given, else `offline`.",
-            more="See [models](../guides/models.md).",
-        ),
-    ]
-    concurrency: Annotated[
-        int,
-        Option(
-            "model.concurrency",
-            MODEL,
-            "Model calls in flight at once at an endpoint.",
-            more="Fewer as long as it answers HTTP 429.",
-        ),
-    ]
-    requests_per_minute: Annotated[
-        int,
-        Option(
-            "model.requests_per_minute",
-            MODEL,
-            "Requests that an endpoint gets in any 60 seconds, at most.",
-            "as many as it takes",
-            "See [limits](../guides/models.md#limits-of-an-endpoint).",
-        ),
-    ]
-    tokens_per_minute: Annotated[
-        int,
-        Option(
-            "model.tokens_per_minute",
-            MODEL,
-            "Tokens of prompts and answers in any 60 seconds, at most.",
-            "as many as it takes",
-        ),
-    ]
-    prices: Annotated[
-        str, Option("model.prices", MODEL, "A file of prices (TOML) that go before your own and the shipped ones.")
-    ]
-    timeout: Annotated[
-        float, Option("model.timeout_s", MODEL, "Seconds that one model call may take, with all its tries.")
-    ]
-    temperature: Annotated[
-        float, Option("model.temperature", MODEL, "Sampling temperature, 0 to 2.", "that of the endpoint")
-    ]
-    max_answer_tokens: Annotated[
-        int,
-        Option(
-            "model.max_tokens",
-            MODEL,
-            "Tokens that one answer may have, hidden reasoning included.",
-            "that of the endpoint",
-            "Sent as `max_completion_tokens`.",
-        ),
-    ]
-    reasoning_effort: Annotated[
-        ReasoningEffort,
-        Option(
-            "model.reasoning_effort",
-            MODEL,
-            "How much the model may think before it answers.",
-            "that of the endpoint",
-            "`none`, `minimal`, `low`, `medium`, `high` or `xhigh`, as far as the model knows them.",
-        ),
-    ]
-    llm_seed: Annotated[
-        int,
-        Option(
-            "model.seed",
-            MODEL,
-            "Seed of the endpoint's sampling, where it supports one.",
-            "none is sent",
-            "Each question gets its own seed, derived from it.",
-        ),
-    ]
-    structured: Annotated[
-        Literal["auto", "on", "off"],
-        Option(
-            "model.structured",
-            MODEL,
-            "Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found "
-            "that it can.",
-        ),
-    ]
-    early_stop: Annotated[
-        bool, Option("model.early_stop", MODEL, "Stream answers, and stop reading soon after they are complete.")
-    ]
-    replay: Annotated[
-        str, Option("model.replay", MODEL, "Have a recorded run answer, by name or folder: it costs nothing.")
-    ]
-    replay_misses: Annotated[
-        Literal["refuse", "ask"],
-        Option(
-            "model.replay_misses",
-            MODEL,
-            "A question that the recorded run was not asked: `refuse` ends the run, `ask` asks --model.",
-        ),
-    ]
-    mistakes: Annotated[
-        float,
-        Option(
-            "model.mistakes",
-            MODEL,
-            "Share of the built-in rules' answers that get a mistake as models make them, 0 to 1.",
-            more="See [the offline model](../guides/offline-model.md).",
-        ),
-    ]
-    builders: Annotated[int, Option("workers.builders", HOST, "Candidates compiled at once.")]
-    evaluators: Annotated[
-        int, Option("workers.evaluators", HOST, "Candidates judged at once; timing is always one at a time.")
-    ]
-    device: Annotated[
-        str,
-        Option(
-            "workers.device",
-            HOST,
-            "Where candidates run: `cpu`, `cuda:0`, or several equal GPUs of this host: `cuda:0,cuda:1`.",
-        ),
-    ]
-    baseline: Annotated[
-        Literal["", "torch.compile"],
-        Option("workers.baseline", HOST, "A second program to time beside the reference, on a GPU."),
-    ]
-    isolation: Annotated[
-        Isolation,
-        Option(
-            "workers.isolation",
-            HOST,
-            "How candidates are kept from this host: `auto`, by all means that it has; `strict`, not built or run "
-            "unless it has Landlock or a private root, seccomp, and no network.",
-            more="See the [threat model](../threat-model.md).",
-        ),
-    ]
-    sync: Annotated[
-        Literal["always", "never"],
-        Option(
-            "sync",
-            HOST,
-            "`always` has every event on disk before it is acted on; `never` survives a kill, not a power cut.",
-        ),
-    ]
-    track: Annotated[
-        str,
-        Option(
-            "tracking.to",
-            FOLLOWERS,
-            "Report the run to experiment trackers: `wandb`, `mlflow`, or both with a comma. Each is an extra.",
-            more="See [tracking](../guides/tracking.md).",
-        ),
-    ]
-    track_project: Annotated[
-        str,
-        Option(
-            "tracking.project",
-            FOLLOWERS,
-            "Project of W&B, experiment of MLflow.",
-            "`WANDB_PROJECT` or `MLFLOW_EXPERIMENT_NAME`, else ksearch",
-        ),
-    ]
-    notify: Annotated[
-        str,
-        Option(
-            "notify.url",
-            FOLLOWERS,
-            "Address of a webhook that gets notices as JSON. In KSEARCH_NOTIFY it is not saved with the run.",
-            more="See [notices](../guides/tracking.md#notices).",
-        ),
-    ]
-    notify_on: Annotated[
-        str,
-        Option("notify.on", FOLLOWERS, "Which notices to send: `best`, `finished`, `trouble`, with commas.", "all"),
-    ]
-    nats: Annotated[
-        str,
-        Option(
-            "nats",
-            NATS,
-            "Address of a NATS server (several of a cluster with commas, without credentials) that carries the run's "
-            "jobs to its workers; or `embedded`: a server of this run, which workers may join.",
-            "none: messages stay in this process",
-            "See [many machines](../guides/distributed.md).",
-        ),
-    ]
-    with_: Annotated[
-        str,
-        Option(
-            "workers.here",
-            NATS,
-            "Which workers are in this process: `coder`, `builder`, `evaluator` (several with commas), `all` or "
-            "`none`.",
-            "all; none if --nats is an address",
-        ),
-    ]
-    metrics_port: Annotated[
-        int,
-        Option(
-            "metrics.port",
-            NATS,
-            "Serve metrics for Prometheus at this port; 0: at a free one. Needs --nats and the extra `metrics`.",
-            more="See [monitoring](../guides/distributed.md#monitoring).",
-        ),
-    ]
-    metrics_host: Annotated[str, Option("metrics.host", NATS, "Address to serve them at; there is no authentication.")]
+    max_rounds: Annotated[int, Option("search.budget.max_rounds", LIMITS)]
+    """Evaluations to spend in all.
+
+    A candidate that does not build counts as one. Candidates written before a stop are evaluated when the run is
+    resumed, even beyond a smaller number of rounds.
+    """
+    max_seconds: Annotated[float, Option("search.budget.wall_clock_s", LIMITS)]
+    """Stop after this wall-clock time, over all sessions."""
+    max_calls: Annotated[int, Option("search.budget.max_calls", LIMITS)]
+    """Stop after this many questions to models, planner and coders together.
+
+    Questions under way when a run is stopped or killed count as paid for.
+    """
+    max_tokens: Annotated[int, Option("search.budget.max_tokens", LIMITS)]
+    """Stop after this many tokens, prompts included.
+
+    A question is asked only if its answer is expected to fit, along with all that is under way.
+    """
+    max_cost: Annotated[float, Option("search.budget.max_cost_usd", LIMITS)]
+    """Ask no question that would bring the run above this many US dollars; needs a price for each model.
+
+    See [prices](../guides/models.md#prices-and-a-budget-in-money).
+    """
+    target_speedup: Annotated[float, Option("search.budget.target_speedup", LIMITS)]
+    """Stop once the lower bound of the best kernel's speedup reaches it."""
+    model: Annotated[str, Option("model.name", MODEL)]
+    """The endpoint's name of the model."""
+    base_url: Annotated[str, Option("model.base_url", MODEL)]
+    """Address of an OpenAI-compatible endpoint. [default: that of the openai package]"""
+    planner_model: Annotated[str, Option("model.planner.name", MODEL)]
+    """The model that plans, if it is another one.
+
+    See [roles](../guides/models.md#two-roles-two-models).
+    """
+    planner_base_url: Annotated[str, Option("model.planner.base_url", MODEL)]
+    """Its endpoint, if that is another one."""
+    coder_model: Annotated[str, Option("model.coder.name", MODEL)]
+    """The model that writes, if it is another one; or several, with weights: `small=3,large`."""
+    coder_base_url: Annotated[str, Option("model.coder.base_url", MODEL)]
+    """Its endpoint, if that is another one."""
+    coder_choice: Annotated[Choice, Option("model.coder.choice", MODEL)]
+    """How one of several is chosen for a candidate: drawn by `weights`, or `bandit`: by which brings correct and faster
+    kernels for least.
+
+    See [several models](../guides/models.md#several-models-that-write).
+    """
+    model_kind: Annotated[ModelKind, Option("model.kind", MODEL)]
+    """`chat`: an OpenAI-compatible endpoint; `responses`: one with OpenAI's Responses API; `offline`: the built-in
+    rules, not a language model; `replay`: a recorded run answers; `manual`: a person or another program writes the
+    answers into files; `auto`: `replay` if a run is given for it, `chat` if a model or an address is given, else
+    `offline`.
+
+    See [models](../guides/models.md).
+    """
+    concurrency: Annotated[int, Option("model.concurrency", MODEL)]
+    """Model calls in flight at once at an endpoint.
+
+    Fewer as long as it answers HTTP 429.
+    """
+    requests_per_minute: Annotated[int, Option("model.requests_per_minute", MODEL)]
+    """Requests that an endpoint gets in any 60 seconds, at most. [default: as many as it takes]
+
+    See [limits](../guides/models.md#limits-of-an-endpoint).
+    """
+    tokens_per_minute: Annotated[int, Option("model.tokens_per_minute", MODEL)]
+    """Tokens of prompts and answers in any 60 seconds, at most. [default: as many as it takes]"""
+    prices: Annotated[str, Option("model.prices", MODEL)]
+    """A file of prices (TOML) that go before your own and the shipped ones."""
+    timeout: Annotated[float, Option("model.timeout_s", MODEL)]
+    """Seconds that one model call may take, with all its tries."""
+    temperature: Annotated[float, Option("model.temperature", MODEL)]
+    """Sampling temperature, 0 to 2. [default: that of the endpoint]"""
+    max_answer_tokens: Annotated[int, Option("model.max_tokens", MODEL)]
+    """Tokens that one answer may have, hidden reasoning included. [default: that of the endpoint]
+
+    Sent as `max_completion_tokens`.
+    """
+    reasoning_effort: Annotated[ReasoningEffort, Option("model.reasoning_effort", MODEL)]
+    """How much the model may think before it answers. [default: that of the endpoint]
+
+    `none`, `minimal`, `low`, `medium`, `high` or `xhigh`, as far as the model knows them.
+    """
+    llm_seed: Annotated[int, Option("model.seed", MODEL)]
+    """Seed of the endpoint's sampling, where it supports one. [default: none is sent]
+
+    Each question gets its own seed, derived from it.
+    """
+    structured: Annotated[Literal["auto", "on", "off"], Option("model.structured", MODEL)]
+    """Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found that it
+    can."""
+    early_stop: Annotated[bool, Option("model.early_stop", MODEL)]
+    """Stream answers, and stop reading soon after they are complete."""
+    replay: Annotated[str, Option("model.replay", MODEL)]
+    """Have a recorded run answer, by name or folder: it costs nothing."""
+    replay_misses: Annotated[Literal["refuse", "ask"], Option("model.replay_misses", MODEL)]
+    """A question that the recorded run was not asked: `refuse` ends the run, `ask` asks --model."""
+    mistakes: Annotated[float, Option("model.mistakes", MODEL)]
+    """Share of the built-in rules' answers that get a mistake as models make them, 0 to 1.
+
+    See [the offline model](../guides/offline-model.md).
+    """
+    builders: Annotated[int, Option("workers.builders", HOST)]
+    """Candidates compiled at once."""
+    evaluators: Annotated[int, Option("workers.evaluators", HOST)]
+    """Candidates judged at once; timing is always one at a time."""
+    device: Annotated[str, Option("workers.device", HOST)]
+    """Where candidates run: `cpu`, `cuda:0`, or several equal GPUs of this host: `cuda:0,cuda:1`."""
+    baseline: Annotated[Literal["", "torch.compile"], Option("workers.baseline", HOST)]
+    """A second program to time beside the reference, on a GPU."""
+    isolation: Annotated[Isolation, Option("workers.isolation", HOST)]
+    """How candidates are kept from this host: `auto`, by all means that it has; `strict`, not built or run unless it
+    has Landlock or a private root, seccomp, and no network.
+
+    See the [threat model](../threat-model.md).
+    """
+    sync: Annotated[Literal["always", "never"], Option("sync", HOST)]
+    """`always` has every event on disk before it is acted on; `never` survives a kill, not a power cut."""
+    track: Annotated[str, Option("tracking.to", FOLLOWERS)]
+    """Report the run to experiment trackers: `wandb`, `mlflow`, or both with a comma. Each is an extra.
+
+    See [tracking](../guides/tracking.md).
+    """
+    track_project: Annotated[str, Option("tracking.project", FOLLOWERS)]
+    """Project of W&B, experiment of MLflow. [default: `WANDB_PROJECT` or `MLFLOW_EXPERIMENT_NAME`, else ksearch]"""
+    notify: Annotated[str, Option("notify.url", FOLLOWERS)]
+    """Address of a webhook that gets notices as JSON. In KSEARCH_NOTIFY it is not saved with the run.
+
+    See [notices](../guides/tracking.md#notices).
+    """
+    notify_on: Annotated[str, Option("notify.on", FOLLOWERS)]
+    """Which notices to send: `best`, `finished`, `trouble`, with commas. [default: all]"""
+    nats: Annotated[str, Option("nats", NATS)]
+    """Address of a NATS server (several of a cluster with commas, without credentials) that carries the run's jobs to
+    its workers; or `embedded`: a server of this run, which workers may join. [default: none: messages stay in this
+    process]
+
+    See [many machines](../guides/distributed.md).
+    """
+    with_: Annotated[str, Option("workers.here", NATS)]
+    """Which workers are in this process: `coder`, `builder`, `evaluator` (several with commas), `all` or `none`.
+    [default: all; none if --nats is an address]"""
+    metrics_port: Annotated[int, Option("metrics.port", NATS)]
+    """Serve metrics for Prometheus at this port; 0: at a free one. Needs --nats and the extra `metrics`.
+
+    See [monitoring](../guides/distributed.md#monitoring).
+    """
+    metrics_host: Annotated[str, Option("metrics.host", NATS)]
+    """Address to serve them at; there is no authentication."""
 
 
 class RunSettings(SessionSettings, total=False):
     """Settings that a run is started with."""
 
-    effort: Annotated[
-        Effort,
-        Option(
-            "effort",
-            SEARCH,
-            "How long to search: `quick` means 16 rounds, `standard` 40, `full` 120 on 8 branches. A number that is "
-            "set by name counts instead.",
-            more="See [effort](#effort).",
-        ),
-    ]
-    world_model: Annotated[
-        WorldModel,
-        Option(
-            "search.world_model",
-            SEARCH,
-            "`evolving`: the model revises the tree of ideas as results come in (K-Search); `frozen`: it is asked "
-            "once, for the first actions; `off`: never, with direct attempts and variations of the best results only.",
-        ),
-    ]
-    branches: Annotated[int, Option("search.branches", SEARCH, "Branches of the tree refined at once.")]
-    window: Annotated[
-        int,
-        Option(
-            "search.stagnation_window",
-            SEARCH,
-            "A branch ends after this many attempts in a row without improvement.",
-        ),
-    ]
-    repair_window: Annotated[
-        int,
-        Option("search.repair_window", SEARCH, "The same for a branch that has no correct candidate yet."),
-    ]
-    samples: Annotated[
-        int,
-        Option(
-            "search.samples",
-            SEARCH,
-            "Drafts of one attempt, written and evaluated at once; the best goes on, each counts as a round.",
-        ),
-    ]
-    selection: Annotated[
-        Literal["auto", "paper", "spread"],
-        Option(
-            "search.selection.rule",
-            SEARCH,
-            "How the next action is chosen: `paper`, the largest V, ties to the simpler (K-Search's rule); `spread`, "
-            "with evidence, exploration and a penalty for actions near those in work.",
-            "auto, `paper` with one branch",
-        ),
-    ]
-    max_difficulty: Annotated[
-        int,
-        Option("search.max_difficulty", SEARCH, "Harder actions (1 to 5) wait until no easier one is open."),
-    ]
-    confirm: Annotated[
-        bool,
-        Option(
-            "search.confirm",
-            SEARCH,
-            "Measure a timed candidate a second time before it counts as the best.",
-            more="See [confirmation](../how-we-measure.md#confirmation).",
-        ),
-    ]
-    edit_format: Annotated[
-        EditFormat,
-        Option(
-            "search.edit_format",
-            SEARCH,
-            "How coders answer: with `whole` files, or `search-replace` blocks against the code they see.",
-            "auto, whole files until the code has 12,000 characters",
-            "An answer in the other form is accepted too.",
-        ),
-    ]
-    language: Annotated[
-        KernelLanguage,
-        Option(
-            "language",
-            SEARCH,
-            "Language of the kernels: `cpp` for CPUs; `cuda` for GPUs; `triton`, on a CPU run by Triton's interpreter: "
-            "correct or not, and not timed; `python`: torch modules.",
-            more="See [Triton without a GPU](../how-we-measure.md#triton-without-a-gpu) and "
-            "[modules](../how-we-measure.md#modules).",
-        ),
-    ]
-    threads: Annotated[
-        int,
-        Option(
-            "threads",
-            SEARCH,
-            "On how many CPU threads candidate and reference run, bound to as many cores; 0: on all.",
-            more="The quietest cores are taken; 0 binds to none. See [time](../how-we-measure.md#time).",
-        ),
-    ]
-    measure: Annotated[
-        Measure,
-        Option(
-            "measure",
-            SEARCH,
-            "Latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work; `eager`, "
-            "the call as a user makes it on an idle device.",
-        ),
-    ]
-    library_calls: Annotated[
-        LibraryCalls,
-        Option(
-            "library_calls",
-            SEARCH,
-            "May a library do the kernels' work? `deny` rejects candidates that call operators of torch other than "
-            "views, copies and plain elementwise ones, cuBLAS and the like.",
-            more="See [what candidates may call](../how-we-measure.md#what-candidates-may-call).",
-        ),
-    ]
-    allow_library: Annotated[
-        str,
-        Option(
-            "allow_library",
-            SEARCH,
-            "Exceptions from `deny`, with commas: operators (`aten::mm`), families of them (`matmul`), libraries "
-            "(`cublas`).",
-        ),
-    ]
-    tolerance: Annotated[
-        str,
-        Option(
-            "tolerance",
-            SEARCH,
-            "How far outputs may lie from the reference: `strict`, or the rule of another harness: `kernelbench`, "
-            "`flashinfer`, `gpumode:RTOL,ATOL`.",
-            more="See [tolerance profiles](../how-we-measure.md#tolerance-profiles).",
-        ),
-    ]
-    allow_trivial: Annotated[
-        bool,
-        Option(
-            "allow_trivial",
-            SEARCH,
-            "Accept a task although an answer that computes nothing would pass.",
-            more="See [is the task fit](../how-we-measure.md#is-the-task-fit).",
-        ),
-    ]
-    continue_from_solution: Annotated[
-        str,
-        Option(
-            "continue_from.solution",
-            SEARCH,
-            "Begin with this kernel: a source file, a run's `best` folder, or a run. It is measured first.",
-            more="It hangs under the root. See [steering](../guides/steering.md#beginning-with-what-is-there).",
-        ),
-    ]
-    continue_from_world_model: Annotated[
-        str,
-        Option(
-            "continue_from.world_model",
-            SEARCH,
-            "Begin with the tree of a run, of a file, or (`auto`) of the latest run of this task. Its results are "
-            "measured anew; where task or device differ, models see them as history.",
-        ),
-    ]
-    score_with: Annotated[
-        str,
-        Option(
-            "program.evaluator",
-            PROGRAMS,
-            "The task is a Python program, and the function `evaluate(program_path)` of this file scores it.",
-            more="See [plain Python programs](../guides/programs.md).",
-        ),
-    ]
-    eval_timeout: Annotated[float, Option("program.timeout_s", PROGRAMS, "Seconds that scoring one program may take.")]
-    eval_memory: Annotated[
-        float, Option("program.memory_gib", PROGRAMS, "Gibibytes of private memory that one program may take.")
-    ]
-    weight: Annotated[
-        int, Option("weight", NATS, "The run's share of the workers, beside other runs on the same server; 1 to 1000.")
-    ]
-    tier: Annotated[str, Option("tier", NATS, "Which coders write: those that were started with this tier.")]
-    arch: Annotated[
-        str,
-        Option(
-            "arch",
-            NATS,
-            "Part of the device's name, or the architecture, that the run is for, where evaluators have several.",
-        ),
-    ]
-    seed: Annotated[int, Option("seed", SEARCH, "The search's decisions follow from it and from the measured results.")]
-    runs_dir: Annotated[str, Option("runs_dir", HOST, "Folder that the run's own folder is made in.")]
+    effort: Annotated[Effort, Option("effort", SEARCH)]
+    """How long to search: `quick` means 16 rounds, `standard` 40, `full` 120 on 8 branches. A number that is set by
+    name counts instead.
+
+    See [effort](#effort).
+    """
+    seed: Annotated[int, Option("seed", SEARCH)]
+    """The search's decisions follow from it and from the measured results."""
+    world_model: Annotated[WorldModel, Option("search.world_model", SEARCH)]
+    """`evolving`: the model revises the tree of ideas as results come in (K-Search); `frozen`: it is asked once, for
+    the first actions; `off`: never, with direct attempts and variations of the best results only."""
+    branches: Annotated[int, Option("search.branches", SEARCH)]
+    """Branches of the tree refined at once."""
+    window: Annotated[int, Option("search.stagnation_window", SEARCH)]
+    """A branch ends after this many attempts in a row without improvement."""
+    repair_window: Annotated[int, Option("search.repair_window", SEARCH)]
+    """The same for a branch that has no correct candidate yet."""
+    samples: Annotated[int, Option("search.samples", SEARCH)]
+    """Drafts of one attempt, written and evaluated at once; the best goes on, each counts as a round."""
+    selection: Annotated[Literal["auto", "paper", "spread"], Option("search.selection.rule", SEARCH)]
+    """How the next action is chosen: `paper`, the largest V, ties to the simpler (K-Search's rule); `spread`, with
+    evidence, exploration and a penalty for actions near those in work. [default: auto, `paper` with one branch]"""
+    max_difficulty: Annotated[int, Option("search.max_difficulty", SEARCH)]
+    """Harder actions (1 to 5) wait until no easier one is open."""
+    confirm: Annotated[bool, Option("search.confirm", SEARCH)]
+    """Measure a timed candidate a second time before it counts as the best.
+
+    See [confirmation](../how-we-measure.md#confirmation).
+    """
+    edit_format: Annotated[EditFormat, Option("search.edit_format", SEARCH)]
+    """How coders answer: with `whole` files, or `search-replace` blocks against the code they see. [default: auto,
+    whole files until the code has 12,000 characters]
+
+    An answer in the other form is accepted too.
+    """
+    language: Annotated[KernelLanguage, Option("language", SEARCH)]
+    """Language of the kernels: `cpp` for CPUs; `cuda` for GPUs; `triton`, on a CPU run by Triton's interpreter: correct
+    or not, and not timed; `python`: torch modules.
+
+    See [Triton without a GPU](../how-we-measure.md#triton-without-a-gpu) and [modules](../how-we-measure.md#modules).
+    """
+    threads: Annotated[int, Option("threads", SEARCH)]
+    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all.
+
+    The quietest cores are taken; 0 binds to none. See [time](../how-we-measure.md#time).
+    """
+    measure: Annotated[Measure, Option("measure", SEARCH)]
+    """Latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work; `eager`, the
+    call as a user makes it on an idle device."""
+    library_calls: Annotated[LibraryCalls, Option("library_calls", SEARCH)]
+    """May a library do the kernels' work? `deny` rejects candidates that call operators of torch other than views,
+    copies and plain elementwise ones, cuBLAS and the like.
+
+    See [what candidates may call](../how-we-measure.md#what-candidates-may-call).
+    """
+    allow_library: Annotated[str, Option("allow_library", SEARCH)]
+    """Exceptions from `deny`, with commas: operators (`aten::mm`), families (`matmul`), libraries (`cublas`)."""
+    tolerance: Annotated[str, Option("tolerance", SEARCH)]
+    """How far outputs may lie from the reference: `strict`, or the rule of another harness: `kernelbench`,
+    `flashinfer`, `gpumode:RTOL,ATOL`.
+
+    See [tolerance profiles](../how-we-measure.md#tolerance-profiles).
+    """
+    allow_trivial: Annotated[bool, Option("allow_trivial", SEARCH)]
+    """Accept a task although an answer that computes nothing would pass.
+
+    See [is the task fit](../how-we-measure.md#is-the-task-fit).
+    """
+    continue_from_solution: Annotated[str, Option("continue_from.solution", SEARCH)]
+    """Begin with this kernel: a source file, a run's `best` folder, or a run. It is measured first.
+
+    It hangs under the root. See [steering](../guides/steering.md#beginning-with-what-is-there).
+    """
+    continue_from_world_model: Annotated[str, Option("continue_from.world_model", SEARCH)]
+    """Begin with the tree of a run, of a file, or (`auto`) of the latest run of this task. Its results are measured
+    anew; where task or device differ, models see them as history."""
+    score_with: Annotated[str, Option("program.evaluator", PROGRAMS)]
+    """The task is a Python program, and the function `evaluate(program_path)` of this file scores it.
+
+    See [plain Python programs](../guides/programs.md).
+    """
+    eval_timeout: Annotated[float, Option("program.timeout_s", PROGRAMS)]
+    """Seconds that scoring one program may take."""
+    eval_memory: Annotated[float, Option("program.memory_gib", PROGRAMS)]
+    """Gibibytes of private memory that one program may take."""
+    weight: Annotated[int, Option("weight", NATS)]
+    """The run's share of the workers, beside other runs on the same server; 1 to 1000."""
+    tier: Annotated[str, Option("tier", NATS)]
+    """Which coders write: those that were started with this tier."""
+    arch: Annotated[str, Option("arch", NATS)]
+    """Part of the device's name, or the architecture, that the run is for, where evaluators have several."""
+    runs_dir: Annotated[str, Option("runs_dir", HOST)]
+    """Folder that the run's own folder is made in."""
 
 
-def _settings(table: type) -> tuple[Setting, ...]:
-    return tuple(
-        Setting(keyword=keyword, kind=get_args(hint)[0], option=get_args(hint)[1])
-        for keyword, hint in get_type_hints(table, include_extras=True).items()
-    )
+def _texts() -> dict[str, str]:
+    """Return the text below each declaration in this file."""
+    tables = [
+        node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)
+    ]
+    return {
+        field.target.id: cleandoc(text.value.value)
+        for table in tables
+        for field, text in pairwise(table.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+def _settings() -> tuple[Setting, ...]:
+    texts, found = _texts(), []
+    for keyword, hint in get_type_hints(RunSettings, include_extras=True).items():
+        kind, option = get_args(hint)
+        text, _, more = texts[keyword].partition("\n\n")
+        said, _, words = " ".join(text.split()).partition(" [default: ")
+        found.append(
+            Setting(
+                keyword=keyword,
+                kind=kind,
+                option=option,
+                help=said,
+                more=" ".join(more.split()),
+                words=words.rstrip("]"),
+            )
+        )
+    return tuple(found)
 
 
 _DEFAULTS = dict(flatten(msgspec.to_builtins(RunConfig(task=""))))
-SETTINGS = _settings(RunSettings)
+SETTINGS = _settings()
 """All of them. Further fields of `RunConfig` can be set in a file."""
 SESSION_SETTINGS = tuple(setting for setting in SETTINGS if may_change(setting.path))
 """Those that may differ when a run is resumed."""
@@ -598,7 +396,7 @@ def reference_table() -> str:
         own = setting.default or "none"
         words = f"`{own}`" if own == setting.value else own
         negative = f", `--no-{setting.flag}`" if setting.value is True else ""
-        meaning = f"{setting.option.help} {setting.option.more}".strip()
+        meaning = f"{setting.help} {setting.more}".strip()
         rows.append(
             f"| `{setting.path}` | `--{setting.flag}`{negative} | `{setting.variable}` | {words} | {meaning} |\n"
         )

@@ -37,10 +37,11 @@ CASES = sorted(
 
 VARIANTS = {
     "cpp": "a2_kernel_copies_after_the_answer b13_benchmark_lines c3_results_in_tmp cache_by_shape "
-    "d10_variance_in_one_pass deadlocks denormals_flushed descriptors_leaked eats_memory_by_files exceptions_inside "
-    "f3_descriptors_closed fast_math_by_pragma floods_its_output hangs_in_a_call huge_pages_advised huge_templates "
-    "indices_never_varied infinite_outputs large_stack normalisation_of_eval_mode output_as_scratch plan_by_addresses "
-    "reads_proc spins_when_loaded static_initialisers stops_itself sums_in_any_order thread_per_call tries_variants_first "
+    "d10_variance_in_one_pass deadlocks denormals_flushed descriptors_leaked eats_memory_by_files "
+    "exceptions_inside f3_descriptors_closed fast_math_by_pragma floods_its_output hangs_in_a_call "
+    "huge_pages_advised huge_templates indices_never_varied infinite_outputs large_stack "
+    "normalisation_of_eval_mode output_as_scratch plan_by_addresses reads_proc spins_when_loaded "
+    "static_initialisers stops_itself sums_in_any_order thread_per_call tries_variants_first "
     "variance_by_welford vectorised_by_hand",
     "python": "a2_thread_fills_later d10_maximum_from_zero inputs_copied normalisation_folded numpy_for_constants "
     "outputs_in_turn_3 outputs_in_turn_5 statistics_left_alone transposed_output",
