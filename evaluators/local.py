@@ -25,7 +25,9 @@ import msgspec
 
 from evaluators.base import EvaluationReport
 from evaluators.build.builder import artifact_folder, load_meta
+from evaluators.build.policy.gate import Examined, examine
 from evaluators.hardware.target import CPU, check_target, physical_gpu, platform_of, probe_target
+from evaluators.hardware.vendors.nvidia.probe import ails as gpu_ails
 from evaluators.judge.protocol import (
     GPU_LIMITS,
     INTERPRETED_LIMITS,
@@ -38,13 +40,11 @@ from evaluators.judge.protocol import (
     Work,
 )
 from evaluators.languages.interpreting import is_interpreted, why_candidate_untimed, why_untimed
-from evaluators.policy.gate import Examined, examine
 from evaluators.process.judge import JudgeProcess, begin_judge, start_judge, warm_judges
 from evaluators.process.lease import HostLease, Lease
 from evaluators.process.warmed import WarmProcess
 from evaluators.proof import Ails, Health, SickDeviceError
 from evaluators.sandbox.probe import require_layers
-from evaluators.vendors.nvidia.probe import ails as gpu_ails
 from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import EvaluateCandidate
 from messages.tasks import Target, TaskDescription, TaskSpec

@@ -7,8 +7,8 @@ import msgspec
 import structlog
 
 from actors.llm.base import Answer, Model, Request, rules_digest
-from actors.llm.endings import JsonEnding, OutsideReasoning
-from actors.llm.features import answer_schema
+from actors.llm.endpoints.endings import JsonEnding, OutsideReasoning
+from actors.llm.endpoints.features import answer_schema
 from actors.planner.answers import read_script
 from actors.worker.work import MAX_ATTEMPTS, delay_s
 from messages.base import ModelError

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
+from actors.llm.endpoints.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.planner.core.state import Node
 from messages.codec import CodecError, decode_script
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update

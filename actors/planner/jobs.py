@@ -24,13 +24,7 @@ from messages.events import (
     JobLost,
     RunStarted,
 )
-from messages.facts import (
-    BuildRequested,
-    ConfirmationRequested,
-    EvaluationRequested,
-    InitialRequested,
-    WriteRequested,
-)
+from messages.facts import BuildRequested, ConfirmationRequested, EvaluationRequested, InitialRequested, WriteRequested
 from messages.models import TASK, Lineup, Original, Quote, continuing, quoting, whole
 from messages.steering import Inject, SteeringRequested
 from messages.tasks import Action, AttemptBrief, Candidate

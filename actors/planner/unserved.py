@@ -17,13 +17,7 @@ from actors.planner.core.state import SearchState
 from actors.planner.jobs import further_tiers, queues_of
 from messages.base import BusError, Language, Role
 from messages.events import JobKind, JobsUnserved, RunStarted
-from messages.facts import (
-    BuildRequested,
-    ConfirmationRequested,
-    EvaluationRequested,
-    InitialRequested,
-    WriteRequested,
-)
+from messages.facts import BuildRequested, ConfirmationRequested, EvaluationRequested, InitialRequested, WriteRequested
 from messages.presence import NODES, Presence, RunCard, WorkerState, decode_presence, takes_jobs_of
 from messages.subjects import role_of
 from messages.tasks import Target

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from evaluators.build.policy.operators import say_rules
 from evaluators.hardware.target import platform_of
 from evaluators.judge.check.terms import module_terms
 from evaluators.judge.data.arena import total_bytes
@@ -13,7 +14,6 @@ from evaluators.judge.reference.problem import Problem
 from evaluators.languages import support_of
 from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, LanguageSupport, dtype_of, passed
 from evaluators.languages.python import function_contract
-from evaluators.policy.operators import say_rules
 from messages.base import Language
 from messages.calls import CallForm, Number
 from messages.tasks import DescribedWorkload, TaskDescription, TaskSpec

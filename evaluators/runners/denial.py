@@ -2,7 +2,7 @@
 
 It is policy, not security: a process cannot be kept from computing what it likes. What is decided by it (a call of a
 denied operator ends in `rejected`) holds for whatever goes through the dispatcher, whoever calls it and catches the
-error; what does not go through it is looked at elsewhere (`evaluators/policy/`).
+error; what does not go through it is looked at elsewhere (`evaluators/build/policy/`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from evaluators.policy.operators import PERMITTED, bare_name
+from evaluators.build.policy.operators import PERMITTED, bare_name
 from evaluators.runners.base import (
     ARRAYS,
     COMPILER,

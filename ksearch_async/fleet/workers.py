@@ -23,7 +23,7 @@ from evaluators.base import Builder, Evaluator
 from evaluators.hardware.target import CPU, devices_of
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
-from evaluators.tolerances import STRICT, check_profile
+from evaluators.tasks.tolerances import STRICT, check_profile
 from ksearch_async.errors import refusal
 from ksearch_async.settings.models import Dialect
 from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig, WorkerSettings
@@ -127,7 +127,7 @@ class HostDevice:
             from evaluators.languages.cpp.toolchain import cpu_model  # noqa: PLC0415 - each device loads what it needs
 
             return cpu_model()
-        from evaluators.vendors.nvidia.facts import gpu_facts  # noqa: PLC0415
+        from evaluators.hardware.vendors.nvidia.facts import gpu_facts  # noqa: PLC0415
 
         return gpu_facts(self.name).name
 
@@ -307,7 +307,7 @@ def with_library_calls(task: TaskSpec, library_calls: LibraryCalls, allowed: str
     Raises:
         ConfigError: there is no such operator, family or library.
     """
-    from evaluators.policy.operators import parse_allowed  # noqa: PLC0415 - costs the start-up of every command
+    from evaluators.build.policy.operators import parse_allowed  # noqa: PLC0415 - costs the start-up of every command
 
     rules = msgspec.structs.replace(task.rules, library_calls=library_calls, allowed=parse_allowed(allowed))
     return msgspec.structs.replace(task, rules=rules)

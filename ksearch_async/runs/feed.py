@@ -29,8 +29,8 @@ from ksearch_async.runs.state import Chronicle, Standing
 from messages.base import BusError, Language
 from messages.codec import CodecError, Record, decode_line
 from messages.events import RunStarted
+from messages.facts import Origin
 from messages.models import Lineup
-from messages.plans import Origin
 from messages.verdicts import Fate, TimedWorkload
 
 JobVerb: TypeAlias = Literal["planning", "writing", "building", "evaluating", "confirming"]

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 import evaluators.proof
 from evaluators.build.builder import LocalBuilder
 from evaluators.hardware.target import probe_target
+from evaluators.hardware.vendors.nvidia.probe import ails
 from evaluators.local import LocalEvaluator, SeveralEvaluators
 from evaluators.proof import Health, SickDeviceError
-from evaluators.vendors.nvidia.probe import ails
 from messages.base import EvaluatorError
 from messages.commands import EvaluateCandidate
 from messages.events import Built

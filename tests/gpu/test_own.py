@@ -65,6 +65,7 @@ async def test_the_emulation_finds_a_spoilt_kernel(tmp_path: Path, evaluator: Lo
     assert isinstance(verdict, Wrong), verdict
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMES)
 async def test_the_compiler_takes_a_cuda_kernel_for_a_gpu(name: str, tmp_path: Path) -> None:

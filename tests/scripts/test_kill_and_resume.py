@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts" / "kill_and_resume"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_search_that_is_killed_twice_is_resumed_and_nothing_is_lost_or_paid_for_again(
     monkeypatch: pytest.MonkeyPatch,

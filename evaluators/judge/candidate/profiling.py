@@ -1,6 +1,7 @@
 """The work of a GPU in a call of a candidate: kernels, their times and occupancies.
 
-The candidate's own process records it (`evaluators/vendors/nvidia/activities.py`), so all of it is a claim, and nothing
+The candidate's own process records it (`evaluators/hardware/vendors/nvidia/activities.py`), so all of it is a claim,
+and nothing
 in a verdict rests on it.
 """
 
@@ -13,6 +14,7 @@ from statistics import median
 import msgspec
 import torch
 
+from evaluators.hardware.vendors.nvidia.activities import Activity, find_cupti
 from evaluators.judge.candidate.candidate import CandidateFailedError
 from evaluators.judge.candidate.runner import RunnerError
 from evaluators.judge.check.wrong import WrongOutputError
@@ -22,7 +24,6 @@ from evaluators.judge.reference.problem import ProblemError
 from evaluators.judge.time.gpu import GpuTimer
 from evaluators.process.printed import printable
 from evaluators.runners.base import PROFILED
-from evaluators.vendors.nvidia.activities import Activity, find_cupti
 from messages.verdicts import ProfiledKernel, WorkloadProfile
 
 _MOST_KERNELS = 24

@@ -6,11 +6,11 @@ import ast
 
 import msgspec
 
+from evaluators.build.policy.operators import PERMITTED
 from evaluators.judge.data.memory import Buffers
 from evaluators.judge.reference.operators import denied_to_candidates
 from evaluators.judge.reference.problem import Problem, ProblemError
 from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, TRITON_RUNNERS, LanguageSupport
-from evaluators.policy.operators import PERMITTED
 from evaluators.runners.base import LIBRARY_CALL, NO_KERNEL, UNNAMED
 from messages.calls import CallForm
 from messages.tasks import ModuleTerms, TaskRules

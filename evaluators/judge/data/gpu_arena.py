@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import torch
 
+from evaluators.hardware.vendors.nvidia.driver import Context, SharedMemory
+from evaluators.hardware.vendors.nvidia.tensors import view_memory
 from evaluators.judge.data.arena import GUARD_BYTE, GUARD_BYTES, Arranged, guards_of, lay_out
 from evaluators.judge.reference.problem import DTYPES, Tensors
-from evaluators.vendors.nvidia.driver import Context, SharedMemory
-from evaluators.vendors.nvidia.tensors import view_memory
 from messages.tasks import TensorSpec
 
 

@@ -19,10 +19,10 @@ from typing import Protocol
 
 import torch
 
+from evaluators.hardware.vendors.nvidia.driver import Context, SharedMemory
 from evaluators.judge.data.arena import GUARD_BYTES, PLACES, Area, HostMemory, Placed, crossings, lay_out, total_bytes
 from evaluators.judge.data.gpu_arena import GpuArea
 from evaluators.judge.reference.problem import Problem, Tensors, needed_bytes
-from evaluators.vendors.nvidia.driver import Context, SharedMemory
 from messages.tasks import TensorSpec
 
 _PLACES = 256

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import torch
 
+from evaluators.hardware.vendors.nvidia.tensors import view_memory
 from evaluators.judge.candidate.side import Answer, NoAnswerError
 from evaluators.judge.data.gpu_arena import GpuArea, tensors_in
 from evaluators.judge.data.memory import SharedArea
@@ -19,8 +20,7 @@ from evaluators.judge.protocol import Baseline
 from evaluators.judge.reference.baseline import ATTACH, ATTACHED_FDS, KEEP, LAYOUT_BYTES, BaselineError, fork_worker
 from evaluators.judge.reference.problem import Problem, Tensors, as_form, load_model, run_model, share_parameters
 from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC
-from evaluators.runners.cuda import Harness
-from evaluators.vendors.nvidia.tensors import view_memory
+from evaluators.runners.cuda.device import Harness
 from messages.calls import CallForm
 from messages.tasks import TaskSpec, TensorSpec, Workload
 

@@ -9,8 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
+from evaluators.build.policy.operators import denied_operators
 from evaluators.judge.reference.problem import Problem, ProblemError
-from evaluators.policy.operators import denied_operators
 from messages.tasks import TaskRules
 
 

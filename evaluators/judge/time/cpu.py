@@ -40,7 +40,7 @@ from evaluators.judge.time.stopwatch import (
 )
 from evaluators.process.guard import descendants_of
 from evaluators.runners.base import EMPTY
-from evaluators.sandbox import seccomp
+from evaluators.sandbox.layers import seccomp
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
 from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict

@@ -28,7 +28,7 @@ from statistics import median
 
 import torch
 
-from evaluators.vendors.nvidia.driver import Context, Hold
+from evaluators.hardware.vendors.nvidia.driver import Context, Hold
 from messages.tasks import Measure
 
 _FACTOR = 4

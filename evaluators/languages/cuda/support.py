@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from evaluators.hardware.vendors.nvidia.facts import gpu_facts
 from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
 from evaluators.languages.compiled import CompiledSupport, tvm_ffi_flags, without_our_paths
 from evaluators.languages.cpp import toolchain as cpp_toolchain
 from evaluators.languages.cuda import contract, diagnostics, toolchain
-from evaluators.vendors.nvidia.facts import gpu_facts
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild

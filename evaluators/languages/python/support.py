@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaluators.hardware.vendors.nvidia.facts import gpu_facts
 from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
 from evaluators.languages.programs import ProgramSupport, explain_call, headline, plan_reading
 from evaluators.languages.python import contract, function_contract, toolchain
@@ -9,7 +10,6 @@ from evaluators.languages.python.ahead import calls_of, launches_kernels, plan_a
 from evaluators.languages.python.inline import compiles_inside, plan_inline
 from evaluators.languages.triton.ahead import ARCHITECTURES
 from evaluators.runners.base import BAD_OUTPUT
-from evaluators.vendors.nvidia.facts import gpu_facts
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec
 from messages.verdicts import Crashed, Wrong

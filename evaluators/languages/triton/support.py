@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from evaluators.hardware.vendors.nvidia.facts import gpu_facts
 from evaluators.languages.base import BuildPlan, CalledWith, RunnerKind
 from evaluators.languages.cpp.diagnostics import bound
 from evaluators.languages.programs import (
@@ -17,8 +18,7 @@ from evaluators.languages.programs import (
 )
 from evaluators.languages.triton import contract, toolchain
 from evaluators.languages.triton.ahead import ARCHITECTURES, Argument, arguments_of, capability_of
-from evaluators.runners.kernels import KERNELS, LAUNCHER
-from evaluators.vendors.nvidia.facts import gpu_facts
+from evaluators.runners.triton.kernels import KERNELS, LAUNCHER
 from messages.base import EvaluatorError
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec

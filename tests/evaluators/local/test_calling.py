@@ -131,6 +131,7 @@ async def test_a_function_is_given_the_nests_and_returns_one(python: Judging) ->
     assert isinstance(verdict, CORRECT), verdict
 
 
+@pytest.mark.long
 async def test_a_function_that_ignores_a_number_is_wrong(python: Judging) -> None:
     verdict = await python(FUNCTION.replace('+ data["eps"]', ""), task())
     assert isinstance(verdict, Wrong), verdict
@@ -161,6 +162,7 @@ async def test_a_destination_writes_to_the_outputs_behind_the_inputs(python: Jud
     assert isinstance(left_out, Wrong), left_out
 
 
+@pytest.mark.long
 async def test_numbers_are_passed_by_value_to_cpp(judge: Judging) -> None:
     verdict = await judge(CPP, task())
     assert isinstance(verdict, CORRECT), verdict

@@ -76,6 +76,7 @@ async def test_a_submission_that_keeps_the_mask_is_right_and_one_that_ignores_it
     assert isinstance(await judged(problems.MASKED_WRONG, task), Wrong)
 
 
+@pytest.mark.long
 async def test_as_upstream_reads_the_cases_nobody_needs_the_mask(judged: Judged, tmp_path: Path) -> None:
     task = read_task(f"{problems.masked(tmp_path)}:upstream-benchmark/1")
     verdict = await judged(problems.MASKED_WRONG, task)

@@ -142,6 +142,7 @@ async def test_what_a_module_keeps_from_one_workload_and_gives_on_another_is_wro
     assert OWN_PROCESS in verdict.reason
 
 
+@pytest.mark.long
 async def test_what_it_keeps_by_shape_is_right(judge: Judging) -> None:
     verdict = await judge(before("weight = kept.setdefault(x.shape, weight)"), SHAPES)
     assert isinstance(verdict, CORRECT), verdict

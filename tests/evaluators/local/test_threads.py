@@ -50,6 +50,7 @@ needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="
 ESCAPING = "#include <sched.h>\n#include <time.h>\n" + before(ESCAPE)
 
 
+@pytest.mark.long
 @needs_two_cores
 async def test_a_candidate_has_the_time_of_its_core_alone_or_is_rejected(judge: Judging) -> None:
     """On its core it takes two times 10 ms, for which it may as well be given up; on two it would take 10 ms."""

@@ -115,6 +115,7 @@ def test_a_team_is_written_served_and_signs_in(tmp_path: Path) -> None:
     assert json.loads(stranger.stdout)["error"] == f"{url} does not let us in: wrong or missing credentials"
 
 
+@pytest.mark.long
 def test_whose_line_is_replaced_is_not_let_in_once_the_configuration_is_read_again(tmp_path: Path) -> None:
     ksearch("nats", "init", "--config", "team", cwd=tmp_path)
     config = tmp_path / "team" / "nats-server.conf"

@@ -133,6 +133,7 @@ async def test_what_a_frozen_server_is_asked_meanwhile_is_done_once(server: Serv
         await assert_idle(bus, 0.2)
 
 
+@pytest.mark.long
 async def test_a_job_in_hand_outlives_a_crash_of_the_server(
     bus: NatsBus, restart: Callable[[], Awaitable[NatsBus]]
 ) -> None:

@@ -6,11 +6,7 @@ import msgspec
 import pytest
 
 from messages.edits import EditScript, Insert, Proposal, Prune, Split, Update
-from messages.facts import (
-    EditsApplied,
-    EditsRefused,
-    NodeInserted,
-)
+from messages.facts import EditsApplied, EditsRefused, NodeInserted
 from tests.actors.planner.core.world import (
     WRONG,
     facts_of,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from evaluators.hardware.vendors.nvidia.activities import Activity
 from evaluators.judge.candidate.profiling import Multiprocessors, ProfileError, activities_in, summarize
 from evaluators.runners.base import PROFILED
-from evaluators.vendors.nvidia.activities import Activity
 
 H200 = Multiprocessors(count=132, threads=2048, registers=65536, shared_bytes=233_472, blocks=32)
 BUILT = b"\x00_Z7doubledPKf\x00def softmax(x):"

@@ -47,6 +47,7 @@ async def test_a_right_kernel_compiles_and_its_needs_are_told_once() -> None:
     assert kernel.shared_bytes >= 4
 
 
+@pytest.mark.long
 async def test_each_kernel_is_told_for_itself_and_one_error_does_not_hide_the_next() -> None:
     report = await compiled(TWO_KERNELS)
     assert not report.compiles
@@ -76,6 +77,7 @@ async def test_integers_are_specialised_as_in_a_real_launch() -> None:
     assert not (await compiled(text.replace("# kernel", "tl.static_assert(columns == 256)"))).compiles
 
 
+@pytest.mark.long
 async def test_too_much_shared_memory_is_an_error_of_the_architecture() -> None:
     text = """
 import torch

@@ -27,7 +27,7 @@ from tests.evaluators.words import SMALL_TASK, build_job, evaluate_job
 pytestmark = pytest.mark.anyio
 
 LIMITS = Limits(load_s=10.0, first_call_s=2.0, call_s=2.0, call_slowdown=1.0, memory_bytes=2 << 30)
-WARM = "evaluators.runners.interpreted"
+WARM = "evaluators.runners.triton.interpreted"
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +100,7 @@ async def test_nothing_is_started_to_time_and_no_lease_is_taken(
     assert evaluator._pools["time"].judges == 0
 
 
+@pytest.mark.long
 async def test_bfloat16_is_computed_and_compared(judge: Judging) -> None:
     assert isinstance(await judge(RIGHT, BFLOAT16_TASK), Measured)
     assert isinstance(await judge(inside("y = y * 1.3"), BFLOAT16_TASK), Wrong)

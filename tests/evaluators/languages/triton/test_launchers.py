@@ -11,9 +11,9 @@ import pytest
 from triton.backends.nvidia import driver
 from triton.runtime import build
 
+from evaluators.build.policy.symbols import read_imports
 from evaluators.languages.triton.launchers import Launchers
-from evaluators.policy.symbols import read_imports
-from evaluators.runners.kernels import LAUNCHER
+from evaluators.runners.triton.kernels import LAUNCHER
 
 TEXT = "int cuInit(unsigned); int cuCtxSynchronize(void); int launch(void) { return cuInit(0) + cuCtxSynchronize(); }"
 

@@ -62,6 +62,7 @@ print(json.dumps({
     }
 
 
+@pytest.mark.long
 def test_smaller_sizes_and_timed_ones_are_other_workloads(tmp_path: Path) -> None:
     code = "print(json.dumps([list(one.shape) for one in problem.inputs(1)]))"
     root = checkout(tmp_path)

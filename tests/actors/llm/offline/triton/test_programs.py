@@ -84,6 +84,7 @@ def reasons() -> dict[str, str]:
     return _found("compile_programs", COMPILED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [name for name, _, _ in RUN])
 def test_a_program_computes_what_the_reference_computes(case: str, errors: dict[str, float]) -> None:
     assert errors[case] <= 1.0

@@ -1,0 +1,1 @@
+"""OpenAI-compatible endpoints: questions, streams, limits, retries, probes."""

@@ -1,0 +1,185 @@
+"""The dialect `chat`: chat completions of any OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import msgspec
+
+from actors.llm.base import Request
+from actors.llm.endpoints.endpoint import EndpointModel, is_streamed
+from actors.llm.endpoints.features import Features, seed_of
+from actors.llm.endpoints.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from messages.base import Usage
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content or self.refusal or ""
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _TokenDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _TokenCounts(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _TokenDetails | None = None
+    completion_tokens_details: _TokenDetails | None = None
+
+
+class _Completion(msgspec.Struct):
+    """What is read of a response: the package's own types are not checked against what the endpoint sent."""
+
+    choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
+    model: str | None = None
+    usage: _TokenCounts | None = None
+
+
+class _Delta(msgspec.Struct):
+    delta: _Message | None = None
+    finish_reason: str | None = None
+    index: int = 0
+
+
+class _Trouble(msgspec.Struct):
+    message: str = ""
+
+
+class _Chunk(msgspec.Struct):
+    """What is read of an event."""
+
+    choices: list[_Delta] = []
+    model: str | None = None
+    usage: _TokenCounts | None = None
+    error: _Trouble | str | None = None
+
+
+class ChatModel(EndpointModel):
+    """One model at one endpoint, asked by chat completions."""
+
+    path = "/chat/completions"
+    noun = "chat completions"
+    renames_limit = True
+
+    def question(self, request: Request, features: Features) -> dict[str, object]:
+        """See `EndpointModel.question`."""
+        sampling = self._sampling
+        body: dict[str, object] = {
+            "model": self._model,
+            "messages": [
+                {"role": "system", "content": request.system},
+                {"role": "user", "content": request.prompt},
+            ],
+        }
+        if sampling.temperature is not None:
+            body["temperature"] = sampling.temperature
+        if sampling.max_tokens is not None:
+            body[features.max_tokens_name] = sampling.max_tokens
+        if sampling.reasoning_effort is not None:
+            body["reasoning_effort"] = sampling.reasoning_effort
+        if sampling.seed is not None:
+            body["seed"] = seed_of(sampling.seed, request.request_id)
+        if features.structured and request.schema is not None:
+            schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if is_streamed(request, features):
+            body["stream"] = True
+            if features.usage_in_stream:
+                body["stream_options"] = {"include_usage": True}
+        return body
+
+    def read(self, body: bytes) -> Said:
+        """See `EndpointModel.read`. The first choice counts."""
+        # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
+        completion = msgspec.convert(json.loads(body), _Completion)
+        choice = completion.choices[0]
+        return Said(
+            text=choice.message.text,
+            model=completion.model,
+            finish_reason=choice.finish_reason or "stop",
+            usage=_usage(completion.usage),
+            reports_caching=_reports_caching(completion.usage),
+        )
+
+    def gathering(self, request: Request) -> _Gathering:
+        """See `EndpointModel.gathering`."""
+        return _Gathering(Progress(request.ending() if request.ending else None))
+
+
+class _Gathering:
+    """Puts the chunks of a completion together. Over with `[DONE]`, or with a finish reason where none comes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._finish_reason: str | None = None
+        self._model: str | None = None
+        self._usage: Usage | None = None
+        self._done = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self._done or self._finish_reason is not None
+
+    @property
+    def is_enough(self) -> bool:
+        return self._progress.is_enough and not self.is_whole
+
+    @property
+    def said(self) -> Said:
+        return Said(
+            text=self._progress.text,
+            model=self._model,
+            finish_reason=self._finish_reason or "stop",
+            usage=self._usage if self.is_whole else None,
+        )
+
+    def take(self, event: str) -> None:
+        if event == DONE:
+            self._done = True
+            return
+        try:
+            chunk = msgspec.convert(json.loads(event), _Chunk)
+        except ValueError as error:
+            raise NotUnderstoodError(str(error)) from error
+        if chunk.error is not None:
+            said = chunk.error if isinstance(chunk.error, str) else chunk.error.message
+            raise BrokenStreamError(f"the endpoint broke its answer off: {said}")
+        self._model = chunk.model or self._model
+        self._usage = _usage(chunk.usage) or self._usage
+        for choice in chunk.choices:
+            if choice.index:
+                continue
+            self._finish_reason = choice.finish_reason or self._finish_reason
+            if choice.delta is not None:
+                self._progress.take(choice.delta.text)
+
+
+def _reports_caching(counts: _TokenCounts | None) -> bool:
+    details = counts.prompt_tokens_details if counts is not None else None
+    return details is not None and details.cached_tokens is not None
+
+
+def _usage(counts: _TokenCounts | None) -> Usage | None:
+    if counts is None:
+        return None
+    prompt, completion = counts.prompt_tokens_details, counts.completion_tokens_details
+    return Usage(
+        calls=1,
+        prompt_tokens=counts.prompt_tokens or 0,
+        cached_tokens=(prompt.cached_tokens or 0) if prompt is not None else 0,
+        completion_tokens=counts.completion_tokens or 0,
+        reasoning_tokens=(completion.reasoning_tokens or 0) if completion is not None else 0,
+    )

@@ -1,0 +1,195 @@
+"""The dialect `responses`: OpenAI's Responses API, and whoever else serves it. Nothing is kept at the endpoint."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from actors.llm.base import Request
+from actors.llm.endpoints.endpoint import EndpointModel, is_streamed
+from actors.llm.endpoints.features import Features
+from actors.llm.endpoints.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from messages.base import Usage
+
+_CUT_OFF = {"max_output_tokens": "length"}
+"""Reasons of incomplete answers as chat completions call them."""
+
+
+class _Content(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Item(msgspec.Struct):
+    type: str = ""
+    content: list[_Content] | None = None
+
+
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _TokenCounts(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Trouble(msgspec.Struct):
+    message: str | None = None
+
+
+class _Response(msgspec.Struct):
+    """What is read of a response."""
+
+    output: list[_Item]
+    model: str | None = None
+    status: str | None = None
+    usage: _TokenCounts | None = None
+    incomplete_details: _Incomplete | None = None
+    error: _Trouble | None = None
+
+    @property
+    def text(self) -> str:
+        """What the model said, without its reasoning."""
+        contents = (content for item in self.output if item.type == "message" for content in item.content or ())
+        return "".join(content.text or content.refusal or "" for content in contents)
+
+
+class _Event(msgspec.Struct):
+    """What is read of an event."""
+
+    type: str
+    delta: object = None
+    response: object = None
+    message: str | None = None
+
+
+class ResponsesModel(EndpointModel):
+    """One model at one endpoint, asked by the Responses API."""
+
+    path = "/responses"
+    noun = "the Responses API"
+
+    def question(self, request: Request, features: Features) -> dict[str, object]:
+        """See `EndpointModel.question`. The API has no seed."""
+        sampling = self._sampling
+        body: dict[str, object] = {
+            "model": self._model,
+            "instructions": request.system,
+            "input": request.prompt,
+            "store": False,
+        }
+        if sampling.temperature is not None:
+            body["temperature"] = sampling.temperature
+        if sampling.max_tokens is not None:
+            body["max_output_tokens"] = sampling.max_tokens
+        if sampling.reasoning_effort is not None:
+            body["reasoning"] = {"effort": sampling.reasoning_effort}
+        if features.structured and request.schema is not None:
+            schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
+            body["text"] = {"format": {"type": "json_schema", **schema}}
+        if is_streamed(request, features):
+            body["stream"] = True
+        return body
+
+    def read(self, body: bytes) -> Said:
+        """See `EndpointModel.read`."""
+        response = msgspec.convert(json.loads(body), _Response)
+        if response.status in ("failed", "cancelled"):
+            raise ValueError(f"its status is {response.status!r}: {_message(response)}")
+        return _said(response)
+
+    def gathering(self, request: Request) -> _Gathering:
+        """See `EndpointModel.gathering`."""
+        return _Gathering(Progress(request.ending() if request.ending else None))
+
+
+class _Gathering:
+    """Puts the events of a response together; the last of them brings the whole once more."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._response: _Response | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self._response is not None
+
+    @property
+    def is_enough(self) -> bool:
+        return self._progress.is_enough or self.is_whole
+
+    @property
+    def said(self) -> Said:
+        if self._response is None:
+            return Said(text=self._progress.text)
+        said = _said(self._response)
+        return said if said.text else msgspec.structs.replace(said, text=self._progress.text)
+
+    def take(self, event: str) -> None:
+        if event == DONE:
+            return
+        try:
+            read = msgspec.convert(json.loads(event), _Event)
+            match read.type:
+                case "response.output_text.delta" | "response.refusal.delta":
+                    self._progress.take(msgspec.convert(read.delta, str))
+                case "response.completed" | "response.incomplete":
+                    self._response = msgspec.convert(read.response, _Response)
+                case "response.failed":
+                    raise BrokenStreamError(
+                        f"the endpoint failed: {_message(msgspec.convert(read.response, _Response))}"
+                    )
+                case "error":
+                    raise BrokenStreamError(f"the endpoint broke its answer off: {read.message or event}")
+                case _:
+                    pass
+        except ValueError as error:
+            raise NotUnderstoodError(str(error)) from error
+
+
+def _said(response: _Response) -> Said:
+    details = response.usage.input_tokens_details if response.usage is not None else None
+    return Said(
+        text=response.text,
+        model=response.model,
+        finish_reason=_finish_reason(response),
+        usage=_usage(response.usage),
+        reports_caching=details is not None and details.cached_tokens is not None,
+    )
+
+
+def _finish_reason(response: _Response) -> str:
+    if response.status != "incomplete":
+        return "stop"
+    reason = (response.incomplete_details.reason if response.incomplete_details else None) or "incomplete"
+    return _CUT_OFF.get(reason, reason)
+
+
+def _message(response: _Response) -> str:
+    return (response.error.message if response.error else None) or "it does not say why"
+
+
+def _usage(counts: _TokenCounts | None) -> Usage | None:
+    if counts is None:
+        return None
+    given, made = counts.input_tokens_details, counts.output_tokens_details
+    return Usage(
+        calls=1,
+        prompt_tokens=counts.input_tokens or 0,
+        cached_tokens=(given.cached_tokens or 0) if given is not None else 0,
+        completion_tokens=counts.output_tokens or 0,
+        reasoning_tokens=(made.reasoning_tokens or 0) if made is not None else 0,
+    )

@@ -1,0 +1,283 @@
+"""The HTTP client below the openai package: it notes each failed try.
+
+The client also bounds the size of an answer, reads streams to their end, so that a broken stream is a failed try, and
+gives up soon on an address that has never answered.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import httpx2
+import openai
+import structlog
+
+from actors.llm.endpoints.limits import tell_gate
+from actors.llm.endpoints.masking import masked
+from actors.llm.endpoints.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
+from messages.base import EndpointFault
+
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+"""An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""
+MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
+"""The same as a stream: some send 300 bytes and more for each token."""
+CONNECT_TIMEOUT_S: Final = 5.0
+GIVE_UP_AFTER_S: Final = 2.5
+"""An address that refuses for this long and never answered is wrong, or nobody is there. The package's pauses of 0.5, 1
+and 2 s, shortened by up to a quarter, make this the fourth try."""
+_CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
+_EVENT_STREAM: Final = "text/event-stream"
+"""What a try without an answer raises."""
+_TROUBLE_S: Final = 10.0
+"""An endpoint that answered before and fails for this long is worth a notice."""
+_SHOWN: Final = 200
+
+
+class Call:
+    """A call in progress, over all its tries."""
+
+    def __init__(self, faults: list[EndpointFault], begin: Callable[[], Gathering] | None) -> None:
+        self.faults = faults
+        self.begin = begin
+        """Begins to gather a try that is streamed."""
+        self.gathered: Gathering | None = None
+        """What the try that worked brought, if it was streamed."""
+
+
+_current: ContextVar[Call] = ContextVar("the call in progress")
+
+log = structlog.get_logger(__name__)
+
+
+class NeverReachedError(openai.OpenAIError):
+    """Nothing has ever come from this address, and it refuses connections."""
+
+
+@contextmanager
+def noting(faults: list[EndpointFault], begin: Callable[[], Gathering] | None = None) -> Iterator[Call]:
+    """Have the tries of this task that fail appended to `faults`; `begin` gathers one that is streamed."""
+    call = Call(faults, begin)
+    token = _current.set(call)
+    try:
+        yield call
+    finally:
+        _current.reset(token)
+
+
+class TryingClient(openai.DefaultAsyncHttpxClient):
+    """One endpoint's connections."""
+
+    def __init__(self, *, timeout_s: float, secret: str = "", is_encrypted: bool = True) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            is_encrypted: false for an address with `http:`. Certificates are then not loaded, which takes twice as long
+                as all else here, and redirections are not followed.
+            timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
+            secret: never shown in a fault, should the endpoint repeat it.
+        """
+        super().__init__(timeout=timeout_of(timeout_s), verify=is_encrypted, follow_redirects=is_encrypted)
+        self._secret = secret
+        self._reached = False
+        self._worked = False
+        self._failing_since: float | None = None
+        self._said = False
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send one try and read the whole answer; of a stream as much as is needed.
+
+        Raises:
+            AnswerTooLongError: it does not end.
+            NotUnderstoodError: it is a stream of something else.
+            NeverReachedError: nobody ever answered there.
+            httpx2.RequestError: no answer; noted.
+        """
+        started = anyio.current_time()
+        try:
+            response = await super().send(request, **{**options, "stream": True})
+            await _read(response, request)
+        except _CONNECTION_FAILURES as error:
+            fault = self.note(_fault_of_error(error), started)
+            if fault.kind == "unreachable" and not self._reached and self._failing_for_s() >= GIVE_UP_AFTER_S:
+                raise NeverReachedError(fault.detail) from error
+            raise
+        except AnswerTooLongError as error:
+            self.note(EndpointFault(kind="too_long", detail=str(error)), started)
+            raise
+        except NotUnderstoodError as error:
+            self.note(EndpointFault(kind="malformed", detail=str(error)), started)
+            raise
+        self._reached = True
+        if response.is_error:
+            if is_spent(response.status_code, _error_code(response.text)):
+                response.headers["x-should-retry"] = "false"  # the openai package heeds it
+            self.note(_fault_of_status(response), started)
+        else:
+            self._worked, self._failing_since, self._said = True, None, False
+        return response
+
+    def note(self, fault: EndpointFault, started: float) -> EndpointFault:
+        """Keep a fault with the call in progress; returned as it is kept, with the time since `started`."""
+        now = anyio.current_time()
+        detail = _shortened(masked(fault.detail, self._secret))
+        noted = EndpointFault(
+            kind=fault.kind,
+            status=fault.status,
+            detail=detail,
+            elapsed_s=round(now - started, 3),
+            retry_after_s=fault.retry_after_s,
+        )
+        call = _current.get(None)
+        if call is not None:
+            call.faults.append(noted)
+        tell_gate(noted)
+        if self._failing_since is None:
+            self._failing_since = now
+        self._tell(noted)
+        return noted
+
+    def _tell(self, fault: EndpointFault) -> None:
+        """Warn once per time of trouble: at once while nothing has ever worked, later if it lasts."""
+        is_trouble = fault.kind != "refused" and (not self._worked or self._failing_for_s() >= _TROUBLE_S)
+        say = log.warning if is_trouble and not self._said else log.info
+        self._said = self._said or is_trouble
+        say("the model's endpoint fails; trying again", fault=fault.words, detail=fault.detail)
+
+    def _failing_for_s(self) -> float:
+        return 0.0 if self._failing_since is None else anyio.current_time() - self._failing_since
+
+
+def timeout_of(timeout_s: float) -> httpx2.Timeout:
+    """Return the limits of one try."""
+    return httpx2.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body that is an error once it is too long."""
+
+    def __init__(self, body: httpx2.AsyncByteStream, limit_bytes: int) -> None:
+        self._body = body
+        self._limit_bytes = limit_bytes
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        async for chunk in self._body:
+            size_bytes += len(chunk)
+            if size_bytes > self._limit_bytes:
+                raise AnswerTooLongError(f"more than {self._limit_bytes >> 20} MiB without an end")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+async def _read(response: httpx2.Response, request: httpx2.Request) -> None:
+    """Read the body, so that what goes wrong with it is this try's fault.
+
+    Raises:
+        AnswerTooLongError: it does not end.
+        NotUnderstoodError: it is a stream of something else.
+        httpx2.RequestError: the connection broke, or the stream ended before its answer did.
+    """
+    call = _current.get(None)
+    is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM) and not response.is_error
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _Bounded(response.stream, MAX_STREAM_BYTES if is_stream else MAX_BODY_BYTES)
+    try:
+        if is_stream and call is not None and call.begin is not None:
+            gathering = call.begin()
+            await gather(response.aiter_bytes(), gathering)
+            call.gathered = gathering
+        else:
+            await response.aread()
+    except BrokenStreamError as error:
+        raise httpx2.RemoteProtocolError(str(error), request=request) from None
+    finally:
+        await response.aclose()
+
+
+def _fault_of_error(error: Exception) -> EndpointFault:
+    said = _deepest(error)
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return EndpointFault(kind="unreachable", detail=said or "no connection in time")
+    if isinstance(error, httpx2.TimeoutException):
+        return EndpointFault(kind="timed_out", detail=said or type(error).__name__)
+    return EndpointFault(kind="broken_off", detail=said or type(error).__name__)
+
+
+def _deepest(error: BaseException) -> str:
+    """Return what the system said, where an operating system's error is the cause, else what the exception says."""
+    said, cause = str(error), error.__cause__ or error.__context__
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return f"TLS: {cause.reason or said}"
+        if isinstance(cause, OSError) and cause.errno is not None:
+            said = os.strerror(cause.errno) if cause.errno > 0 else cause.strerror or said
+        cause = cause.__cause__ or cause.__context__
+    return said
+
+
+def _kind_of_status(status: int) -> str:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return "rate_limited"
+    return "server_error" if status in (408, 409) or status >= 500 else "refused"
+
+
+def _fault_of_status(response: httpx2.Response) -> EndpointFault:
+    status = response.status_code
+    is_refusal = is_spent(status, _error_code(response.text))
+    kind = "refused" if is_refusal else _kind_of_status(status)
+    return EndpointFault(
+        kind=kind, status=status, detail=_message(response.text), retry_after_s=retry_after_s(response.headers)
+    )
+
+
+def is_spent(status: int, code: str | None) -> bool:
+    """Say whether an endpoint wants to be paid first: waiting does not help."""
+    return status == HTTPStatus.PAYMENT_REQUIRED or code == "insufficient_quota"
+
+
+def _error_code(body: str) -> str | None:
+    """Return the code of an error in OpenAI's format, if it is one and has one."""
+    try:
+        return str(json.loads(body)["error"]["code"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _message(body: str) -> str:
+    """Return the message of an error in OpenAI's format, else the text."""
+    try:
+        return str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return body
+
+
+def retry_after_s(headers: httpx2.Headers) -> float | None:
+    """Return for how long the endpoint asks to wait: `Retry-After-Ms`, else `Retry-After` in seconds or as a date."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            wait_s = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        return wait_s if math.isfinite(wait_s) else None
+    try:
+        return parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _shortened(text: str) -> str:
+    flat = " ".join(text.encode("utf-8", "replace").decode().split())
+    return flat if len(flat) <= _SHOWN else f"{flat[:_SHOWN]} …"

@@ -1,0 +1,1 @@
+"""What candidates may contain: operators, symbols, imports."""

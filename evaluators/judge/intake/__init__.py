@@ -1,0 +1,1 @@
+"""Examination of a task before a search."""

@@ -1,0 +1,146 @@
+"""Shared by GPU runners: calls and their timing on the device. Stdlib only."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+
+from evaluators.hardware.vendors.nvidia.activities import Recorder, RecorderError
+from evaluators.hardware.vendors.nvidia.driver import Context, DriverError, SpanClock, attach
+from evaluators.runners.base import BURST, PROFILE, PROFILED, RECORD_BYTES
+from evaluators.sandbox.confine import Confined, seal
+
+_BURST_CALLS, _BURST_NS = 100, 10**10
+_BURST_ERROR = 0.001
+
+
+def _is_known(spans: list[int]) -> bool:
+    count = len(spans)
+    if count < 3:
+        return False
+    mean = sum(spans) / count
+    variance = sum((span - mean) ** 2 for span in spans) / (count - 1)
+    return math.sqrt(variance / count) < _BURST_ERROR * mean
+
+
+def _unrecorded(why: str) -> int:
+    """Say why there is no record. Returns a status."""
+    os.write(2, f"\n{why}\n".encode())
+    return -1
+
+
+class Sealing:
+    """System calls that are taken away as soon as nobody honest needs them any more: in two steps.
+
+    A candidate compiles on its first call on each workload, and starts compilers for that. When to take that away, the
+    judge says, and looks whether it was done: by then this process is the candidate's (`judge/sealing.py`).
+    """
+
+    def __init__(self, confined: Confined) -> None:
+        self._confined = confined
+        seal(confined, may_start_compilers=True)
+
+    def complete(self) -> int:
+        """Take away the means to start processes. Returns 0."""
+        seal(self._confined)
+        return 0
+
+
+class Harness:
+    """Calls a candidate on a stream: two events around, everything finished after.
+
+    What it says of time is a claim of the candidate's process; the judge holds it against its own clock.
+    """
+
+    def __init__(self, cupti: str = "") -> None:
+        """Take the GPU.
+
+        Args:
+            cupti: the library by which calls can be recorded; empty: none will be.
+        """
+        self._recorder: Recorder | None = None
+        self._no_recorder = "nobody asked for records"
+        if cupti:
+            try:
+                self._recorder = Recorder(cupti)
+            except RecorderError as error:
+                self._no_recorder = str(error)
+        self.context = Context()
+        self.context.keep_freed_memory()
+        self.stream = self.context.make_stream()
+        self._clock = SpanClock(self.context, self.stream)
+        self.ran: Callable[[], str] = str
+        """Says what is known of the kernels that ran, in lines, where the GPU fails."""
+        self.after: Callable[[], int] | None = None
+        """Done behind the second event: looks at what a call returned, hands it over, and returns a status."""
+
+    def span(self, call: Callable[[], int]) -> tuple[int, int]:
+        """Make a call. Returns its status, the driver's negated error code if the GPU failed, and its span in ns."""
+        try:
+            return self._timed(call)
+        except DriverError as error:
+            os.write(2, f"{self.ran()}CUDA error: {error}\n".encode())
+            return -error.code, 0
+
+    def _timed(self, call: Callable[[], int]) -> tuple[int, int]:
+        self._clock.begin()
+        status = call()
+        self._clock.end()
+        if self.after is not None and not status:
+            status = self.after()
+        self.context.synchronize()
+        return status, self._clock.elapsed_ns()
+
+    def burst(self, call: Callable[[], int]) -> int:
+        """Make calls one after the other, each on an idle GPU, as competitions do. Returns their mean span in ns.
+
+        They end when the mean's standard error is below 0.1 %, at 100, or after 10 s (`eval.py` of reference-kernels
+        f83cb92). Outputs stay where they are. A call that fails ends it; its status is returned, below zero.
+        """
+        spans: list[int] = []
+        try:
+            while len(spans) < _BURST_CALLS and sum(spans) < _BURST_NS and not _is_known(spans):
+                self.context.synchronize()
+                self._clock.begin()
+                status = call()
+                self._clock.end()
+                self.context.synchronize()
+                if status:
+                    return -abs(status)
+                spans.append(self._clock.elapsed_ns())
+        except DriverError as error:
+            return -error.code
+        return round(sum(spans) / len(spans))
+
+    @property
+    def ways(self) -> Mapping[int, Callable[[Callable[[], int]], int]]:
+        """In which ways calls are made besides `span`, by operation."""
+        return {BURST: self.burst, PROFILE: self.profile}
+
+    def profile(self, call: Callable[[], int]) -> int:
+        """Make a call, and write to the log what the GPU did in it, or why that cannot be told. Returns 0 if it can."""
+        if self._recorder is None:
+            return _unrecorded(self._no_recorder)
+        try:
+            self._recorder.begin()
+            status = call()
+            self.context.synchronize()
+            found = self._recorder.end()
+        except (DriverError, RecorderError) as error:
+            return _unrecorded(str(error))
+        if status:
+            return _unrecorded(f"the recorded call failed with status {status}")
+        record = b"\n" + PROFILED + json.dumps(found).encode() + b"\n"
+        if len(record) > RECORD_BYTES:
+            return _unrecorded(f"a call has the GPU do {len(found)} things, too many to record")
+        os.write(2, record)
+        return 0
+
+    def map_areas(self, spec: dict[str, int], inputs_fd: int, outputs_fd: int) -> dict[str, int]:
+        """Map the judge's memory. Returns the addresses of `inputs` and `outputs`."""
+        return {
+            "inputs": attach(self.context, inputs_fd, spec["inputs_bytes"]),
+            "outputs": attach(self.context, outputs_fd, spec["outputs_bytes"]),
+        }

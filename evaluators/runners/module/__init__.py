@@ -1,0 +1,1 @@
+"""Runners of torch modules on a CPU."""

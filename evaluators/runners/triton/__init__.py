@@ -1,0 +1,1 @@
+"""Runners of Triton programs in the interpreter."""

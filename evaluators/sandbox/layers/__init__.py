@@ -1,0 +1,1 @@
+"""The layers of the sandbox, each with a NAME and `apply`."""

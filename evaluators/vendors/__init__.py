@@ -1,1 +1,0 @@
-"""What is known of the makers of devices, one package each."""

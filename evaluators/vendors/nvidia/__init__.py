@@ -1,1 +1,0 @@
-"""NVIDIA's GPUs, through the driver alone: no toolkit and no framework is needed to ask."""
