@@ -1,21 +1,43 @@
-"""Text for people avoids the forms that the house style forbids: one table of forms, each with its reason."""
+"""Text for people avoids the forms that the house style forbids: one table of forms, each with its reason.
+
+Text for people is every page of documentation, `--help`, and the texts that programs print. Prompts are for models.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-GENERATED = ROOT / "docs" / "reference"
 NOTES = ROOT / "docs" / "design"
 PAGES = sorted(
     page
     for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")]
-    if GENERATED not in page.parents and NOTES not in page.parents
+    if NOTES not in page.parents
+)
+PACKAGES = ("ksearch_async", "actors", "evaluators", "messages")
+FOR_MODELS = (
+    "actors/planner/prompts.py",
+    "actors/planner/core/steering.py",  # a title that journals hold
+    "actors/coder",
+    "actors/llm/offline",
+    "evaluators/judge/description.py",
+    "evaluators/languages",
+    "evaluators/tasks/flashinfer/reading.py",
+    "ksearch_async/evaluation/drafts.py",
+)
+"""Modules and folders with texts of prompts, and of answers by rules."""
+MODULES = sorted(
+    module
+    for package in PACKAGES
+    for module in (ROOT / package).rglob("*.py")
+    if not str(module.relative_to(ROOT)).startswith(FOR_MODELS)
 )
 
 
@@ -143,6 +165,27 @@ def sentences(markdown: str) -> Iterator[str]:
         yield from filter(None, re.split(r"(?<=[.!?])\s+", " ".join(block.split())))
 
 
+def printed_texts(source: str) -> Iterator[str]:
+    """Yield the texts of a module that a person may see: strings of more than a word, docstrings aside."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and " " in text.strip() and id(node) not in docstrings:
+            yield text
+
+
+def help_texts(source: str) -> Iterator[str]:
+    """Yield what `--help` shows of a module: docstrings of commands, and of the fields of their flags."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name.endswith("_command"):
+            yield re.sub(r"^ +(\w+: )", r"\n\n\1", ast.get_docstring(node) or "", flags=re.MULTILINE)
+        elif isinstance(node, ast.ClassDef):
+            for field, text in pairwise(node.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    yield str(getattr(text.value, "value", ""))
+
+
 def violations(markdown: str) -> list[str]:
     """Return a line per forbidden form in the page: the sentence, the words and the reason."""
     return [
@@ -156,6 +199,14 @@ def violations(markdown: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_has_no_form_that_the_style_forbids(page: Path) -> None:
     assert violations(page.read_text()) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(ROOT)))
+def test_a_printed_text_has_no_form_that_the_style_forbids(module: Path) -> None:
+    texts = [*printed_texts(source := module.read_text())]
+    if module.parent.name == "cli" or module.name == "options.py":
+        texts += help_texts(source)
+    assert [line for text in texts for line in violations(text)] == []
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.bad)

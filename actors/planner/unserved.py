@@ -112,7 +112,7 @@ async def report_unserved(
             continue
         presences = [found for entry in entries.values() if (found := decode_presence(entry.value)) is not None]
         for unserved in watch.look(state(), presences, anyio.current_time()):
-            log.info("jobs wait, and nobody does them", run=started.run_id, role=unserved.role)
+            log.info("jobs wait for a worker", run=started.run_id, role=unserved.role)
             await say(unserved)
 
 

@@ -303,7 +303,7 @@ def _tampered(folder: Path, candidate: Candidate) -> DidNotBuild | None:
             found = META
         what = f"it leaves in its build folder {found}" if found else ""
     except PermissionError as error:
-        what = f"what it leaves in its build folder cannot be read ({error.strerror})"
+        what = f"its files in the build folder cannot be read ({error.strerror})"
     if not what and any(not _is_unchanged(folder / file.path, file.text) for file in candidate.files):
         what = "it changes its own files"
     if not what:

@@ -162,4 +162,4 @@ def _check_meta(artifact: PackedArtifact) -> None:
 
 
 def _broken(artifact_id: str, why: str) -> EvaluatorError:
-    return EvaluatorError(f"what was sent for artifact {artifact_id!r} cannot be used: {why}")
+    return EvaluatorError(f"the content sent for artifact {artifact_id!r} cannot be used: {why}")

@@ -83,7 +83,7 @@ def waits() -> tuple[str, ...]:
     """Return for whom the leases of this process have been waiting for some seconds, in words for people."""
     now = anyio.current_time()
     late = [(lease, holder) for lease, (since, holder) in _waiting.items() if now - since > _SOON_S]
-    return tuple(f"the timing lease of {lease.device}, held by {holder or 'nobody just now'}" for lease, holder in late)
+    return tuple(f"the timing lease of {lease.device}, held by {holder or 'no process now'}" for lease, holder in late)
 
 
 class HostLease:

@@ -84,4 +84,4 @@ def _arguments_of(task: TaskSpec) -> int:
             for method in node.body:
                 if isinstance(method, ast.FunctionDef) and method.name == "forward" and method.args.vararg is None:
                     return len(method.args.args) - 1
-    raise ConfigError(f"task {task.name!r}: its Model has no forward whose arguments could be counted")
+    raise ConfigError(f"task {task.name!r}: its Model has no forward with a fixed number of arguments")

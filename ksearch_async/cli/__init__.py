@@ -36,60 +36,61 @@ _COMMANDS = {
     The flags of the original K-Search are understood as well: docs/guides/coming-from-k-search.md lists them.""",
     "resume": """Go on with a run that was stopped or killed.
 
-    Nothing that its journal holds is asked or measured again. Its configuration is the saved one: options that are not
+    No question or measurement in its journal is repeated. Its configuration is the saved one: options that are not
     given stay as they were; budget, model and workers may change, anything else is refused by name. Ends as
-    `ksearch run` does. A run that is over only has its summary printed, unless its budget is raised.""",
-    "watch": """Follow a run, in a folder here or on a NATS server: what was is told first, then what comes.
+    `ksearch run` does. Of an ended run only the summary is printed, unless its budget is raised.""",
+    "watch": """Follow a run, in a folder here or on a NATS server: first its past, then its news.
 
     Changes nothing. Ends as `ksearch run` does when the run is over. Ctrl-C ends the view (130), not the run.""",
     "web": """Serve the dashboard: runs in a folder, or on a NATS server, in a browser.
 
-    Prints its address, whose fragment holds the token with which the page may steer runs. Other hosts reach it only if
+    Prints its address; the fragment holds the token with which the page may steer runs. Other hosts reach it only if
     a token is set. Ends with Ctrl-C or SIGTERM; 0 then, 2 for bad input, 3 if the NATS server cannot be reached.""",
-    "stop": """Have a run stop: evaluations in flight are finished, and it can be resumed.
+    "stop": """Stop a run: evaluations in flight are finished, and it can be resumed.
 
-    Ends with 0 once its planner has taken it, or if it is stopping or over already; 2 if its process was killed, 3 if
-    it is on a server and nobody leads it. Ctrl-C in its terminal does the same.""",
-    "pause": """Have a run rest: what is in flight is finished and counted, nothing new begins.
+    Ends with 0 once the planner has accepted it, or if the run is stopping or over already; 2 if its process was
+    killed, 3 if it is on a server and no planner leads it. Ctrl-C in its terminal does the same.""",
+    "pause": """Pause a run: jobs in flight are finished and counted, no new ones begin.
 
-    Its time limit does not count the pause. Ends with 0 once its planner has taken it, 2 if the run is
-    stopping or over or its process was killed, 3 if it is on a server and nobody leads it.""",
-    "continue": "Have a run that was paused go on.",
-    "tell": """Tell a run's models something: it stands in every further prompt until it is forgotten.
+    Its time limit does not count the pause. Ends with 0 once the planner has accepted it, 2 if the run is
+    stopping or over or its process was killed, 3 if it is on a server and no planner leads it.""",
+    "continue": "Continue a paused run.",
+    "tell": """Tell a run's models something: it is part of every later prompt until it is forgotten.
 
-    `--list` shows what they were told, `--forget N` takes it back. Works on a run that goes on and on one that is over,
-    where it counts once the run is resumed. So do the other commands that steer.""",
-    "pin": "Have an action chosen next, once, whatever its score.",
+    `--list` shows earlier notes, `--forget N` takes one back. Works on a running run, and on an ended one, where
+    it counts once the run is resumed; the other steering commands do the same.""",
+    "pin": "Choose an action next, once, regardless of its score.",
     "boost": "Add to an action's score; `ksearch tree RUN --why` shows it.",
-    "forbid": "Have an action, and all below it, never be chosen.",
+    "forbid": "Never choose an action, or any below it.",
     "release": "Take back a pin, a boost or a ban.",
-    "inject": """Hang a kernel of one's own into a run's tree.
+    "inject": """Add your own kernel to a run's tree.
 
     It is built, evaluated and attached as any other, and counts as a round.""",
     "ls": "List runs, the one written to last first.",
-    "show": "Show a run: state, best kernel, tree, counts by fate; or what was tried for a node.",
+    "show": "Show a run: state, best kernel, tree, attempts by status; or the attempts of a node.",
     "tree": "Draw a run's tree: each action's best result, state, V, and how its attempts failed.",
-    "best": """Say where a run's best kernel lies and how fast it is.
+    "best": """Show the place and the speed of a run's best kernel.
 
     Ends with 1 if no candidate was correct and timed.""",
     "diff": "Show what changed from one candidate to another, as a unified diff.",
-    "compare": """Compare runs of one task: what they found, and what that took.
+    "compare": """Compare runs of one task: results and costs.
 
     Runs that differ by their seeds alone are one group, with medians and ranges. Ends with 0, with 2 for runs of
     different tasks.""",
-    "report": """Write a page about runs for people who were not there: one file, which needs no network.
+    "report": """Write a report about runs: one page in one file, which needs no network.
 
     Or figures for papers, with --svg and --png. Needs the extra `plot`; ends with 2 without it.""",
     "replay": """Replay a run from its journal: the same prompts, answers, decisions and tree?
 
     Rebuilds every prompt, finds its answer by what was asked, reads it anew and decides again, with the recorded
-    verdicts; asks nobody and evaluates nothing. Ends with 0 if all came out as it was, 1 if not, and says what.""",
-    "cost": "Say what runs have cost: model calls and tokens by role, wall-clock, builds and evaluations.",
+    verdicts; asks no model and evaluates nothing. Ends with 0 if all is the same, 1 if not, and lists the
+    differences.""",
+    "cost": "Show the costs of runs: model calls and tokens by role, wall-clock, builds and evaluations.",
     "tasks": "List the bundled problems; `ksearch tasks show TASK` shows one.",
-    "eval": """Build, check and time source files against a task, or a run's best once more.
+    "eval": """Build, check and time source files against a task, or a run's best again.
 
     Ends with 0 if all were measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
-    "export": """Write a run's best kernel as one module that needs nothing of ksearch.
+    "export": """Write a run's best kernel as one module that does not need ksearch.
 
     It has a callable, the verdict that the kernel was exported with, and a self-test. Ends with 0 when it is written, 1
     if a source file that was evaluated for it was not measured, 2 for bad input, 3 if the evaluator itself failed.""",
@@ -99,35 +100,35 @@ _COMMANDS = {
     "new-task": """Write a task of your own: a folder with a commented task.toml and a reference that works.
 
     Ends with 0 when it is written, 2 for bad input.""",
-    "check-task": """Say whether a task can tell a kernel from an answer that computes nothing.
+    "check-task": """Check that a task can tell a kernel from an answer that computes nothing.
 
-    Its own reference is then evaluated as a candidate would be. Ends with 0 if it can and that is right, 1 if it is
-    marked or refused or its reference is not right, 2 for bad input, 3 if the evaluator itself failed.""",
-    "doctor": """Check what a search needs on this machine.
+    Its own reference is then evaluated like a candidate. Ends with 0 if both succeed, 1 if the task is
+    marked or refused or its reference fails, 2 for bad input, 3 if the evaluator itself failed.""",
+    "doctor": """Check this machine for all that a search needs.
 
-    Ends with 3 if something that is needed is missing.""",
+    Ends with 3 if a requirement is missing.""",
     "offline-model": """Serve the built-in rules as an OpenAI-compatible endpoint on this host.
 
-    To try a search, or any other client, against an endpoint that is slow, makes mistakes and fails as told. Ends with
-    Ctrl-C or SIGTERM and then says what it was asked; `GET /stats` says it meanwhile.""",
-    "planner": """Stand by for the runs of a NATS server, and lead those that nobody leads.
+    For trying a search, or any other client, against an endpoint that is slow, makes mistakes and fails on demand.
+    Ends with Ctrl-C or SIGTERM and prints its statistics; `GET /stats` has them at any time.""",
+    "planner": """Stand by for the runs of a NATS server, and lead those without a planner.
 
-    A run whose planner died is taken over when its lease has expired, after ten seconds; nothing is decided twice.
-    What is led is recorded in a folder of its own. Ctrl-C (or SIGTERM) gives all leases back, and another planner goes
-    on at once. Ends with 0 when it has left, 2 for bad input, 3 if the server cannot be reached.""",
+    A run that lost its planner is taken over when the lease has expired, after ten seconds; nothing is decided twice.
+    Each run is recorded in a folder of its own. Ctrl-C (or SIGTERM) gives all leases back, and another planner goes
+    on at once. Ends with 0 after leaving, 2 for bad input, 3 if the server cannot be reached.""",
     "coder": """Write candidates for all runs of a NATS server, with one model.
 
-    A key is read from KSEARCH_API_KEY, OPENAI_API_KEY or LLM_API_KEY. Joins runs that go on and those that come. The
-    first Ctrl-C (or SIGTERM) finishes the jobs in hand, the second hands them back. Ends with 0 when it has left, 2 for
+    A key is read from KSEARCH_API_KEY, OPENAI_API_KEY or LLM_API_KEY. Joins current and later runs. The
+    first Ctrl-C (or SIGTERM) finishes the jobs in hand, the second hands them back. Ends with 0 after leaving, 2 for
     bad input, 3 if the server cannot be reached, 130 if jobs had to be handed back.""",
     "builder": """Compile candidates for all runs of a NATS server with this host's compilers.
 
-    Builds known kernels first, and ends with 3 if it cannot. Otherwise as `ksearch coder`.""",
+    Builds known kernels first, and ends with 3 if that fails. Otherwise like `ksearch coder`.""",
     "evaluator": """Judge candidates for all runs of a NATS server on this host's device.
 
-    Checks and times known kernels first, and ends with 3 if it cannot. Otherwise as `ksearch coder`. Candidates are
-    programs that models wrote, and are executed here: docs/guides/distributed.md says how to be careful.""",
-    "nodes": "Say who takes part in the runs of a NATS server, what they do, and which runs there are.",
+    Checks and times known kernels first, and ends with 3 if that fails. Otherwise like `ksearch coder`. Candidates are
+    programs that models wrote, and are executed here: docs/guides/distributed.md describes the precautions.""",
+    "nodes": "List the nodes of a NATS server, their work, and its runs.",
     "nats": """Run a NATS server for many hosts, prepare one, or write the configuration of one.
 
     `ksearch nats serve` runs a server, `ksearch nats init` prepares one or writes its users and rights into files.

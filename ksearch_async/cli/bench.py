@@ -52,17 +52,17 @@ class SearchFlags:
     """How candidates are searched for; used with `--search` only."""
 
     search: Annotated[bool, Parameter(negative="", show_default=False)] = False
-    """Search for each problem, and evaluate once more what was found. The runs are kept."""
+    """Search for each problem, and evaluate the best once more. The runs are kept."""
     max_rounds: Count = 5
     """Evaluations to spend in each search."""
     model: str | None = None
-    """Who plans and writes in it; without one the built-in rules, which know a few kinds of problems."""
+    """The model that plans and writes; without one the built-in rules, which know a few kinds of problems."""
     base_url: str | None = None
     """Of the model's endpoint."""
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None
     """A file with the other settings of `ksearch run`."""
     runs_dir: Path | None = None
-    """Where the runs are made. [env: KSEARCH_RUNS_DIR] [default: runs]"""
+    """Folder for the runs. [env: KSEARCH_RUNS_DIR] [default: runs]"""
 
 
 def bench_command(

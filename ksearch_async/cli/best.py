@@ -24,12 +24,12 @@ def best_command(
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Say where a run's best kernel lies and how fast it is.
+    """Show the place and the speed of a run's best kernel.
 
     Args:
         run: A run's id, its folder, or `latest`.
         source: Print the kernel's main file instead.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"run": …, "best": {…} | null, "untimed": […]}`.
     """
     if source and as_json:

@@ -60,7 +60,7 @@ def check_task_command(
     configure_logs()
     draft = draft_of(task)
     if accept and draft is None:
-        raise refusal(f"--accept is for tasks that a model drafted, and {task!r} waits for nobody", "leave it out")
+        raise refusal(f"--accept is for tasks that a model drafted, and {task!r} is not a draft", "leave it out")
     found = examine_task(task, device=device, tolerance=tolerance)
     if accept and found.may_be_accepted:
         accept_draft(task)

@@ -51,7 +51,7 @@ def compare_command(
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Compare runs of one task: what they found, and what that took.
+    """Compare runs of one task: results and costs.
 
     Runs that differ by their seeds alone are one group: medians, and in brackets the range. Runs on different devices
     are never one. A speedup is reached when the whole interval of a best kernel lies there or above. A best kernel
@@ -60,7 +60,7 @@ def compare_command(
     Args:
         runs: Ids or folders of runs, two or more.
         markdown: Print tables in Markdown.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"task": …, "common": {…}, "groups": [{…, "runs": [{…}]}]}`.
     """
     if markdown and as_json:

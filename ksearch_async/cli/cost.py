@@ -120,7 +120,7 @@ def cost_command(
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Say what runs have cost: calls, tokens and money by role, model and action; wall-clock, builds, evaluations.
+    """Show the costs of runs: calls, tokens and money by role, model and action; wall-clock, builds, evaluations.
 
     Args:
         runs: Ids or folders of runs, or `latest`. [default: latest]
@@ -128,7 +128,7 @@ def cost_command(
         cached_usd: Dollars per million prompt tokens that came from the endpoint's cache. [default: --prompt-usd]
         completion_usd: Dollars per million completion tokens.
         prices: A file of prices to go by instead, as for `ksearch run --prices`.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"runs": [{…}, …], "total": {…}}`.
     """
     price_of = _price_of(prompt_usd, cached_usd, completion_usd, prices)
@@ -250,7 +250,7 @@ def _lines(cost: Cost) -> Iterator[str]:
         yield f"confirmed  {cost.confirmations} of them, {duration(cost.confirm_lease_s)} alone on the device"
     if cost.outpaced:
         spared = f"which spared about {duration(cost.spared_s)} on the device"
-        yield f"outpaced   {cost.outpaced} of them were stopped early, {spared}"
+        yield f"stopped    {cost.outpaced} of them early, {spared}"
     yield ""
     roles = {"planner": cost.planner, "coder": cost.coder, "both": cost.models}
     yield from table_lines(_COLUMNS, [_cells(role, asked) for role, asked in roles.items()], width=terminal_width())

@@ -32,7 +32,7 @@ def diff_command(
             (also `parent`): what the other one was started from. `n0` is the reference: nothing yet. Alone it is
             compared with its base.
         b: The newer one, named likewise. Without either, the best kernel is compared with its base.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: both versions, and the diff as text.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))

@@ -337,8 +337,8 @@ def eval_command(
         score_with: The task is a Python program, and the `evaluate(program_path)` of this file scores it.
         eval_timeout: Seconds that scoring a program may take.
         eval_memory: Gibibytes that a program may take.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
-        as_json: Print one JSON object per source, each on a line as soon as it is known.
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
+        as_json: Print one JSON object per source, each on a line as soon as its evaluation ends.
     """
     configure_logs()
     purpose = purpose or ("screen" if sources else "confirm")

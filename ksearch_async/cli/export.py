@@ -37,7 +37,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
     round: int
     screen_speedup: float
-    """What its only measurement said."""
+    """Its only measurement."""
     way_on: str
     """Command that has it confirmed; empty: none is needed, as the run goes on, or none would do it."""
 
@@ -68,7 +68,7 @@ def export_command(
         task: What a source file is for: a bundled problem's name, or a problem file in KernelBench's format.
         flags: How a source file is evaluated.
         force: Replace a file that is there.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"path": …, "candidate_id": …, "run": …, "waiting": {…} | null, …}`.
     """
     configure_logs()

@@ -30,7 +30,7 @@ def inject_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Hang a kernel of one's own into a run's tree: it is built, evaluated and attached as any other, and is a round.
+    """Add your own kernel to a run's tree: it is built, evaluated and attached as any other, and is a round.
 
     Args:
         run: A run's id, its folder, or `latest`.
@@ -46,7 +46,7 @@ def inject_command(
         async with reach.line(run) as line:
             chronicle = await begun(line)
             candidate = _read(chronicle, file)
-            named = title or f"A kernel of one's own, {file.name}"
+            named = title or f"Your own kernel, {file.name}"
             order = Inject(candidate=candidate, node_id=node, title=named, description=description)
             return await give_order(line, chronicle, order, as_json=as_json)
 

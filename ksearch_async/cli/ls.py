@@ -52,7 +52,7 @@ def ls_command(*, runs_dir: Path | None = None, as_json: JsonFlag = False) -> in
     """List runs, the one written to last first.
 
     Args:
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"runs_dir": …, "runs": [{…}, …]}`.
     """
     folder = runs_dir_or_default(runs_dir)

@@ -37,13 +37,13 @@ nats_app = cyclopts.App(name="nats", group_commands=cyclopts.Group("Commands"), 
 nats_app.command(
     "ksearch_async.cli.nats:runs_command",
     name="runs",
-    help="Say of which runs a server keeps something, and how much.",
+    help="List the runs that a server keeps, and their sizes.",
 )
 nats_app.command(
     "ksearch_async.cli.nats:forget_command",
     name="forget",
-    help="Remove all that a server keeps of runs.\n\n"
-    "Their folders stay; `ksearch resume` cannot go on with them. Runs that somebody leads are refused.",
+    help="Remove runs from a server.\n\n"
+    "Their folders stay; `ksearch resume` cannot go on with them. Runs with a live planner are refused.",
 )
 
 CONFIG_NAME = "nats-server.conf"
@@ -349,7 +349,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runs_command(*, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False) -> int:
-    """Say of which runs a server keeps something, and how much.
+    """List the runs that a server keeps, and their sizes.
 
     Args:
         nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
@@ -371,10 +371,10 @@ def runs_command(*, nats: str | None = None, credentials: Path | None = None, as
 def forget_command(
     *runs: str, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False
 ) -> int:
-    """Remove all that a server keeps of runs. Their folders stay; `ksearch resume` cannot go on with them.
+    """Remove runs from a server. Their folders stay; `ksearch resume` cannot go on with them.
 
     Args:
-        runs: Ids of runs, as `ksearch nats runs` lists them. Those that somebody leads are refused.
+        runs: Ids of runs, as `ksearch nats runs` lists them. Runs with a live planner are refused.
         nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         as_json: Print one JSON object.

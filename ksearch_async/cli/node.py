@@ -130,11 +130,11 @@ class NodeFlags:
     slots: Annotated[int | None, NODE] = None
     """Jobs done at once. [default: 2; of a coder 8]"""
     node_name: Annotated[str | None, NODE] = None
-    """How the node is called; a suffix makes it unique. [default: role, host and process id]"""
+    """Name of the node; a suffix makes it unique. [default: role, host and process id]"""
     grace: Annotated[float, NODE] = GRACE_S
-    """Seconds for finishing what it has when it is asked to leave; the rest is handed back."""
+    """Seconds for finishing jobs in hand when it has to leave; the rest is handed back."""
     exit_when_idle: Annotated[float | None, NODE] = None
-    """Leave after so many seconds without a job."""
+    """Leave after this many seconds without a job."""
 
 
 @Parameter(name="*")
@@ -143,10 +143,10 @@ class DeviceFlags:
     """What builders and evaluators work with."""
 
     device: Annotated[str, NODE] = "cpu"
-    """`cpu`; `cuda:0` and so on: a GPU of this host; or `simulated[:SECONDS]`: nothing is run, verdicts follow from a
-    candidate's hash after so long."""
+    """`cpu`; `cuda:0` and so on: a GPU of this host; or `simulated[:SECONDS]`: nothing is run, verdicts follow from
+    a candidate's hash after that time."""
     language: Annotated[tuple[KernelLanguage, ...], Parameter(group=NODE.group, negative="", show_default=False)] = ()
-    """What is served; may be given several times. [default: what this host can do]"""
+    """Serve only this language; may be given several times. [default: all that this host can]"""
     isolation: Annotated[Literal["auto", "strict"], NODE] = "auto"
     """How candidates are kept from this host: `auto`, by what it has; `strict`, not run unless it has Landlock or a
     private root, seccomp, and no network."""
@@ -404,7 +404,7 @@ def builder_command(
         node: What every node is started with.
         work: For which device.
         operations: Logs and metrics.
-        as_json: Print one JSON object when it has left.
+        as_json: Print one JSON object after leaving.
     """
     from ksearch_async.fleet.nodes import Building  # noqa: PLC0415
 
@@ -424,7 +424,7 @@ def coder_command(
         node: What every node is started with.
         work: With which model.
         operations: Logs and metrics.
-        as_json: Print one JSON object when it has left.
+        as_json: Print one JSON object after leaving.
     """
     return start_node(coder_order(node, work, operations), as_json=as_json)
 
@@ -442,7 +442,7 @@ def evaluator_command(
         node: What every node is started with.
         work: On which device.
         operations: Logs and metrics.
-        as_json: Print one JSON object when it has left.
+        as_json: Print one JSON object after leaving.
     """
     from ksearch_async.fleet.nodes import Evaluating  # noqa: PLC0415
 

@@ -157,7 +157,7 @@ def roster_lines(roster: Roster, *, width: int | None, dim: bool = False) -> Ite
         dim: grey what has left.
     """
     if not roster.nodes:
-        yield "nobody is there; start somebody: ksearch evaluator --nats ADDRESS"
+        yield "no worker is there; start one: ksearch evaluator --nats ADDRESS"
     else:
         rows = [_node_cells(node, roster, narrow=width is not None) for node in roster.nodes]
         lines = table_lines(_NODES, rows, width=width)

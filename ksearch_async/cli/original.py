@@ -71,7 +71,7 @@ class OriginalFlag(msgspec.Struct, frozen=True):
     """The original's, as the guide shows it."""
     meaning: Meaning
     said: str
-    """What is different here, or what is missing."""
+    """Differences, or the missing parts."""
     is_switch: bool = False
     """Takes no value."""
 
@@ -388,7 +388,7 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
 
     tokens: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What is said of flags that change nothing here."""
+    """The notice about flags without an effect here."""
 
 
 def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Translation:

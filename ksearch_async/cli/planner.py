@@ -117,11 +117,11 @@ class PlannerFlags:
     runs_dir: Annotated[str | None, NODE] = None
     """Folder that the folders of led runs are made in. [default: runs]"""
     node_name: Annotated[str | None, NODE] = None
-    """How the node is called; a suffix makes it unique. [default: role, host and process id]"""
+    """Name of the node; a suffix makes it unique. [default: role, host and process id]"""
     lease: Annotated[int, NODE] = 10
-    """Seconds after which a run is anybody's whose planner is not heard of any more."""
+    """Seconds of a planner's silence after which another one takes its run."""
     exit_when_idle: Annotated[float | None, NODE] = None
-    """Leave after so many seconds without a run to lead."""
+    """Leave after this many seconds without a run to lead."""
     model: Annotated[str | None, MODEL] = None
     """The endpoint's name of the model that plans."""
     base_url: Annotated[str | None, MODEL] = None
@@ -167,7 +167,7 @@ def planner_command(
         runs: Ids of the runs to stand by for; without any, for all of the server.
         work: Where, and with which model.
         operations: Logs and metrics.
-        as_json: Print one JSON object when it has left.
+        as_json: Print one JSON object after leaving.
     """
     from ksearch_async.cli.node import start_node  # noqa: PLC0415 - `--help` needs no bus
 

@@ -23,7 +23,7 @@ class Reach:
     credentials: Path | None = None
     """File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]"""
     runs_dir: Path | None = None
-    """Where run folders are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]"""
+    """Folder of the run folders. [env: KSEARCH_RUNS_DIR] [default: runs]"""
 
     def line(self, run: str) -> AbstractAsyncContextManager[Line]:
         """Return the way to a run, by its id, its folder, or `latest`; open while it is entered.

@@ -24,7 +24,7 @@ def replay_command(
 
     Args:
         run: A run's id, its folder, or `latest`.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         misses: Prompts that came out otherwise to list; the rest is counted.
         as_json: Print one JSON object, with all of them.
     """

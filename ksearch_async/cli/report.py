@@ -34,7 +34,7 @@ def report_command(
         output: Write one HTML file there, which needs no network and no script.
         svg: Write the figures into this folder, as SVG.
         png: Write the figures into this folder, as PNG with 200 dots per inch.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"written": ["…"]}`.
     """
     if output is None and svg is None and png is None:

@@ -37,14 +37,14 @@ def resume_command(
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
-    """Go on with a run that was stopped or killed; nothing that its journal holds is asked or measured again.
+    """Go on with a run that was stopped or killed; no question or measurement in its journal is repeated.
 
     Args:
         run: A run's id, its folder, or `latest`.
         config: A TOML file; what it sets must agree with the saved configuration where that may not change.
         flags: One for each setting that may change and has one.
         credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         detach: Go on in the background, even when the terminal closes; output goes to the run's folder.
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.

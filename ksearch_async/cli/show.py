@@ -89,7 +89,7 @@ def _node_lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list
         yield from _attempt_lines(told)
     if shown:
         yield ""
-        yield f"what was asked: ksearch show {folder.run_id} {node.node_id} --attempt {shown[-1].number} --prompt"
+        yield f"prompt: ksearch show {folder.run_id} {node.node_id} --attempt {shown[-1].number} --prompt"
 
 
 def _state_words(node: Node, *, at_work: bool) -> str:
@@ -128,7 +128,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
     version: Version
     base: Version | None
-    """What its branch started from; null: the reference."""
+    """The start of its branch; null: the reference."""
     title: str
     """Of its node."""
     outcome: Built | DidNotBuild | None
@@ -193,12 +193,12 @@ def _candidate_lines(folder: RunFolder, story: Story) -> Iterator[str]:
     yield f"lies in    {folder.candidates / version.candidate_id}"
     if outcome is not None and outcome.log.strip():
         yield ""
-        yield "what the compiler said:"
+        yield "output of the compiler:"
         yield from _log_lines(outcome.log.strip().splitlines())
     yield ""
     short = version.candidate_id[:8]
     yield f"its files: ksearch show {folder.run_id} {short} --source"
-    yield f"what changed: ksearch diff {folder.run_id} {short}"
+    yield f"changes: ksearch diff {folder.run_id} {short}"
 
 
 def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
@@ -256,7 +256,7 @@ def show_command(
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show a run: state, best kernel, tree, counts by fate. Or one of its nodes, or candidates.
+    """Show a run: state, best kernel, tree, attempts by status. Or one of its nodes, or candidates.
 
     Args:
         run: A run's id, its folder, or `latest`.
@@ -266,7 +266,7 @@ def show_command(
         prompt: Print what the coder was asked in that attempt, and nothing else.
         answer: Print what it answered, to the letter.
         source: Print the candidate's files, and nothing else.
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))
@@ -299,7 +299,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
     yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
     if workers := workers_line(chronicle):
         yield f"workers    {workers}"
-    yield f"fates      {fates_line(chronicle)}"
+    yield f"attempts   {fates_line(chronicle)}"
     if confirmed := confirmations_line(chronicle):
         yield f"confirmed  {confirmed}"
     if expected := expectations_line(state):

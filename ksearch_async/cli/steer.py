@@ -33,7 +33,7 @@ def pin_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Have an action chosen next, once, whatever its score.
+    """Choose an action next, once, regardless of its score.
 
     Args:
         run: A run's id, its folder, or `latest`.
@@ -79,7 +79,7 @@ def forbid_command(
     Args:
         run: A run's id, its folder, or `latest`.
         node: The action's id, as `ksearch tree` shows it.
-        reason: Why; the planner's model is told.
+        reason: Why, for the planner's model.
         reach: Where the run is looked for.
         as_json: Print one JSON object.
     """
@@ -157,7 +157,7 @@ def stop_command(
 
     Args:
         run: A run's id, its folder, or `latest`; may be left out if only one is there.
-        reason: Why, for who reads the run.
+        reason: Why, for readers of the run.
         reach: Where the run is looked for.
         as_json: Print one JSON object.
     """
@@ -173,11 +173,11 @@ def pause_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Have a run rest: what is in flight is finished and counted, nothing new begins.
+    """Pause a run: jobs in flight are finished and counted, no new ones begin.
 
     Args:
         run: A run's id, its folder, or `latest`; may be left out if only one is there.
-        reason: Why, for who reads the run.
+        reason: Why, for readers of the run.
         reach: Where the run is looked for.
         as_json: Print one JSON object.
     """
@@ -191,7 +191,7 @@ def continue_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Have a run that was paused go on.
+    """Continue a paused run.
 
     Args:
         run: A run's id, its folder, or `latest`; may be left out if only one is there.
@@ -244,7 +244,7 @@ def tell_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Tell a run's models something: it stands in every further prompt until it is forgotten.
+    """Tell a run's models something: it is part of every later prompt until it is forgotten.
 
     Args:
         run: A run's id, its folder, or `latest`.

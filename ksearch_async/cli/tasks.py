@@ -61,13 +61,13 @@ def show_task_command(
     prompt: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show what a problem asks for: its text, its inputs, how to search on it.
+    """Show a problem: its text, its inputs, how to search on it.
 
     Args:
         task: A bundled problem's name (NAME or NAME:gpu), a problem file in KernelBench's format, a folder with a
             task.toml, or SOURCE:….
         tensors: Run the reference once (some seconds) and list every tensor with shape and dtype.
-        prompt: Run the reference once and print all that a model is told of the task, and nothing else.
+        prompt: Run the reference once and print the task's part of a prompt, and nothing else.
         as_json: Print one JSON object.
     """
     spec = load_task(task)

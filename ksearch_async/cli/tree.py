@@ -48,7 +48,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     load: float
     """Branches at work close by."""
     steering: float
-    """What a person added."""
+    """The score that a person added."""
     pinned: bool
     """A person wants it next."""
     too_hard: bool
@@ -141,7 +141,7 @@ def tree_command(
         why: List the actions that may be chosen next instead, the next one first, with the parts of each one's score.
         nats: Read the run from this NATS server, and not from its folder here. [env: KSEARCH_NATS, for runs elsewhere]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: the nodes, and the path to the best; with --why the scores.
     """
     if why and depth is not None:

@@ -48,14 +48,14 @@ def watch_command(
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
-    """Follow a run, in a folder here or on a NATS server: what was is told first, then what comes.
+    """Follow a run, in a folder here or on a NATS server: first its past, then its news.
 
     Args:
         run: A run's id, its folder, or `latest`; may be left out if only one is there.
         nats: Address of the NATS server. Without it: as the run's folder says, else KSEARCH_NATS.
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         record: Keep a copy of a run on a server, as a folder in this one.
-        runs_dir: Where run folders are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
+        runs_dir: Folder of the run folders. [env: KSEARCH_RUNS_DIR] [default: runs]
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.
         as_json: Print one JSON object per event; the last one is `run.finished`.
@@ -104,7 +104,7 @@ async def _watch_folder(folder: RunFolder, kind: ShownKind) -> int:
         view.finish()
     if chronicle.finished is not None:
         return exit_code(chronicle)
-    hint = "goes on without this view" if is_led else f"has nobody who works on it: ksearch resume {folder.run_id}"
+    hint = "goes on without this view" if is_led else f"is not running: ksearch resume {folder.run_id}"
     note(f"run {folder.run_id} {hint}")
     return exits.INTERRUPTED
 
@@ -203,7 +203,7 @@ class WatchedView(PlainView):
         yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
         if workers := workers_line(chronicle):
             yield f"workers    {workers}"
-        yield f"fates      {fates_line(chronicle)}"
+        yield f"attempts   {fates_line(chronicle)}"
         yield f"model      {usage_line(chronicle)}"
         if chronicle.faults:
             yield f"endpoint   failed tries: {faults_line(chronicle)}"

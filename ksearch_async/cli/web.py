@@ -43,7 +43,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Path | None
     token: str
     is_given: bool
-    """People chose the token: nobody may look without it."""
+    """The token was chosen by the user: every request needs it."""
     host: str
 
 
@@ -62,12 +62,12 @@ def web_command(
     """Serve the dashboard.
 
     Args:
-        runs_dir: Where runs are looked for. [env: KSEARCH_RUNS_DIR] [default: runs]
-        nats: Address of a NATS server whose runs are shown, too.
+        runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
+        nats: Address of a NATS server; its runs are shown, too.
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         port: Where to listen; 0 takes a free port.
         host: Address to listen at; any but this host's own (127.0.0.1) needs a token.
-        token: Demand this of whoever asks for anything. [env: KSEARCH_WEB_TOKEN]
+        token: Token that every request must have. [env: KSEARCH_WEB_TOKEN]
         open_: Open the page in a browser.
         as_json: Print one JSON object.
     """

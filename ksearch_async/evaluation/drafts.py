@@ -222,6 +222,6 @@ def check_accepted(task: str) -> None:
     """
     if (draft := draft_of(task)) is not None:
         raise refusal(
-            f"task {task!r} was drafted by {draft.model}, and nobody has accepted it",
+            f"task {task!r} was drafted by {draft.model}, and is not accepted yet",
             f"read its reference and its workloads, then: ksearch check-task {quote(task)} --accept",
         )

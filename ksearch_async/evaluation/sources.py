@@ -59,7 +59,7 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
     language = language or language_of(path.name, text, task)
     if not path.name.endswith(_UNITS.get(language, "")):
         raise refusal(
-            f"source {str(path)!r} is taken for {language}, whose files must end in {', '.join(_UNITS[language])}",
+            f"source {str(path)!r} is taken for {language}; its files must end in {', '.join(_UNITS[language])}",
             "rename it; .cu is CUDA, .py Triton or Python",
         )
     return _kernel(path.name, text, language, task)

@@ -111,7 +111,7 @@ def facts_of(winner: Winner) -> tuple[str, ...]:
         f"task       {winner.task.name}, {winner.task.task_id}",
         *_speed_lines(verdict),
         f"checked    {len(verdict.checks)} calls on fresh inputs; largest error "
-        f"{max((check.error_ratio for check in verdict.checks), default=0.0):.3g} of what the tolerance allows",
+        f"{max((check.error_ratio for check in verdict.checks), default=0.0):.3g} of the tolerance",
         f"device     {winner.device}; built for {' '.join(filter(None, (target.arch, target.march)))} by "
         f"{target.toolchain}",
         f"measured   {winner.measured_at}, purpose {winner.purpose}; isolation: "
@@ -124,7 +124,7 @@ def facts_of(winner: Winner) -> tuple[str, ...]:
 
 _HOW_TO = """It takes dense tensors of just these shapes and dtypes, and just these numbers, and returns new tensors;
 what it is given besides the arguments of the reference's `forward` is its state (`state_of(model)`). There is no
-backward. What has to be built is built by the first call and kept in the user's cache.
+backward. The first call builds libraries where needed, and keeps them in the user's cache.
 
     python FILE --self-test     compares it with the reference that it was judged by, on random inputs
     python FILE --receipt       prints the verdict

@@ -433,11 +433,11 @@ async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Sta
         check_can_serve(
             roles, config.candidate_language, await _own_target(started.task, config, roles), started.target
         )
-        start.doing = "looking whether somebody leads the run"
+        start.doing = "looking for a planner that leads the run"
         leader = await live_leader(bus, started.run_id)
         is_over = leader is None and is_spent(chronicle, config.search.budget)
         if is_over and not folder.in_use():
-            start.doing = "recording what was done while nobody recorded"
+            start.doing = "recording the events since the last session"
             await record_past(bus, run_id=started.run_id, folder=folder.path, journal=folder.journal)
         session = Session(
             folder=folder,

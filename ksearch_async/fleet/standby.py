@@ -104,7 +104,7 @@ class Planning:
                 is_away = False
             except BusError as error:
                 if not is_away:
-                    log.warning("cannot see which runs nobody leads; trying again", error=str(error))
+                    log.warning("cannot look for runs without a planner; trying again", error=str(error))
                 is_away = True
             await anyio.sleep(LOOK_S)
 
@@ -127,7 +127,7 @@ class Planning:
         run_id = card.run_id
         with structlog.contextvars.bound_contextvars(run=run_id):
             try:
-                log.info("nobody leads this run", last=card.planner)
+                log.info("no planner leads this run", last=card.planner)
                 await supervise(f"planner of {run_id}", partial(self._conduct, bus, member, run_id), is_vital=False)
             finally:
                 self._rests[run_id] = anyio.current_time() + REST_S

@@ -173,7 +173,7 @@ def find_place(run: str, nats: str | None, runs_dir: Path, environment: Mapping[
     if saved is None:
         raise refusal(
             f"run {folder.run_id!r} has no server: its process alone knows what it does",
-            "Ctrl-C stops it (SIGTERM does too); ksearch show tells how it stands",
+            "Ctrl-C stops it (SIGTERM does too); ksearch show shows its state",
         )
     if saved != EMBEDDED:
         return Place(address=saved, run_id=folder.run_id)
@@ -184,8 +184,8 @@ def find_place(run: str, nats: str | None, runs_dir: Path, environment: Mapping[
     was_killed = folder.journal.exists() and not folder.in_use()  # it leaves the address behind
     if not address or was_killed:
         raise refusal(
-            f"the server of run {folder.run_id!r} is not there: nobody works on the run",
-            f"ksearch resume {folder.run_id} goes on with it; ksearch show {folder.run_id} tells how it stands",
+            f"the server of run {folder.run_id!r} is not there: the run is not running",
+            f"ksearch resume {folder.run_id} goes on with it; ksearch show {folder.run_id} shows its state",
         )
     return Place(address=address, run_id=folder.run_id, is_private=True)
 
@@ -297,7 +297,7 @@ async def tell_leader(bus: Bus, run_id: str, note: Callable[[str], None]) -> Non
                 note(f"{leader} leads the run now")
             known, was_missed = leader, False
         elif not leader and not was_missed and now - seen_at >= _LEASE_S:
-            note(f"nobody leads the run: start a planner (ksearch planner {run_id} --nats …), or resume it")
+            note(f"no planner leads the run: start one (ksearch planner {run_id} --nats …), or resume it")
             was_missed = True
         if leader:
             seen_at = now

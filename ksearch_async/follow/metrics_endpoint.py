@@ -165,7 +165,9 @@ def _own(own: WorkerUse, job_s: Histogram | None) -> Iterator[Metric]:
     jobs.add_metric([own.role, "done"], own.done)
     jobs.add_metric([own.role, "failed"], own.failed)
     yield jobs
-    again = CounterMetricFamily("ksearch_jobs_redelivered", "Jobs taken that somebody had before.", labels=["role"])
+    again = CounterMetricFamily(
+        "ksearch_jobs_redelivered", "Jobs taken that another worker had before.", labels=["role"]
+    )
     again.add_metric([own.role], own.redelivered)
     yield again
     for name, help_text, value in (
@@ -211,11 +213,11 @@ def _queues(queues: Iterable[QueueDepth]) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - an extra
 
     told: tuple[tuple[str, str, Callable[[QueueDepth], float]], ...] = (
-        ("ksearch_queue_depth", "Jobs that nobody has.", lambda queue: queue.waiting),
-        ("ksearch_queue_in_hand", "Jobs that somebody works on.", lambda queue: queue.in_hand),
+        ("ksearch_queue_depth", "Jobs that wait for a worker.", lambda queue: queue.waiting),
+        ("ksearch_queue_in_hand", "Jobs that a worker has in hand.", lambda queue: queue.in_hand),
         ("ksearch_queue_oldest_seconds", "Age of the oldest job.", lambda queue: queue.oldest_s),
         ("ksearch_queue_redelivered", "Jobs in hand that were given out before.", lambda queue: queue.redelivered),
-        ("ksearch_queue_dead_letters", "Jobs of the run that nobody could do.", lambda queue: queue.dead),
+        ("ksearch_queue_dead_letters", "Jobs of the run that no worker could do.", lambda queue: queue.dead),
     )
     rows = list(queues)
     for name, help_text, value_of in told:

@@ -189,8 +189,8 @@ async def steer(line: Line, verb: Verb, order: Order) -> Answered:
     if await line.ask(order, patience_s=PATIENCE_S) is not None:
         return Answered(taken=True, standing=_RESULTS[verb], said=f"run {run_id} {_WORDS[verb]}")
     leader = await line.leader()
-    who = f"{leader} leads it and does not answer" if leader else "nobody leads it"
-    failure = f"run {run_id} was asked to {verb}, and {who}: whoever leads it next does it"
+    who = f"{leader} leads it and does not answer" if leader else "no planner leads it"
+    failure = f"run {run_id} was asked to {verb}, and {who}: its next planner does it"
     return Answered(taken=False, standing=standing, failure=failure)
 
 
@@ -200,12 +200,12 @@ async def _already(line: Line, standing: Standing, said: str) -> Answered:
     if line.is_local:
         raise _killed(line.run_id)
     hint = f"ksearch planner {line.run_id} does, or ksearch resume {line.run_id}"
-    failure = f"nobody leads run {line.run_id}, which was to stop: whoever leads it next ends it"
+    failure = f"no planner leads run {line.run_id}, which was to stop: its next planner ends it"
     return Answered(taken=False, standing=standing, failure=failure, hint=hint)
 
 
 def _killed(run_id: str) -> ConfigError:
-    return refusal(f"nobody works on run {run_id!r}: it was killed", f"ksearch resume {run_id} goes on with it")
+    return refusal(f"run {run_id!r} is not running: its process was killed", f"ksearch resume {run_id} goes on with it")
 
 
 async def begun(line: Line) -> Chronicle:
@@ -275,7 +275,7 @@ def _check(facts: tuple[Fact, ...]) -> None:
 def rest_words(chronicle: Chronicle) -> str:
     """Say how a run stands that nobody works on."""
     if chronicle.finished is None:
-        return "goes on nowhere"
+        return "is not running"
     return "is over" if is_over(chronicle) else "is stopped"
 
 

@@ -128,7 +128,7 @@ def _words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
             spoiled = f", {settings.mistakes:.0%} of answers spoiled on purpose" if settings.mistakes else ""
             return f"offline: built-in rules, not a language model{spoiled}"
         case "manual":
-            return "manual: whoever writes the answer files in the run's folder, prompts/"
+            return "manual: answers are files in the run's folder, prompts/"
         case "replay":
             else_asked = f"; what it was not asked goes to {_words(without_replay(settings), environment)}"
             return f"replay of run {settings.replay}{else_asked if settings.replay_misses == 'ask' else ''}"

@@ -57,7 +57,7 @@ def steering_words(fact: Fact, state: SearchState) -> str:
         case InstructionForgotten(number=number):
             return f"instruction {number} is forgotten"
         case NodeInserted(node_id=node_id, parent_id=parent_id, origin="person", title=title):
-            return f"{node_id} is a kernel of one's own under {parent_id}: {title}"
+            return f"{node_id} is your own kernel under {parent_id}: {title}"
         case SteeringRefused(reason=reason):
             return f"refused: {reason}"
         case _:
@@ -229,7 +229,7 @@ def result_lines(chronicle: Chronicle, best: str, candidates: str) -> list[str]:
     if found is None and waiting:
         return ["best       none yet: nothing that was timed has been confirmed", *waiting, *untimed]
     if found is None and chronicle.fates["measured"] and not untimed:
-        return ["best       none: what was timed was not confirmed, or its time could not be told again"]
+        return ["best       none: no timed candidate was confirmed"]
     if found is None and untimed:
         return ["best       none: nothing was timed", *untimed]
     return [*best_lines(found), *waiting, *untimed]

@@ -152,7 +152,7 @@ class PlainView:
         ended = state_line(chronicle, in_use=goes_on, with_failure=False)  # that is the error's line, the last one
         yield f"run        {self._folder.run_id}: {ended}"
         yield f"rounds     {state.rounds} of {state.settings.budget.max_rounds}, {duration(chronicle.elapsed_s)}"
-        yield f"fates      {fates_line(chronicle)}"
+        yield f"attempts   {fates_line(chronicle)}"
         if confirmed := confirmations_line(chronicle):
             yield f"confirmed  {confirmed}"
         yield f"model      {usage_line(chronicle)}; {self._model_words}"

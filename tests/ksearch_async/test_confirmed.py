@@ -130,7 +130,7 @@ def test_a_run_whose_confirmations_told_nothing_does_not_say_that_nothing_was_co
         )
     assert told.state.finished
     assert result_lines(folded(told.records), "best", "candidates") == [
-        "best       none: what was timed was not confirmed, or its time could not be told again"
+        "best       none: no timed candidate was confirmed"
     ]
 
 

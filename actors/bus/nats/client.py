@@ -42,7 +42,7 @@ _SCHEMES = "a server that encrypts is reached by tls://HOST:PORT, one that does 
 _HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "KSEARCH_NATS_CA names the file with the certificates that sign the server's",
     "CERTIFICATE_REQUIRED": "KSEARCH_NATS_CERT and KSEARCH_NATS_KEY name the certificate that the server asks for",
-    "UNKNOWN_CA": "the server knows nobody who signed the certificate in KSEARCH_NATS_CERT",
+    "UNKNOWN_CA": "the server does not know the authority that signed the certificate in KSEARCH_NATS_CERT",
     "TimeoutError": _SCHEMES,
     "expecting INFO": _SCHEMES,
 }

@@ -98,7 +98,7 @@ class Connection(Link):
             return await self._store(subject, payload, headers, stream=stream, what=what)
         except PatienceError as error:
             # Seen with 2.15.1: a disk that was full once silences the streams that were written to meanwhile.
-            hint = "a server whose disk was full stays silent until it is started again: see its log"
+            hint = "a server that ran out of disk space stays silent until it is started again: see its log"
             raise PatienceError(f"{error}; {hint}") from error
 
     async def _store(self, subject: str, payload: bytes, headers: dict[str, str], *, stream: str, what: str) -> Stored:

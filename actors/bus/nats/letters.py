@@ -116,7 +116,7 @@ class Letters:
 
     async def _keep(self, dead: _Dead, payload: bytes) -> None:
         if not names.is_id(dead.msg_id):
-            log.warning("a job that nobody of ours submitted was dropped", queue=dead.stream, message=dead.msg_id)
+            log.warning("a job from outside this system was dropped", queue=dead.stream, message=dead.msg_id)
             return
         queue = names.queue_of(dead.stream)
         run_id = run_of(queue)
@@ -136,7 +136,7 @@ class Letters:
                 raise
             log.debug("this dead letter is there already", job=dead.msg_id)
         except UnknownQueueError:
-            log.info("a dead letter of a run whose queues were dropped", job=dead.msg_id, reason=dead.reason)
+            log.info("a dead letter of a run without queues", job=dead.msg_id, reason=dead.reason)
 
     async def _first(self, run_id: str) -> Reply | None:
         return await self._get(names.dead_stream(run_id), {"seq": 1, "next_by_subj": ">"})
@@ -229,7 +229,7 @@ class _Janitor:
         What changes between the three questions makes the number smaller, never larger.
         """
         first = await self._consumer(stream)
-        state = await self._connection.info(stream, what=f"sweeping {stream}")
+        state = await self._connection.info(stream, what=f"cleaning {stream}")
         if first is None or state is None or state.state.messages <= first.num_pending + first.num_ack_pending:
             return None
         seqs = await self._delivered(stream, first.delivered.stream_seq)
@@ -243,7 +243,7 @@ class _Janitor:
         kind = names.kind_of(names.queue_of(stream))
         try:
             return await self._connection.call(
-                f"CONSUMER.INFO.{stream}.{kind}", None, ConsumerInfo, what=f"sweeping {stream}"
+                f"CONSUMER.INFO.{stream}.{kind}", None, ConsumerInfo, what=f"cleaning {stream}"
             )
         except RefusedError:
             return None

@@ -242,6 +242,6 @@ def why_not(settings: ServerSettings) -> BusError | ConfigError:
 
 def open_to_anybody(host: str) -> ConfigError:
     """Return the refusal to listen on such an address."""
-    error = ConfigError(f"refused to listen on {host} without authentication: whoever connects could run programs")
+    error = ConfigError(f"refused to listen on {host} without authentication: every client could run programs")
     error.add_note("`ksearch nats init --config DIR` writes a configuration with users; 127.0.0.1 needs none")
     return error

@@ -96,7 +96,7 @@ async def read_events(connection: Connection, blobs: Blobs, run_id: str, after: 
                 role = _publisher(reply)
                 after = receipt.stream_seq
                 if role is None:
-                    log.warning("event left out: nobody may publish there", seq=after, subject=reply.subject)
+                    log.warning("event left out: publishing there is not allowed", seq=after, subject=reply.subject)
                     continue
                 payload = reply.payload
                 if role in _SPILL:

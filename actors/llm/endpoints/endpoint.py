@@ -276,7 +276,7 @@ class EndpointModel(ABC):
                 text = "cannot be reached" if faults[-1].kind == "unreachable" else "broke the connection off"
                 return self._error(f"{text} ({faults[-1].detail})", faults)
             case NeverReachedError():
-                text = f"cannot be reached ({error}): check the address, and that somebody listens there"
+                text = f"cannot be reached ({error}): check the address, and that a server listens there"
                 return self._error(text, faults, permanent=True)
             case AnswerTooLongError():
                 return self._error(f"sent too much, {error}: limit its answers (model.max_tokens)", faults)

@@ -132,7 +132,7 @@ class _Check:
     def _merge(self, edit: Insert) -> str | None:
         """Refuse a second parent without code, and one whose code the first builds on, or that builds on the first."""
         if edit.merge == ROOT or (second := self._state.nodes.get(edit.merge)) is None:
-            return f"merge {edit.merge!r} is no node whose technique could be merged"
+            return f"merge {edit.merge!r} is no node with a technique to merge"
         if second.best is None:
             return f"merge {edit.merge!r} has no correct candidate: only closed nodes can be merged"
         if edit.parent in (above.node_id for above in ancestors(self._state, second)):

@@ -99,7 +99,7 @@ def _linked(candidate: Candidate, product: Path, rules: TaskRules) -> str:
     try:
         imports = read_imports(product.read_bytes())
     except (OSError, BadLibraryError) as error:
-        raise EvaluatorError(f"what was built cannot be read: {error}") from error
+        raise EvaluatorError(f"the build product cannot be read: {error}") from error
     return foreign_call(imports, rules, candidate.language) or finder_in(candidate)
 
 

@@ -188,7 +188,7 @@ def foreign_call_inside(folder: Path, rules: TaskRules) -> str:
         except BadLibraryError as error:  # what the candidate executes while it is built can have made it so
             return f"extension {library.stem} cannot be looked into ({error})"
         except OSError as error:
-            raise EvaluatorError(f"what was built cannot be read: {error}") from error
+            raise EvaluatorError(f"the build product cannot be read: {error}") from error
         if found:
             return f"extension {library.stem}: {found}"
     return ""
@@ -221,12 +221,12 @@ def foreign_launcher(folder: Path) -> str:
         except BadLibraryError as error:
             return f"{library.name} cannot be looked into ({error})"
         except OSError as error:
-            raise EvaluatorError(f"what was built cannot be read: {error}") from error
+            raise EvaluatorError(f"the build product cannot be read: {error}") from error
         if not re.fullmatch(LAUNCHER, library.name):
             return f"{library.name} is no launcher of Triton's"
         foreign = [file for file in needed if not is_runtime(file)]
         if foreign:
-            return f"what launches its kernels is linked with {foreign[0]}"
+            return f"the launcher of its kernels is linked with {foreign[0]}"
     return ""
 
 

@@ -16,7 +16,7 @@ from evaluators.judge.reference.gpu_baseline import DEVICE
 from evaluators.judge.reference.problem import NoMemoryError
 from messages.verdicts import Crashed
 
-_TOOK_ALL = "it takes so much of the GPU's memory that the judge has too little to look at its outputs"
+_TOOK_ALL = "it takes nearly all of the GPU's memory, and the judge has too little left to check its outputs"
 _NEARLY = 0.8
 """Of the memory that was free before any candidate came; the judge itself has some more by and by."""
 

@@ -101,11 +101,11 @@ def activities_in(printed: bytes) -> list[Activity]:
     try:
         found = _activities.decode(behind.partition(b"\n")[0])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(f"what was recorded cannot be read: {error}") from error
+        raise ProfileError(f"the recording cannot be read: {error}") from error
     if len(found) > _MOST_ACTIVITIES:
         raise ProfileError(f"more than {_MOST_ACTIVITIES} things were done in a call")
     if not all(map(_may_be, found)):
-        raise ProfileError("what was recorded cannot be: it has numbers that no GPU has")
+        raise ProfileError("the recording is impossible: it has numbers that no GPU has")
     return found
 
 

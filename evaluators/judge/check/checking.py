@@ -414,7 +414,7 @@ class Checker:
             yield f"precision_downgrade: it errs by {loss:.3g} times what the reference loses in its own dtype"
         if self._is_slow:
             calls = sum(len(case.checks) for case in cases)
-            yield f"checked in {calls} calls, one per family of data: each takes long here"
+            yield f"checked in {calls} calls, one per input distribution: each takes long here"
         if changed := cases[0].bench.problem.changed_state:
             yield say_changed(changed)
         if cases[0].bench.buffers.has_few_places:

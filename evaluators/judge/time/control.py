@@ -206,7 +206,7 @@ class Control:
         while self._timing is None or _bias(self._timing) > _UNFIT:
             if len(said) == _TRIES:
                 tries = ", then to ".join(said)
-                return f"the reference against itself comes to {tries}: this host cannot be timed on now"
+                return f"the reference against itself measures {tries}: timing is not possible on this host now"
             self._timing = time_pairs(self._pair, _POLICY)
             self._remember(self._timing.reference_latency_us)
             said.append(f"{self._timing.speedup:.2f}x after {self._timing.pairs} pairs")

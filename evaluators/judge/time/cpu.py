@@ -266,8 +266,8 @@ class WorkloadTimer(OneWorkload):
             )
         if timing.latency_us < self._floor_us:
             notes.append(
-                f"a call comes to {timing.latency_us:.1f} us less an empty call, and that is less than half of one: "
-                f"told as {self._floor_us:.1f} us, which is sure"
+                f"a call takes {timing.latency_us:.1f} us less an empty call, and that is less than half of one: "
+                f"reported as {self._floor_us:.1f} us, which is sure"
             )
         if self._grown > _GROWTH_SHARE * timing.pairs:
             notes.append(

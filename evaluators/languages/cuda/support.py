@@ -89,7 +89,7 @@ _ERRORS = {
     98: "cudaErrorInvalidDeviceFunction: the kernel was not built for this GPU",
     209: "cudaErrorNoKernelImageForDevice: the kernel was not built for this GPU",
     700: "cudaErrorIllegalAddress: a kernel read or wrote outside of what is allocated",
-    701: "cudaErrorLaunchOutOfResources: too many registers or too much shared memory for so many threads",
+    701: "cudaErrorLaunchOutOfResources: too many registers or too much shared memory for this number of threads",
     715: "cudaErrorIllegalInstruction: a kernel executed an instruction that this GPU does not have",
     716: "cudaErrorMisalignedAddress: a kernel accessed an address that is not a multiple of the access's size",
     717: "cudaErrorInvalidAddressSpace: an instruction was given an address of another kind of memory",

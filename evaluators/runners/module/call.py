@@ -92,7 +92,7 @@ class _Part:
         try:
             form, tensors = flatten(result, lambda value: type(value) is torch.Tensor, "it")
         except StructureError as error:
-            raise BadOutputError(f"what is returned cannot be an output: {error}") from error
+            raise BadOutputError(f"the returned value cannot be an output: {error}") from error
         if not same_form(form, self._call["outputs"]):
             wanted = describe(self._call["outputs"])
             raise BadOutputError(f"it returns {describe(form)[:300]}, the reference {wanted[:300]}")

@@ -307,7 +307,7 @@ def _found(workloads: Sequence[Workload], word: str, name: str) -> Workload:
     found = [workload for workload in workloads if workload.uuid == word]
     found = found or [workload for workload in workloads if word and workload.uuid.startswith(word)]
     if len(found) != 1:
-        count = "no workload" if not found else f"{len(found)} workloads whose id begins with"
+        count = "no workload" if not found else f"{len(found)} workloads with an id that begins with"
         raise ConfigError(
             f"definition {name!r} has {count} {word!r} (it has {len(workloads)}, the first is {workloads[0].uuid}; "
             f"':{ALL}' means all of them)"

@@ -71,7 +71,7 @@ def _agrees(reference: ModuleType, model: torch.nn.Module, seed: int, device: to
     for (name, _, _), out, exact, own, bounds in zip(OUTPUTS, outputs, expected, native, BOUNDS, strict=True):
         wrong, error, ratio = compare(out, exact, own, bounds)
         agreed &= not wrong
-        said = f"largest error {error:.3g}, {ratio:.3g} of what is allowed"
+        said = f"largest error {error:.3g}, {ratio:.3g} of the tolerance"
         _tell(
             "wrong" if wrong else "agrees",
             f"{where}: {name}: {f'{wrong} of {out.numel()} elements, ' if wrong else ''}{said}",

@@ -175,7 +175,7 @@ class _Beside:
             case "ended":
                 self._has_ended = True
                 told = log.warning if word.dropped else log.info
-                text = "a tracker missed something" if word.dropped else "a tracker was told all"
+                text = "a tracker missed something" if word.dropped else "a tracker has received all"
                 told(text, tracker=self._name, taken=word.taken, dropped=word.dropped)
 
     async def part(self, patience_s: float) -> None:
@@ -198,7 +198,7 @@ class _Beside:
 
     async def _explain(self, patience_s: float) -> None:
         await anyio.sleep(_QUIET_S)
-        self._say(f"{self._name} is told the rest, for {patience_s:g} s at most ...")
+        self._say(f"{self._name} receives the rest, for {patience_s:g} s at most ...")
 
 
 async def _end(process: Process) -> None:

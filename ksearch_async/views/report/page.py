@@ -267,7 +267,7 @@ def measurement(dossier: Dossier) -> Iterator[Markup]:
 def _profile(verdict: Measured) -> Iterator[Markup]:
     """What the GPU does in a call, if that was recorded."""
     for one in verdict.profile:
-        yield tag("p", f"What the GPU does in a call: {headline(one)}.")
+        yield tag("p", f"GPU work in a call: {headline(one)}.")
         yield table(TITLES, kernel_rows(one), numbers=range(len(TITLES) - 2))
         if rest := left_out(one):
             yield tag("p", rest, class_="note")
@@ -283,8 +283,8 @@ def _timing(verdict: Measured, dossier: Dossier) -> Iterator[Markup]:
     yield tag(
         "p",
         f"Candidate and reference were called by turns{turns}. The speedup is the median over blocks of two pairs, of "
-        "the reference's latency over the candidate's; the interval is the median's, at 95 %. What counts, for the "
-        "search and in comparisons, is its lower end."
+        "the reference's latency over the candidate's; the interval is the median's, at 95 %. Search and "
+        "comparisons use its lower end."
         + (" Over several workloads these are geometric means." if verdict.workloads else ""),
     )
     rows = [
@@ -311,7 +311,7 @@ def _checks(verdict: Measured) -> Iterator[tuple[str, Child]]:
         calls = counted(len(verdict.checks), "call", "calls")
         families = ", ".join(dict.fromkeys(check.family for check in verdict.checks))
         yield "checked", f"{calls} on fresh inputs, expected values in {verdict.reference_dtype}; inputs: {families}"
-        yield "largest error", f"{worst.error_ratio:.3g} of what the tolerance allows ({worst.family})"
+        yield "largest error", f"{worst.error_ratio:.3g} of the tolerance ({worst.family})"
     yield (
         "latency",
         "of the device's work, launches hidden" if verdict.measure == "device" else "of a call as users make it",
@@ -340,7 +340,7 @@ def actions(dossier: Dossier) -> Iterator[Markup]:
         state = f"{node.state.replace('_', ' ')}{', forbidden' if node.forbidden else ''}"
         title = tag("b", node.title) if node.node_id in way else node.title
         rows.append([node.node_id, node.parent_id, title, state, worth, str(node.rounds), failed])
-    yield table(["action", "below", "what is tried", "state", "best", "rounds", "other outcomes"], rows, numbers=(4, 5))
+    yield table(["action", "below", "idea", "state", "best", "rounds", "other outcomes"], rows, numbers=(4, 5))
     if way:
         yield tag("p", "Those that the best kernel was built on are bold.", class_="note")
 
@@ -512,7 +512,7 @@ def _among_others(dossier: Dossier, place: int, numbers: Iterator[int]) -> Itera
 
 def _compared(comparison: Comparison, numbers: Iterator[int]) -> Iterator[Markup]:
     """Yield the runs beside each other."""
-    yield tag("p", f"What all have in common: {comparison.brief}.")
+    yield tag("p", f"In common: {comparison.brief}.")
     several = len(comparison.groups) > 1
     if several:
         yield definitions((f"group {group.name}", group.told) for group in comparison.groups)

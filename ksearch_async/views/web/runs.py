@@ -528,7 +528,7 @@ class Shelf:
 
     @property
     def kinds(self) -> list[PlaceKind]:
-        """Where runs are looked for."""
+        """Folder of the runs."""
         return [place.kind for place in self._places]
 
     @property

@@ -173,7 +173,8 @@ def test_a_candidate_does_not_schedule_another(tmp_path: Path) -> None:
 OLDER_KERNEL = """
 import errno, os, socket, sys
 sys.path.insert(0, sys.argv[1])
-from evaluators.sandbox import kernel, seccomp
+from evaluators.sandbox import kernel
+from evaluators.sandbox.layers import seccomp
 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 refuses = seccomp._return(0x00050000 | errno.EINVAL)
 rules = seccomp._if(seccomp._EQUALS, 4 | 1, [refuses])

@@ -47,7 +47,7 @@ def test_a_candidate_is_named_by_round_by_the_beginning_of_its_id_or_as_the_best
     ]
     assert lines.count("  warning: unused") == 20
     assert "  and 10 more lines: --json has all of it" in lines
-    assert lines[-1] == f"what changed: ksearch diff {RUN_ID} {FASTER_KERNEL.candidate_id[:8]}"
+    assert lines[-1] == f"changes: ksearch diff {RUN_ID} {FASTER_KERNEL.candidate_id[:8]}"
 
 
 def test_a_profile_stands_behind_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,7 +176,7 @@ async def test_runs_that_are_led_or_over_or_not_meant_are_left_alone(tmp_path: P
     with capture_logs() as logs:
         async with standing_by(server, tmp_path, "meant", "led", "over"):
             await server.until("meant", state="finished")
-    assert [line["event"] for line in logs].count("nobody leads this run") == 1
+    assert [line["event"] for line in logs].count("no planner leads this run") == 1
     assert os.listdir(tmp_path) == ["meant"]  # noqa: PTH208 - a listing is all that is wanted
     assert (await server.card("other")).planner == ""
 

@@ -70,7 +70,7 @@ def pictures(series: Sequence[Series]) -> Iterator[Picture]:
             title="Search tree" if len(traces) == 1 else f"Search tree: {trace.head.run_id}",
             caption=(
                 "Every action below the one that it builds on, and what the best kernel found for it is worth. The "
-                "way to the best kernel is orange; red has no correct kernel, grey came to nothing, hollow was not "
+                "way to the best kernel is orange; red has no correct kernel, grey led to nothing, hollow was not "
                 "tried."
                 f"{left_out}"
             ),
