@@ -151,10 +151,17 @@ def way_on(chronicle: Chronicle, *, in_use: bool, run: str) -> str:
             return ""
 
 
+_STATUS = {"outpaced": "stopped early"}
+"""Words for people, where the tag of a verdict is not one."""
+
+
 def fates_line(chronicle: Chronicle) -> str:
-    """Return the counts by fate, most frequent first: `31 measured, 2 wrong, …`."""
+    """Return the attempts by status, most frequent first: `31 measured, 2 did not build, …`."""
     counted = [(count, fate) for fate, count in chronicle.fates.items() if fate != DUPLICATE]
-    said = [f"{count} {fate}" for count, fate in sorted(counted, key=lambda pair: (-pair[0], pair[1]))]
+    said = [
+        f"{count} {_STATUS.get(fate, fate.replace('_', ' '))}"
+        for count, fate in sorted(counted, key=lambda pair: (-pair[0], pair[1]))
+    ]
     if chronicle.fates[DUPLICATE]:
         said.append(f"{chronicle.fates[DUPLICATE]} repeated (not evaluated again)")
     return ", ".join(said) or "none"

@@ -149,9 +149,9 @@ def test_a_run_is_opened_by_its_own_name_and_says_as_elsewhere_how_it_stands(
     standings = page.locator("table.runs .standing")
     expect(standings).to_have_count(3)
     assert sorted(standings.all_text_contents()) == ["failed", "interrupted", "stopped"]
-    page.get_by_label("Standing").select_option("failed")
+    page.get_by_label("State").select_option("failed")
     expect(standings).to_have_text(["failed"])
-    page.get_by_label("Standing").select_option("all standings")
+    page.get_by_label("State").select_option("all states")
     page.get_by_text("early", exact=True).click()
     expect(page).to_have_url(re.compile("#/run/early$"))
 

@@ -172,7 +172,7 @@ def test_cost_says_what_confirmations_took_and_what_racing_spared(
     assert main(["cost", RUN, "--runs-dir", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "confirmed  2 of them, 6.0 s alone on the device" in lines
-    assert "outpaced   1 of them were stopped early, which spared about 9.0 s on the device" in lines
+    assert "stopped    1 of them early, which spared about 9.0 s on the device" in lines
 
 
 def test_a_version_says_what_its_confirmation_said_or_that_it_was_refuted() -> None:

@@ -89,7 +89,7 @@ async def test_the_end_of_an_encrypted_connection_is_told_to_nobody(encrypted: T
     credentials = str(encrypted.team.folder / "watcher")
     command = ["-m", "ksearch_async", "nodes", "--nats", encrypted.server.url, "--credentials", credentials]
     done = await anyio.run_process([sys.executable, *command], env=os.environ | encrypted.environment)
-    assert done.stdout.startswith(b"nobody is there")
+    assert done.stdout.startswith(b"no worker is there")
     assert done.stderr == b""
 
 

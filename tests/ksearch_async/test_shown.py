@@ -87,7 +87,7 @@ def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
         "2.00x the reference [1.90, 2.10] (95 % interval; its lower end counts)",
         "in round 2: fuse the passes",
         f"lies in    {folder.best}",
-        "fates      1 measured, 1 wrong",
+        "attempts   1 measured, 1 wrong",
         "its rounds are used up",
         f"ksearch eval relu {folder.best}",
     ):

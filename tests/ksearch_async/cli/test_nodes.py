@@ -76,7 +76,7 @@ async def shown(bus: MemoryBus, *, width: int | None = None, dim: bool = False) 
 
 async def test_nobody_and_nothing_are_said_too(bus: MemoryBus) -> None:
     lines = await shown(bus)
-    assert lines[0].startswith("nobody is there")
+    assert lines[0].startswith("no worker is there")
     assert lines[-1] == "no runs"
 
 

@@ -84,7 +84,7 @@ async def test_a_run_that_stops_and_that_nobody_leads_is_an_error_that_names_the
     await decide(bus, STOPPING, led=False)
     code, told, said = await ksearch(server, "stop")
     assert (code, told) == (3, {"run": RUN, "state": "stopping", "taken": False})
-    assert "error: nobody leads run r1" in said
+    assert "error: no planner leads run r1" in said
     assert "hint: ksearch planner r1" in said
 
 

@@ -148,7 +148,7 @@ async def test_a_draft_waits_for_a_yes_and_stays_the_same_task(tmp_path: Path) -
 def _accepted_at_last(folder: Path) -> None:
     before = load_task(str(folder))
     for name in (str(folder), f"own:{folder}", f"{folder}:small", str(folder / "task.toml")):
-        with pytest.raises(ConfigError, match="drafted by drafter, and nobody has accepted it") as raised:
+        with pytest.raises(ConfigError, match="drafted by drafter, and is not accepted yet") as raised:
             check_accepted(name)
         assert raised.value.__notes__ == [
             f"read its reference and its workloads, then: ksearch check-task {name} --accept"

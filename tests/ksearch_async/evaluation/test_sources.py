@@ -118,7 +118,7 @@ def test_a_file_that_its_compiler_would_not_take_is_refused_before_anything_is_b
     name: str, language: Language | None, endings: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text("int x;")
-    with pytest.raises(ConfigError, match=f"{name}' is taken for (cpp|cuda), whose files must end in {endings}\n"):
+    with pytest.raises(ConfigError, match=f"{name}' is taken for (cpp|cuda); its files must end in {endings}\n"):
         read_kernel(tmp_path / name, language)
 
 

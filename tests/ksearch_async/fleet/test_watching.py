@@ -148,7 +148,7 @@ async def test_it_is_told_who_takes_a_run_over_and_that_nobody_has(bus: MemoryBu
         tasks.start_soon(tell_leader, bus, "r1", notes.append)
         await anyio.sleep(40)
         assert len(notes) == 1
-        assert notes[0].startswith("nobody leads the run")
+        assert notes[0].startswith("no planner leads the run")
         await bus.put(lease_key("r1"), b"second", revision=0, ttl_s=10)
         await anyio.sleep(4)
         tasks.cancel_scope.cancel()

@@ -144,7 +144,7 @@ async def test_a_run_whose_process_was_killed_has_orders_recorded_and_goes_by_th
     assert (code, told["taken"]) == (0, False)
     assert "this is recorded, and takes effect when it goes on" in said
     code, _, said = await ksearch(folder, "pause")
-    assert (code, "nobody works on run 'r1'" in said) == (2, True)
+    assert (code, "run 'r1' is not running" in said) == (2, True)
     assert open_chronicle(folder).outlook.node(waiting).pinned
     assert not open_chronicle(folder).state.node(waiting).pinned
     await lead(folder, state.rounds + 8, latency_s=0)

@@ -33,7 +33,7 @@ def killed(tmp_path: Path) -> RunFolder:
 
 
 @pytest.mark.parametrize(
-    ("verb", "said"), [("stop", f"nobody works on run '{RUN_ID}': it was killed"), ("pause", "it cannot pause")]
+    ("verb", "said"), [("stop", f"run '{RUN_ID}' is not running: its process was killed"), ("pause", "it cannot pause")]
 )
 async def test_a_run_that_was_killed_while_it_stopped_is_not_said_to_be_stopping(
     verb: Verb, said: str, killed: RunFolder

@@ -344,7 +344,7 @@ class Comparison {
         element("td.number", {}, String(head.seed)),
       );
     };
-    const heads = ["run", "task", "device", "standing"];
+    const heads = ["run", "task", "device", "state"];
     const numbers = [
       "best",
       "95 % interval",

@@ -7,19 +7,19 @@ const NEUTRAL = ["declined", "duplicate"];
 
 /** Fates in the order in which people are told of them, with what they mean. */
 export const FATES = [
-  ["measured", "right, and timed"],
-  ["scored", "right, and scored"],
-  ["outpaced", "right, and too slow to be timed to the end"],
-  ["unstable", "right, but its time could not be told"],
+  ["measured", "correct, and timed"],
+  ["scored", "correct, and scored"],
+  ["outpaced", "correct, and too slow: timing was ended"],
+  ["unstable", "correct, but its time varied too much"],
   ["wrong", "wrong output"],
   ["did_not_build", "did not build"],
   ["crashed", "crashed"],
   ["timed_out", "took too long"],
   ["rejected", "broke a rule"],
-  ["quarantined", "broke what judges it"],
+  ["quarantined", "disturbed the judge"],
   ["unusable", "the answer held no candidate"],
   ["declined", "the model declined"],
-  ["duplicate", "had been written before"],
+  ["duplicate", "repeats an earlier candidate"],
 ];
 
 /**

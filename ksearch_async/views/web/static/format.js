@@ -90,9 +90,9 @@ export function stamp(iso) {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-/** A tag for people: `did_not_build` reads `did not build`. */
+/** A tag for people: `did_not_build` reads `did not build`, `outpaced` `stopped early`. */
 export function words(tag) {
-  return String(tag).replaceAll("_", " ");
+  return tag === "outpaced" ? "stopped early" : String(tag).replaceAll("_", " ");
 }
 
 // Characters that show nothing and change what is around them: controls, and those that turn or hide text.

@@ -233,7 +233,7 @@ class NodePage {
           : null,
       ],
       [
-        "fates",
+        "attempts",
         node.fates?.length
           ? element(
               "span.fate-counts",

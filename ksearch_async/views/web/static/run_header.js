@@ -12,7 +12,7 @@ export function runHeader(runId) {
   const cells = Object.fromEntries(["standing", "rounds", "best", "time", "spend", "flight"].map((name) => [name, cell(name)]));
   const meter = element("progress.meter", { max: 1, value: 0, "aria-label": "Share of the rounds" });
   cells.rounds.box.append(meter);
-  const fates = element("ul.fates", { "aria-label": "Attempts by fate" });
+  const fates = element("ul.fates", { "aria-label": "Attempts by status" });
   const task = element("p.run-task.quiet-text");
   const box = element("section.run-header", { "aria-label": "Figures" },
     element("dl.figures", {}, Object.values(cells).map(({ box: each }) => each)),
@@ -37,7 +37,7 @@ export function runHeader(runId) {
 }
 
 function cell(name) {
-  const titles = { standing: "Standing", rounds: "Rounds", best: "Best", time: "Time", spend: "Spend", flight: "In flight" };
+  const titles = { standing: "State", rounds: "Rounds", best: "Best", time: "Time", spend: "Spend", flight: "In flight" };
   const value = element("span.value");
   const detail = element("span.detail");
   const box = element(`div.figure.figure-${name}`, {}, element("dt", {}, titles[name]), element("dd", {}, value, detail));

@@ -8,7 +8,7 @@ import { address } from "./routes.js";
 const MOST_ROWS = 300; // more are shown when asked for
 const COLUMNS = [
   { key: "task", title: "task", of: (row) => row.task ?? "" },
-  { key: "standing", title: "standing", of: (row) => standingOf(row) },
+  { key: "standing", title: "state", of: (row) => standingOf(row) },
   { key: "rounds", title: "rounds", of: (row) => row.rounds ?? 0, number: true },
   { key: "best", title: "best", of: (row) => row.speedup ?? row.credit ?? -1, number: true },
   { key: "elapsed", title: "took", of: (row) => row.elapsed_s ?? 0, number: true },
@@ -46,7 +46,7 @@ class RunList {
     this.compare = element("button", { type: "button", disabled: true, onclick: () => this.#compare() }, "Compare");
     this.heads = new Map();
     this.standings = element("select", {
-      "aria-label": "Standing",
+      "aria-label": "State",
       onchange: (event) => this.#narrow({ standing: event.target.value }),
     });
     const table = element(
@@ -121,7 +121,7 @@ class RunList {
     const option = (value, text) => element("option", { value, selected: value === kept.standing }, text);
     fill(
       this.standings,
-      option("", "all standings"),
+      option("", "all states"),
       there.map((each) => option(each, words(each))),
     );
   }

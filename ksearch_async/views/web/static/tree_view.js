@@ -364,7 +364,7 @@ function tipOf({ node, scored, title }) {
     ["best", best && `${worth(best, scored)} ${scored ? "" : interval(best.credit, best.speedup_high)}`],
     ["V", node.parent_id && significant(node.priority ?? 0)],
     ["rounds", counted(node.rounds ?? 0, "round", "rounds")],
-    ["fates", fates],
+    ["attempts", fates],
   ];
   return [
     element("strong", {}, element("span.quiet-text", {}, `${node.node_id} `), element("bdi", {}, title)),

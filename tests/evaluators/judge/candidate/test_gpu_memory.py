@@ -94,7 +94,7 @@ def test_a_candidate_that_leaves_the_judge_too_little_twice_has_crashed() -> Non
     answer = within_memory(judge, lambda: True, as_before, lambda: True)
     assert isinstance(answer, Judged)
     assert isinstance(answer.verdict, Crashed)
-    assert "so much of the GPU's memory" in answer.verdict.reason
+    assert "nearly all of the GPU's memory" in answer.verdict.reason
 
 
 def test_where_there_is_too_little_without_the_candidate_too_the_host_is_at_fault() -> None:

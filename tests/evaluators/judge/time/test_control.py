@@ -35,7 +35,7 @@ def test_a_host_on_which_the_same_takes_another_time_cannot_be_timed_on_until_it
     # A pair's first call stands for the candidate, then for the reference: a side is slower, not a place in the order.
     uneven = chain([100.0, 150.0, 150.0, 100.0] * 4, repeat(100.0))
     control = Control(timed(uneven))
-    assert "against itself comes to 1.50x after 4 pairs, then to 1.50x after 4 pairs: this host" in control.check()
+    assert "against itself measures 1.50x after 4 pairs, then to 1.50x after 4 pairs: timing" in control.check()
     assert control.check() == ""
 
 
