@@ -22,12 +22,12 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from actors.builder.actor import serve_builds
+from actors.builder import serve_builds
 from actors.bus.base import Bus
 from actors.bus.nats.link import NotAllowedError
 from actors.clock import utc_now
 from actors.coder.actor import serve_writes
-from actors.evaluator.actor import serve_evaluations
+from actors.evaluator import serve_evaluations
 from actors.llm.base import Answer, Model, Request
 from actors.worker.member import Member
 from actors.worker.taking import Board, Queues, SharedQueues
