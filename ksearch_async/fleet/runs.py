@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 from actors.builder import serve_builds
 from actors.bus.base import Bus
 from actors.bus.nats import NatsBus
-from actors.bus.nats.link import NotAllowedError
+from actors.bus.nats.connection import NotAllowedError
 from actors.coder.actor import serve_writes
 from actors.evaluator import serve_evaluations
 from actors.llm.base import Model
