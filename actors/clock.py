@@ -1,7 +1,7 @@
-"""Time: an event loop whose clock jumps, for tests and simulations, and the wall clock's ISO stamps.
+"""An event loop with a jumping clock for tests and simulations, and the wall clock's ISO stamps.
 
-Actors take time from anyio only (`anyio.sleep`, `anyio.current_time`, `anyio.fail_after`), so the loop decides what a
-second is. On `VirtualTimeLoop` minutes of time-outs pass in milliseconds, and always in the same order.
+Actors take time from anyio only, so the loop decides the length of a second: on `VirtualTimeLoop` minutes of time-outs
+pass in milliseconds, always in the same order.
 """
 
 from __future__ import annotations
@@ -15,20 +15,18 @@ from typing import Any
 
 
 class DeadlockError(RuntimeError):
-    """Every task waits for another one; nothing that could wake any of them is left, or only timers go on for ever."""
+    """Every task waits for another one, or only timers go on for ever."""
 
 
 HORIZON_S = float(1 << 23)
-"""How long virtual time may go on (97 days): further on, a float no longer tells asyncio's nanoseconds apart."""
+"""End of virtual time (97 days): beyond it a float cannot resolve asyncio's nanoseconds."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop whose `time()` starts at 0 and jumps to the next timer as soon as nothing else can run.
 
-    Use it as `anyio.run(main, backend_options={"loop_factory": VirtualTimeLoop})`.
-
-    Not covered: threads and sockets. A timer fires as soon as all tasks wait, so whatever runs outside the loop is
-    late by any measure of virtual time; a task that waits for a thread while no timer is pending looks like a deadlock.
+    Use it as `anyio.run(main, backend_options={"loop_factory": VirtualTimeLoop})`. Not covered: threads and sockets,
+    which are late by any measure of virtual time; waiting for a thread without a pending timer looks like a deadlock.
     """
 
     def __init__(self) -> None:
@@ -42,10 +40,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """A selector that polls what is real and advances the clock instead of waiting.
+    """A selector that polls real files and advances the clock instead of waiting.
 
-    asyncio hands `select` the time until the next timer, 0 if something is ready and None if no timer is pending:
-    all that a virtual clock must know, by a public interface.
+    asyncio hands `select` the time to the next timer, 0 if something is ready, None without timers.
     """
 
     def __init__(self) -> None:
@@ -88,5 +85,5 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 def utc_now() -> str:
-    """Return the wall clock as ISO 8601 in UTC with microseconds, e.g. `2026-01-31T12:00:00.000000+00:00`."""
+    """Return the wall clock as ISO 8601 in UTC with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

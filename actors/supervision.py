@@ -20,12 +20,7 @@ T = TypeVar("T")
 
 
 async def see_through(publish: Callable[[], Awaitable[T]], *, within_s: float) -> T:
-    """Publish; if that is cancelled, once more within some seconds, and then be cancelled.
-
-    Args:
-        publish: may be called twice: what is published has an id, and is kept once.
-        within_s: how long the second time may take. A bus that fails then has the last word.
-    """
+    """Publish; if cancelled, publish once more within `within_s` and then be cancelled. Ids keep the event single."""
     try:
         return await publish()
     except anyio.get_cancelled_exc_class():
@@ -35,7 +30,7 @@ async def see_through(publish: Callable[[], Awaitable[T]], *, within_s: float) -
 
 
 FIRST_PAUSE_S = 0.5
-"""Before the first new start; each further one within the window waits twice as long."""
+"""Pause before the first restart; doubled with each further one within the window."""
 
 log = structlog.get_logger(__name__)
 
@@ -49,21 +44,22 @@ async def supervise(
     is_vital: bool = True,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run an actor until it returns or is cancelled, and start it again when it crashes.
+    """Run an actor until it returns or is cancelled, and restart it when it crashes.
 
-    An actor that crashes before it has said `started` is not started again: its surroundings are wrong, not its luck.
+    An actor that crashes before `started` is not restarted: its surroundings are wrong.
 
     Args:
-        name: for the log.
-        start: the actor; called with `task_status` and nothing else, so bind its collaborators first.
-        restarts: new starts allowed within the window.
-        within_s: length of the window.
-        is_vital: whether whoever waits for the actor shall hear of its failure; if not, the log does, and this returns.
-        task_status: told when the actor has started for the first time.
+    name: for the log.
 
-    Raises:
-        Exception: the last crash of a vital actor, as it was raised, once there were more than `restarts` within
-            `within_s`.
+    start: the actor; called with `task_status` only.
+
+    restarts: restarts allowed within the window.
+
+    within_s: length of the window.
+
+    is_vital: raise the last crash once there were too many; else log it and return.
+
+    task_status: told when the actor has started for the first time.
     """
     crashes: deque[float] = deque()
     first = Once(task_status)
@@ -90,21 +86,21 @@ async def supervise(
 
 
 class Once(TaskStatus[None]):
-    """Passes `started` on once: the caller waits for the first start only."""
+    """Passes `started` on once."""
 
     def __init__(self, task_status: TaskStatus[None]) -> None:
         self._task_status = task_status
         self.said = False
 
     def started(self, value: None = None) -> None:
-        """Say that the actor has started."""
+        """Report the first start."""
         if not self.said:
             self.said = True
             self._task_status.started(value)
 
 
 def _text_of(error: BaseException) -> str:
-    """Say what happened, in one line, looking into groups."""
+    """Return an error, or those of a group, in one line."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_text_of(each) for each in error.exceptions)
     return f"{type(error).__name__}: {error}"

@@ -1,10 +1,8 @@
-"""Traces of jobs: from the planner's decision through the bus and the worker to the result and what follows from it.
+"""Traces of jobs, from the planner's decision through bus and worker to the result and its consequences.
 
-One trace is one attempt (written, built, evaluated) or one question to the planner's model; what caused it is linked.
-The traces' ids travel as W3C `traceparent` in the headers of messages.
-
-Off unless the process was started inside `traced_by`: then every function here does nothing, and OpenTelemetry (extra
-`tracing`) is never imported. Nothing may depend on a trace: headers come from peers, and may be missing or nonsense.
+One trace is one attempt, or one question to the planner's model; its cause is linked. Trace ids travel as W3C
+`traceparent` headers. Off unless the process was started inside `traced_by`: then every function does nothing, and
+OpenTelemetry (extra `tracing`) is not imported. Headers come from peers and may be nonsense.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
 
 @contextmanager
 def traced_by(tracer: Tracer) -> Iterator[None]:
-    """Have spans made by this tracer, in this task and in all that it starts."""
+    """Make spans with this tracer, in this task and all that it starts."""
     token = _tracer.set(tracer)
     try:
         yield
@@ -45,14 +43,18 @@ def span(
     headers: Mapping[str, str] = NO_HEADERS,
     is_first: bool = False,
 ) -> Iterator[None]:
-    """Trace what is done inside; what is raised is noted and goes on.
+    """Trace the block; errors are noted and raised.
 
     Args:
-        name: what is done, one of few words: `write`, `build`, `evaluate`, …
-        attributes: ids and counts, which become `ksearch.<name>`; empty ones are left out.
-        side: of which side of a message this is.
-        headers: of the message that asked for it; its trace is continued. Without any, that of the task is.
-        is_first: begin a trace of its own, and link what the task was doing.
+    name: `write`, `build`, `evaluate`, …
+
+    attributes: become `ksearch.<name>`; empty ones are left out.
+
+    side: sender or receiver of a message, or neither.
+
+    headers: of the message that asked for it; continues its trace.
+
+    is_first: begin a new trace, linked to the present one.
     """
     tracer = _tracer.get()
     if tracer is None:
@@ -75,7 +77,7 @@ def span(
 
 
 def trace_headers() -> Mapping[str, str]:
-    """Return the headers by which a message carries the current trace on; none where nothing is traced."""
+    """Return headers that carry the current trace on; empty where nothing is traced."""
     if _tracer.get() is None:
         return NO_HEADERS
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
@@ -86,7 +88,7 @@ def trace_headers() -> Mapping[str, str]:
 
 
 def note(**attributes: Attribute) -> None:
-    """Add attributes to the current span, where there is one."""
+    """Add attributes to the current span, if any."""
     if _tracer.get() is None:
         return
     from opentelemetry.trace import get_current_span  # noqa: PLC0415
@@ -95,7 +97,7 @@ def note(**attributes: Attribute) -> None:
 
 
 def trace_id() -> str:
-    """Return the current trace's id in hex; empty where nothing is traced."""
+    """Return the current trace's id in hex, or an empty string."""
     if _tracer.get() is None:
         return ""
     from opentelemetry.trace import format_trace_id, get_current_span  # noqa: PLC0415

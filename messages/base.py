@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,6 +28,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     msgspec does not inherit `kw_only`: every subclass repeats `frozen=True, kw_only=True`.
     """
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def copied(kind: type[S], source: msgspec.Struct, **changes: object) -> S:
+    """Return a struct of `kind` with the fields that `source` has too, and with `changes`."""
+    shared = {name: getattr(source, name) for name in kind.__struct_fields__ if name in source.__struct_fields__}
+    return kind(**(shared | changes))
 
 
 class Usage(Message, frozen=True, kw_only=True):

@@ -7,8 +7,12 @@ submits again what its journal says is unanswered.
 
 from __future__ import annotations
 
+import heapq
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
+from enum import Enum, auto
 from hashlib import sha256
+from itertools import count
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -23,12 +27,12 @@ from actors.bus.base import (
     Delivery,
     Entry,
     Posted,
+    QueueFullError,
     QueueSpec,
     UnknownBlobError,
     UnknownQueueError,
+    check_entry,
 )
-from actors.bus.entries import Entries
-from actors.bus.queue import Job, WorkQueue
 from actors.bus.stream import EventStore, EventStream
 from actors.bus.waiting import Line, Place, first_of
 from actors.clock import utc_now
@@ -311,3 +315,217 @@ class _MemoryDelivery:
         await checkpoint()
         self._queue.check()
         self._queue.jobs.refresh(self._job, self._attempt, anyio.current_time())
+
+
+class _State(Enum):
+    """Where a job is."""
+
+    WAITING = auto()
+    DELAYED = auto()
+    HELD = auto()
+    GONE = auto()
+
+
+class Job:
+    """A job and its whereabouts. Only its queue writes to it."""
+
+    __slots__ = ("deliveries", "due", "headers", "msg_id", "payload", "place")
+
+    def __init__(self, msg_id: str, payload: bytes, headers: Mapping[str, str]) -> None:
+        self.msg_id = msg_id
+        self.payload = payload
+        self.headers = headers
+        self.place = _State.WAITING
+        self.deliveries = 0
+        self.due = 0.0
+        """Held: when its holder counts as dead. Delayed: when it may be given out again."""
+
+
+class WorkQueue:
+    """The jobs of one queue. First in, first out; what comes back goes before what was never given out."""
+
+    def __init__(self, spec: QueueSpec) -> None:
+        self.spec = spec
+        self._jobs: dict[str, Job] = {}
+        self._new: deque[Job] = deque()
+        self._returned: deque[Job] = deque()
+        self._timers: list[tuple[float, int, Job]] = []
+        """Heap. A timer counts only while its job is held or delayed with that very `due`."""
+        self._order = count()
+        self._dead: deque[DeadLetter] = deque()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def put(self, msg_id: str, payload: bytes, now: float, headers: Mapping[str, str] = NO_HEADERS) -> bool:
+        """Add a job; False if its id is here already.
+
+        Raises:
+            QueueFullError: there is no room.
+        """
+        self._let_happen(now)
+        if msg_id in self._jobs:
+            return False
+        if len(self._jobs) >= self.spec.max_jobs:
+            raise QueueFullError(f"queue {self.spec.name!r} is full ({self.spec.max_jobs} jobs); submit again later")
+        job = self._jobs[msg_id] = Job(msg_id, payload, dict(headers))
+        self._new.append(job)
+        return True
+
+    def take(self, now: float) -> Job | None:
+        """Give out the next job, if there is one."""
+        self._let_happen(now)
+        for line in (self._returned, self._new):
+            while line:
+                job = line.popleft()
+                if job.place is _State.WAITING:
+                    job.place = _State.HELD
+                    job.deliveries += 1
+                    self._arm(job, now + self.spec.ack_wait_s)
+                    return job
+        return None
+
+    def finish(self, job: Job, now: float) -> None:
+        """Take a job as done, whoever says so and wherever it is by now: its result is durable."""
+        self._let_happen(now)
+        if job.place is not _State.GONE:
+            self._remove(job)
+
+    def hand_back(self, job: Job, attempt: int, delay_s: float, now: float) -> None:
+        """Let a job be given out again after a delay, if delivery `attempt` still holds it."""
+        self._let_happen(now)
+        if not self._holds(job, attempt):
+            return
+        if job.deliveries >= self.spec.max_deliver:
+            self._bury(job, "max_deliver")
+        elif delay_s > 0:
+            job.place = _State.DELAYED
+            self._arm(job, now + delay_s)
+        else:
+            self._return(job)
+
+    def give_up(self, job: Job, attempt: int, reason: str, now: float) -> None:
+        """Dead-letter a job, if delivery `attempt` still holds it."""
+        self._let_happen(now)
+        if self._holds(job, attempt):
+            self._bury(job, reason)
+
+    def refresh(self, job: Job, attempt: int, now: float) -> None:
+        """Start the ack time-out anew, if delivery `attempt` still holds the job."""
+        self._let_happen(now)
+        if self._holds(job, attempt):
+            self._arm(job, now + self.spec.ack_wait_s)
+
+    def clear(self) -> None:
+        """Forget all jobs; what their holders say later changes nothing."""
+        for job in self._jobs.values():
+            job.place = _State.GONE
+        self._jobs.clear()
+        self._new.clear()
+        self._returned.clear()
+        self._timers.clear()
+
+    def take_dead_letter(self, now: float) -> DeadLetter | None:
+        """Hand over the next job that nobody could do, if there is one; each is given once."""
+        self._let_happen(now)
+        return self._dead.popleft() if self._dead else None
+
+    def next_due(self) -> float | None:
+        """Return when something will happen by itself; None if nothing will."""
+        while self._timers:
+            due, _, job = self._timers[0]
+            if self._counts(due, job):
+                return due
+            heapq.heappop(self._timers)
+        return None
+
+    def _let_happen(self, now: float) -> None:
+        while (due := self.next_due()) is not None and due <= now:
+            _, _, job = heapq.heappop(self._timers)
+            if job.place is _State.HELD and job.deliveries >= self.spec.max_deliver:
+                self._bury(job, "max_deliver")
+            else:
+                self._return(job)
+
+    def _holds(self, job: Job, attempt: int) -> bool:
+        return job.place is _State.HELD and job.deliveries == attempt
+
+    def _counts(self, due: float, job: Job) -> bool:
+        return job.due == due and job.place in (_State.HELD, _State.DELAYED)
+
+    def _arm(self, job: Job, due: float) -> None:
+        job.due = due
+        heapq.heappush(self._timers, (due, next(self._order), job))
+
+    def _return(self, job: Job) -> None:
+        job.place = _State.WAITING
+        self._returned.append(job)
+
+    def _bury(self, job: Job, reason: str) -> None:
+        self._remove(job)
+        self._dead.append(
+            DeadLetter(
+                queue=self.spec.name,
+                msg_id=job.msg_id,
+                payload=job.payload,
+                deliveries=job.deliveries,
+                reason=reason,
+            )
+        )
+
+    def _remove(self, job: Job) -> None:
+        job.place = _State.GONE
+        del self._jobs[job.msg_id]
+
+
+class Entries:
+    """The entries of one bus. Revisions count the writes of all of them, as those of a JetStream bucket do."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[Entry, float | None]] = {}
+        self._revision = 0
+
+    def get(self, key: str, now: float) -> Entry | None:
+        """Return an entry that is there."""
+        kept = self._entries.get(key)
+        if kept is None:
+            return None
+        entry, until = kept
+        if until is not None and until <= now:
+            del self._entries[key]
+            return None
+        return entry
+
+    def under(self, prefix: str, now: float) -> dict[str, Entry]:
+        """Return the entries whose keys begin like this, in the order of the keys."""
+        keys = sorted(key for key in self._entries if key.startswith(prefix))
+        return {key: entry for key in keys if (entry := self.get(key, now)) is not None}
+
+    def put(self, key: str, value: bytes, revision: int, ttl_s: int | None, now: float) -> int:
+        """Write an entry.
+
+        Raises:
+            ConflictError: it has another revision.
+            BusError: that is no key, or too large.
+        """
+        check_entry(key, value, ttl_s)
+        self._check_revision(key, revision, now)
+        self._revision += 1
+        entry = Entry(value=value, revision=self._revision)
+        self._entries[key] = (entry, None if ttl_s is None else now + ttl_s)
+        return self._revision
+
+    def delete(self, key: str, revision: int, now: float) -> None:
+        """Remove an entry.
+
+        Raises:
+            ConflictError: it has another revision.
+        """
+        self._check_revision(key, revision, now)
+        self._entries.pop(key, None)
+
+    def _check_revision(self, key: str, revision: int, now: float) -> None:
+        entry = self.get(key, now)
+        last = 0 if entry is None else entry.revision
+        if last != revision:
+            raise ConflictError(f"entry {key!r} has revision {last}, not {revision}: somebody else wrote first")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
+from typing import Unpack
 
-import anyio
 import msgspec
-from anyio.abc import TaskStatus
 
 from actors.bus.base import Bus
 from actors.coder.answers import read_candidate
@@ -17,51 +16,31 @@ from actors.coder.prompts import request_for
 from actors.llm.base import Answer, Model, Request
 from actors.llm.endpoints.endings import FenceEnding, OutsideReasoning
 from actors.llm.endpoints.reasoning import CUT_IN_REASONING, split_reasoning
-from actors.worker.member import Member
-from actors.worker.taking import Queues
-from actors.worker.work import serve
+from actors.worker.work import Service, serve
+from messages.base import copied
 from messages.commands import WriteCandidate
 from messages.events import CandidateWritten
 from messages.models import TASK, Original, quoting
 from messages.tasks import Candidate
 
 CUT_OFF = "length"
-"""Finish reason of an answer that met the endpoint's token limit."""
+"""Finish reason of an answer cut at the endpoint's token limit."""
 _ENDED_WELL = ("stop", "ended_early")
 
 
-async def serve_writes(
-    bus: Bus,
-    model: Model,
-    *,
-    queues: Queues,
-    slots: int = 1,
-    member: Member | None = None,
-    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-) -> None:
-    """Answer every `WriteCandidate` of some queues until cancelled, or the member leaves; `slots` at once.
+async def serve_writes(bus: Bus, model: Model, **service: Unpack[Service]) -> None:
+    """Answer every `WriteCandidate` of some queues until cancelled or the member leaves.
 
     An answer without a usable program is a `CandidateWritten` with a complaint. A model that fails is retried by the
     bus; one that fails for good ends a run of one process with a `JobLost`, and leaves the job to other members.
-
-    Args:
-        bus: where the queues and the runs' streams are.
-        model: writes.
-        queues: whose jobs, see `messages.subjects.write_jobs`.
-        slots: questions at once.
-        member: the process's presence; None: a run of one process.
-        task_status: told when the first pull is about to begin.
     """
     await serve(
         bus,
-        queues,
-        partial(write_candidate, model),
+        handle=partial(write_candidate, model),
         expects=WriteCandidate,
         role="coder",
-        slots=slots,
-        member=member,
         deadline_s=lambda _: inf,  # a model's time-out is its own, and who answers by hand has none
-        task_status=task_status,
+        **service,
     )
 
 
@@ -77,13 +56,15 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
 
 
 def read_answer(job: WriteCandidate, request: Request, answer: Answer) -> CandidateWritten:
-    """Return what a model's answer to a job's question comes to. Pure: the same answer is always read alike."""
+    """Return the event of a model's answer. Pure: replays read the same answer alike."""
     spoken = split_reasoning(answer.text)
     declined = declines(spoken.answer) if job.mode == "improve" else ""
     is_complete = answer.finish_reason in _ENDED_WELL
     parsed = Parsed(None, "") if declined else read_candidate(job, spoken.answer, is_complete=is_complete)
     complaint = CUT_IN_REASONING if parsed.complaint and spoken.is_open else parsed.complaint
-    return CandidateWritten(
+    return copied(
+        CandidateWritten,
+        answer,
         job_id=job.job_id,
         branch_id=job.branch_id,
         candidate=parsed.candidate,
@@ -92,16 +73,11 @@ def read_answer(job: WriteCandidate, request: Request, answer: Answer) -> Candid
         declined=declined,
         prompt=f"{request.system}\n\n{request.prompt}",
         answer=answer.text,
-        model=answer.model,
-        usage=answer.usage,
-        latency_s=answer.latency_s,
-        finish_reason=answer.finish_reason,
-        faults=answer.faults,
     )
 
 
 def _quoting(job: WriteCandidate, written: CandidateWritten) -> CandidateWritten:
-    """Return the event without the passages that the run's events have already, or this one as its candidate."""
+    """Return the event without passages that the run's events or its own candidate hold already."""
     shown = [found for found in (job.base, job.second, job.current) if found is not None]
     given = [Original(source=TASK, text=job.task.prompt), *(each for found in shown for each in _originals(found))]
     own = _originals(written.candidate) if written.candidate is not None else []
@@ -117,12 +93,12 @@ def _originals(candidate: Candidate) -> list[Original]:
 
 
 def _holds_candidate(job: WriteCandidate, text: str) -> bool:
-    """Say whether an answer that is still coming is whole. Of search/replace blocks nobody knows which is the last."""
+    """Return True if an answer that is still coming is whole; of search/replace blocks none may be the last."""
     return not holds_edits(text) and read_candidate(job, text).candidate is not None
 
 
 def _with_reason(complaint: str, answer: Answer) -> str:
-    """Add how the endpoint ended the answer, where that explains what is wrong with it."""
+    """Add the endpoint's reason for the end of the answer, where that explains the complaint."""
     if not complaint or answer.finish_reason in _ENDED_WELL:
         return complaint
     if answer.finish_reason == CUT_OFF:

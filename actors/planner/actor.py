@@ -1,4 +1,4 @@
-"""By what a planner leads a distributed run, beside others that stand by for it."""
+"""The planner: leads a run by folding its stream and deciding on each event."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from anyio.abc import TaskGroup, TaskStatus
 from actors.bus.base import Bus, ConflictError, Posted, QueueFullError, QueueSpec
 from actors.bus.stream import body_of
 from actors.llm.base import Model, Request
-from actors.planner.adviser import Adviser
+from actors.planner.answers import Adviser
 from actors.planner.card import CardKeeper
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import Requested, SearchState, state_hash
 from actors.planner.history import History, read_history
-from actors.planner.jobs import JobRequest, given_answer, job_for, queue_of, queues_of, write_queues
+from actors.planner.jobs import KINDS, JobRequest, given_answer, job_for, queue_of, queues_of, write_queues
 from actors.planner.prompts import plan_request
 from actors.planner.unserved import report_unserved
 from actors.supervision import see_through
@@ -27,13 +27,12 @@ from actors.tracing import span, trace_headers
 from actors.worker.work import PARTING_S
 from messages.base import ProtocolError, Role
 from messages.codec import encode
-from messages.events import CandidateWritten, ClockTicked, Event, JobKind, JobLost, JobsUnserved
+from messages.events import ClockTicked, Event, JobLost, JobsUnserved
 from messages.facts import (
     BuildRequested,
     ConfirmationRequested,
     Decided,
     EvaluationRequested,
-    Fact,
     InitialRequested,
     PlanRequested,
     RunFinished,
@@ -43,31 +42,26 @@ from messages.subjects import role_of
 
 
 class Mandate(msgspec.Struct, frozen=True, kw_only=True):
-    """One leadership of one process, from its lease's beginning to its end."""
+    """One leadership of one process, as long as its lease."""
 
     holder: str
-    """Name of the process."""
     session: str
-    """Part of the ids of what only this leadership may say: no other one has it. Letters and digits."""
+    """Part of message ids, unique to this leadership. Letters and digits."""
     check: Callable[[], None]
     """Raises `ConflictError` once the leadership is over."""
     watches_workers: bool = True
-    """Workers say that they are there, so it can be told when there are none."""
+    """Workers announce themselves, so missing ones can be reported."""
 
 
 _LONGEST_S = 60.0
-"""What a run that is killed may at most forget of its time."""
+"""Running time that a killed run may forget at most."""
 _SHORTEST_S = 1.0
 _PART = 20
-"""A tick takes at most this part of what is left of the time, so that a run ends in time without a tick each second."""
+"""Share of the remaining time that a tick takes at most."""
 
 
 async def ticks(now: Callable[[], SearchState]) -> AsyncIterator[ClockTicked]:
-    """Yield how long the run has been going, over all its sessions and without its pauses.
-
-    Args:
-        now: returns the state as it is; its budget limits the time.
-    """
+    """Yield the running time of the run over all its sessions, without pauses; `now` returns the state."""
     before_s, began, rested_s = now().elapsed_s, anyio.current_time(), 0.0
     while True:
         elapsed_s = before_s + anyio.current_time() - began - rested_s
@@ -86,20 +80,18 @@ def pause_between(elapsed_s: float, limit_s: float | None) -> float:
 
 
 HASH_EVERY = 10
-"""A decision carries the state's hash whenever the count of facts passes a multiple of this."""
+"""Number of facts between state hashes in decisions."""
 _AUDIT_S = 30.0
-"""How often the planner of a distributed run submits again what is still owed."""
+"""Interval at which unanswered jobs of a distributed run are submitted again."""
 _FULL_QUEUE_WAIT_S = 0.5
-_KINDS: dict[str, JobKind] = {"write": "write", "build": "build", "evaluate": "evaluate"}
-_KIND_OF: dict[type[JobRequest | PlanRequested], JobKind] = {
-    WriteRequested: "write",
-    BuildRequested: "build",
-    EvaluationRequested: "evaluate",
-    InitialRequested: "evaluate",
-    ConfirmationRequested: "evaluate",
-    PlanRequested: "plan",
+_ANSWERERS: dict[type[JobRequest | PlanRequested], Role] = {
+    WriteRequested: "coder",
+    BuildRequested: "builder",
+    EvaluationRequested: "evaluator",
+    InitialRequested: "evaluator",
+    ConfirmationRequested: "evaluator",
+    PlanRequested: "planner",
 }
-_ANSWERERS: dict[JobKind, Role] = {"write": "coder", "build": "builder", "evaluate": "evaluator", "plan": "planner"}
 
 log = structlog.get_logger(__name__)
 
@@ -112,19 +104,16 @@ async def plan_run(
     mandate: Mandate | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> RunFinished:
-    """Lead a run to its end: fold what its stream holds, then decide on each event that comes.
+    """Lead a run to its end and return the fact that ended it: fold its stream, then decide on each event that comes.
 
-    The stream must be open and begin with `run.started.v1`; it says `started` once the run's queues are declared.
+    The stream must be open and begin with `run.started.v1`. Says `started` once the run's queues are declared.
 
     Args:
         bus: where the run's stream and queues are.
         model: answers the planner's questions.
         run_id: which run.
-        mandate: by what it is led, where others may lead it too; `lead` gives one.
+        mandate: this process's leadership, where others may lead the run too; `lead` gives one.
         task_status: told when workers may begin to pull.
-
-    Returns:
-        The fact that ended the run.
 
     Raises:
         messages.base.BusError: the bus failed, or somebody else leads this run.
@@ -132,37 +121,22 @@ async def plan_run(
     """
     who = {"worker": mandate.holder} if mandate else {}
     with structlog.contextvars.bound_contextvars(run=run_id, **who):
-        return await _plan(bus, model, run_id, mandate, task_status)
-
-
-async def _plan(
-    bus: Bus, model: Model, run_id: str, mandate: Mandate | None, task_status: TaskStatus[None]
-) -> RunFinished:
-    history = await read_history(bus, run_id)
-    planner = _Planner(bus, model, history, mandate)
-    if planner.finished is None:
-        await _declare_queues(bus, history)
-        log.info("run led", after=history.last_seq)
-    task_status.started()
-    async with anyio.create_task_group() as tasks:
-        planner.tasks = tasks
-        finished = await planner.lead(history)
-        tasks.cancel_scope.cancel()
-    await planner.conclude(finished)
-    return finished
-
-
-async def _declare_queues(bus: Bus, history: History) -> None:
-    _, *others = queues_of(history.texts.started)
-    for queue in (*write_queues(history.texts.started, history.lineup), *others):
-        try:
-            await bus.declare_queue(QueueSpec(name=queue, run_id=history.texts.started.run_id))
-        except ConflictError as error:
-            log.warning("queue left as another release declared it", queue=queue, error=str(error))
+        history = await read_history(bus, run_id)
+        planner = _Planner(bus, model, history, mandate)
+        if planner.finished is None:
+            await planner.declare_queues(history)
+            log.info("run led", after=history.last_seq)
+        task_status.started()
+        async with anyio.create_task_group() as tasks:
+            planner.tasks = tasks
+            finished = await planner.lead(history)
+            tasks.cancel_scope.cancel()
+        await planner.conclude(finished)
+        return finished
 
 
 class _Planner:
-    """State, texts and the place in the stream; the coroutines that read and write them."""
+    """State, texts and the place in the stream, and the tasks that read and write them."""
 
     tasks: TaskGroup
 
@@ -182,30 +156,37 @@ class _Planner:
         """Up to here all events were decided on."""
         self.finished = None if history.pending_resumption else history.finished
 
+    async def declare_queues(self, history: History) -> None:
+        """Declare the run's queues; a queue of another release is left as it is."""
+        _, *others = queues_of(self._texts.started)
+        for queue in (*write_queues(self._texts.started, history.lineup), *others):
+            try:
+                await self._bus.declare_queue(QueueSpec(name=queue, run_id=self._run_id))
+            except ConflictError as error:
+                log.warning("queue left as another release declared it", queue=queue, error=str(error))
+
     async def lead(self, history: History) -> RunFinished:
-        """Go on where the history ends."""
+        """Go on from the end of the history."""
         if self.finished is not None:
             return self.finished
         self.tasks.start_soon(self._report_dead_letters)
         for seq, event in history.pending:
             await self._handle(seq, event, act=False)
         await self._give_up_unread(history.last_seq)
-        self._act_on_all()
+        if not self._state.finished:  # after a resume nobody else has the jobs
+            self._send_owed(list(self._state.jobs))
         if self._state.settings.budget.wall_clock_s is not None:  # a resumption may have set it
             self.tasks.start_soon(self._tick, history.last_seq)
         if self._mandate is not None:
-            self._do_duties(self._mandate)
+            self.tasks.start_soon(self._audit)
+            self.tasks.start_soon(self._card(self._mandate).keep)
+            if self._mandate.watches_workers:
+                started = self._texts.started
+                self.tasks.start_soon(report_unserved, self._bus, started, self._now, self._say_unserved)
         return await self._follow(after=history.last_seq)
 
-    def _do_duties(self, mandate: Mandate) -> None:
-        """Begin what is owed to those who share the bus."""
-        self.tasks.start_soon(self._audit)
-        self.tasks.start_soon(self._card(mandate).keep)
-        if mandate.watches_workers:
-            self.tasks.start_soon(report_unserved, self._bus, self._texts.started, self._now, self._say_unserved)
-
     async def conclude(self, finished: RunFinished) -> None:
-        """Tell those who share the bus that the run is over, and leave no job behind."""
+        """Announce the end of the run to the bus's other users, and drop its queues."""
         if self._mandate is not None:
             self._check()
             await self._bus.drop_queues(self._run_id)
@@ -222,11 +203,7 @@ class _Planner:
         await self._publish(unserved, msg_id=f"{self._run_id}.u{self._session}-{self._unserved}")
 
     async def _follow(self, *, after: int) -> RunFinished:
-        """Handle events until the run is over.
-
-        Raises:
-            ConflictError: somebody else decides.
-        """
+        """Handle events until the run is over."""
         if self.finished is not None:
             return self.finished
         events = self._bus.events(self._run_id, after=after)
@@ -267,62 +244,44 @@ class _Planner:
             state = evolve(state, fact)
             if isinstance(fact, JobRequest | PlanRequested):
                 asked[fact.job_id] = state
+            elif isinstance(fact, RunFinished):
+                self.finished = fact
         crossed = state.facts // HASH_EVERY > self._state.facts // HASH_EVERY
         decided = Decided(cause=seq, facts=facts, state_hash=state_hash(state) if crossed else None)
         self._last_decision = await self._publish(
             decided, msg_id=f"{self._run_id}.d{seq}{self._session}", expected_last_decision=self._last_decision
         )
-        rested = [job_id for job_id, job in self._state.jobs.items() if job.withheld]
+        withheld = [job_id for job_id, job in self._state.jobs.items() if job.withheld]
         self._state = state
         self._asked = {job_id: at for job_id, at in (self._asked | asked).items() if job_id in state.jobs}
-        self._note_end(facts)
         if act:
-            self._act_on(facts)
-            self._act_on_released(rested)
+            self._send_owed([*asked, *withheld])
 
-    def _act_on_all(self) -> None:
-        """Send every job that the state owes: after a resume nobody else has them."""
-        for job in list(self._state.jobs.values()):
-            if not job.withheld and not self._state.finished:
-                self._send(job.request)
-
-    def _act_on(self, facts: tuple[Fact, ...]) -> None:
-        for fact in facts:
-            if not isinstance(fact, JobRequest | PlanRequested):
-                continue
-            job = self._state.jobs.get(fact.job_id)
-            if job is not None and not job.withheld:
-                self._send(fact)
-
-    def _act_on_released(self, rested: list[str]) -> None:
-        """Send the jobs that were withheld and are no longer."""
-        for job_id in rested:
+    def _send_owed(self, job_ids: list[str]) -> None:
+        """Send those of these jobs that are still wanted and not withheld."""
+        for job_id in job_ids:
             job = self._state.jobs.get(job_id)
             if job is not None and not job.withheld:
                 self._send(job.request)
 
     def _send(self, request: JobRequest | PlanRequested) -> None:
-        """Start what carries a request out. Everything it needs is taken from the state at its request."""
-        state = self._asked[request.job_id]
+        """Start the task that carries a request out; its content is taken from the state at its request."""
+        state, started = self._asked[request.job_id], self._texts.started
         if isinstance(request, PlanRequested):
-            question = plan_request(
-                state, request, self._texts.started.description, programs=self._texts.find, profiles=self._texts.profile
-            )
+            find, profile = self._texts.find, self._texts.profile
+            question = plan_request(state, request, started.description, programs=find, profiles=profile)
             self.tasks.start_soon(self._propose, question)
             return
         if request.job_id in self._submitting:
             return
-        if isinstance(request, WriteRequested) and request.given_id is not None:
-            self.tasks.start_soon(self._publish_given, given_answer(self._texts, request, request.given_id))
+        if isinstance(request, WriteRequested) and request.given_id is not None:  # in a coder's place
+            given = given_answer(self._texts, request, request.given_id)
+            self.tasks.start_soon(partial(self._publish, given, msg_id=f"{given.job_id}.r"))
             return
         self._submitting.add(request.job_id)
-        job, queue = job_for(state, self._texts, request), queue_of(self._texts.started, state.lineup, request)
+        job, queue = job_for(state, self._texts, request), queue_of(started, state.lineup, request)
         begins = isinstance(request, WriteRequested | ConfirmationRequested)
         self.tasks.start_soon(self._submit, queue, job.job_id, encode(job), begins)
-
-    async def _publish_given(self, written: CandidateWritten) -> None:
-        """Say in a coder's place that a candidate is written: it is there already."""
-        await self._publish(written, msg_id=f"{written.job_id}.r")
 
     async def _submit(self, queue: str, job_id: str, payload: bytes, begins: bool) -> None:
         """Queue a job; `begins` if it is the first of a trace."""
@@ -337,7 +296,7 @@ class _Planner:
         self._submitting.discard(job_id)
 
     async def _audit(self) -> None:
-        """See to it that nothing is owed for ever: look again and again for what has been owed for a while."""
+        """Look after jobs that have been owed for a while, so that none is owed for ever."""
         before: set[str] = set()
         while True:
             await anyio.sleep(_AUDIT_S)
@@ -347,9 +306,9 @@ class _Planner:
             before = set(owed)
 
     async def _look_after(self, request: Requested) -> None:
-        """Submit a job again, which is refused if it is there; give it up if its answer is there and is none."""
+        """Submit a job again (a no-op if it is queued); give it up if its answer is there and unusable."""
         answer = f"{request.job_id}.r"
-        seq = await self._bus.find(self._run_id, answer, role=_ANSWERERS[_KIND_OF[type(request)]])
+        seq = await self._bus.find(self._run_id, answer, role=_ANSWERERS[type(request)])
         if seq is None and not isinstance(request, PlanRequested) and request.job_id in self._state.jobs:
             self._send(request)
         elif seq is not None and seq <= self._read_seq:
@@ -367,55 +326,49 @@ class _Planner:
             await see_through(partial(self._publish, proposed, msg_id=f"{job_id}.r"), within_s=PARTING_S)
 
     async def _report_dead_letters(self) -> None:
-        """Turn jobs that nobody could do into events, so that the search never waits for them."""
+        """Turn jobs that nobody could do into events."""
         while True:
             letter = await self._bus.next_dead_letter(self._run_id)
-            kind = _KINDS[letter.queue.split(".")[2]]
             error = f"given up after {letter.deliveries} deliveries: {letter.reason}"
-            lost = JobLost(job_id=letter.msg_id, kind=kind, error=error)
+            lost = JobLost(job_id=letter.msg_id, kind=KINDS[role_of(letter.queue)], error=error)
             await self._publish(lost, msg_id=f"{letter.msg_id}.r")
 
     async def _give_up_unread(self, last_seq: int) -> None:
-        """Give up jobs whose answers, up to here, nobody could use: other answers under their ids would be refused."""
+        """Give up jobs with unusable answers up to here: other answers under their ids would be refused."""
         for job_id, job in list(self._state.jobs.items()):
-            role = _ANSWERERS[_KIND_OF[type(job.request)]]
+            role = _ANSWERERS[type(job.request)]
             answered = await self._bus.find(self._run_id, f"{job_id}.r", role=role)
             if answered is not None and answered <= last_seq:
                 await self._give_up_if_owed(f"{job_id}.r")
 
     async def _give_up_if_owed(self, msg_id: str, *, by: Role | None = None) -> None:
-        """Give a job up that is still owed though this was its answer: of a newer release, or nonsense.
+        """Give up a job that is still owed though this was its answer: of a newer release, or nonsense.
 
-        Not if it is known to be by somebody who has no business with it: the answer may still come.
+        Not if the sender `by` has no business with it: the answer may still come.
         """
         job_id = msg_id.removesuffix(".r")
         job = self._state.jobs.get(job_id)
         if job is None or job_id == msg_id:
             return
-        kind = _KIND_OF[type(job.request)]
-        if by not in (None, _ANSWERERS[kind]):
+        answerer = _ANSWERERS[type(job.request)]
+        if by not in (None, answerer):
             return
         error = "its answer cannot be used: it is of a newer release, or makes no sense"
         log.warning("job given up", job=job_id, error=error)
-        await self._publish(JobLost(job_id=job_id, kind=kind, error=error), msg_id=f"{job_id}.l")
+        await self._publish(JobLost(job_id=job_id, kind=KINDS[answerer], error=error), msg_id=f"{job_id}.l")
 
     async def _tick(self, session: int) -> None:
-        """Tell the core how long the run has been going."""
+        """Publish the running time."""
         count = 0
         async for ticked in ticks(self._now):
             count += 1
             await self._publish(ticked, msg_id=f"{self._run_id}.t{session}{self._session}-{count}")
 
-    def _note_end(self, facts: tuple[Fact, ...]) -> None:
-        for fact in facts:
-            if isinstance(fact, RunFinished):
-                self.finished = fact
-
     async def _publish(self, body: Event | Decided, *, msg_id: str, expected_last_decision: int | None = None) -> int:
-        """Say something on the run's stream, unless somebody else leads the run by now.
+        """Publish on the run's stream.
 
         Raises:
-            ConflictError: somebody else does.
+        ConflictError: somebody else leads the run.
         """
         self._check()
         return await self._bus.publish(

@@ -1,15 +1,11 @@
-"""From the answer of the planner's model to an edit script.
+"""The planner's model: asked for edits, and its answer read as an edit script.
 
-Read is the last usable object outside of marked reasoning. What it has of harmless slips is put right and noted:
+The last usable object outside of marked reasoning counts. Harmless slips are put right and noted: trailing commas,
+comments and line breaks in strings; numbers as text, whole numbers with a decimal point, `null` for an optional field,
+one string for a list, upper-case `op`, long titles; an object of one field around the script; unknown fields.
 
-- trailing commas, comments and line breaks in strings;
-- numbers as text, whole numbers with a decimal point, `null` where a field may be left out, one string for a list of
-  them, upper-case `op`, titles that are too long;
-- an object of one field around the script;
-- fields that the answer format does not have, which are left out.
-
-Fields that the machine owns are refused: who writes them believes something false of the search. An edit that cannot be
-read is left out with the reason; a script of which no edit can be read is refused.
+Fields that the machine owns are refused: writing them shows a false belief about the search. An unreadable edit is left
+out with the reason; a script without a readable edit is refused.
 """
 
 from __future__ import annotations
@@ -18,22 +14,31 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import anyio
 import msgspec
+import structlog
 
+from actors.llm.base import Answer, Model, Request, rules_digest
+from actors.llm.endpoints.endings import JsonEnding, OutsideReasoning
+from actors.llm.endpoints.features import answer_schema
 from actors.llm.endpoints.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.planner.core.state import Node
+from actors.worker.work import MAX_ATTEMPTS, delay_s
+from messages.base import ModelError, copied
 from messages.codec import CodecError, decode_script
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
+from messages.events import EditsProposed, JobLost
 
 MAX_TITLE_CHARS: Final = 120
 _MAX_UNMATCHED: Final = 64
-"""Braces without an end after which an answer is given up: each costs a pass over the rest."""
+"""Unclosed braces after which an answer is given up: each costs a pass over the rest."""
 _FIELD: Final = re.compile(r'"(?:edits|summary|open_questions)"\s*:')
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _SLIP: Final = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")|(?P<comment>//[^\n]*|/\*.*?\*/)|,(?=(?:\s|//[^\n]*\n|/\*.*?\*/)*[}\]])', re.DOTALL
 )
 _NUMBER: Final = re.compile(r"\s*\d+(?:\.\d+)?x?\s*")
+_UNBROKEN: Final = str.maketrans({"\r": "", "\n": "\\n", "\t": "\\t"})
 _EDITS: Final[dict[str, type[msgspec.Struct]]] = {"insert": Insert, "update": Update, "prune": Prune, "split": Split}
 _BELIEFS: Final = frozenset({"title", "description", "difficulty", "priority", "expected_gain"})
 MACHINE_FIELDS: Final = (frozenset(Node.__struct_fields__) - _BELIEFS) | frozenset(
@@ -43,15 +48,15 @@ MACHINE_FIELDS: Final = (frozenset(Node.__struct_fields__) - _BELIEFS) | frozens
 
 
 class ReadScript(NamedTuple):
-    """What an answer comes to."""
+    """An answer as it was read."""
 
     script: EditScript | None
     complaint: str
-    """What was wrong, in words that help to do better; empty if there is a script."""
+    """Advice on what was wrong; empty if there is a script."""
     notes: tuple[str, ...] = ()
-    """What had to be put right on the way."""
+    """Slips that were put right."""
     unread: tuple[Refusal, ...] = ()
-    """Edits that the script lacks, by their positions in the answer."""
+    """Edits left out, by their positions in the answer."""
 
 
 def parse_script(text: str) -> tuple[EditScript | None, str]:
@@ -60,10 +65,9 @@ def parse_script(text: str) -> tuple[EditScript | None, str]:
 
 
 def read_script(text: str) -> ReadScript:
-    """Find the edit script in an answer.
+    """Find the edit script in an answer: the last readable JSON object with a field of a script, in a fence or bare.
 
-    The last balanced JSON object that has a field of a script and can be read counts, in a fence or bare; if none can,
-    the complaint is about the last.
+    If none can be read, the complaint is about the last.
     """
     spoken = split_reasoning(text)
     refused: ReadScript | None = None
@@ -74,23 +78,22 @@ def read_script(text: str) -> ReadScript:
         if read.script is not None:
             return read
         refused = refused or read
-    return refused or ReadScript(None, CUT_IN_REASONING if spoken.is_open else _nothing_in(spoken.answer))
-
-
-def _nothing_in(answer: str) -> str:
-    if "{" in answer:
-        return 'the answer holds no complete JSON object with "edits": it was cut off, or its braces do not match'
-    said = " ".join(answer.split())[:300]
-    return f"the answer holds no JSON object; it said: {said!r}" if said else "the answer is empty"
+    if refused is not None or spoken.is_open:
+        return refused or ReadScript(None, CUT_IN_REASONING)
+    if "{" in spoken.answer:
+        cut = 'the answer holds no complete JSON object with "edits": it was cut off, or its braces do not match'
+        return ReadScript(None, cut)
+    said = " ".join(spoken.answer.split())[:300]
+    return ReadScript(None, f"the answer holds no JSON object; it said: {said!r}" if said else "the answer is empty")
 
 
 def _read(found: str) -> ReadScript:
-    """Read an object as it is; if that cannot be done, with its slips put right."""
+    """Read an object as it is, or else with its slips put right."""
     try:
         return ReadScript(decode_script(found), "")
     except CodecError as error:
         complaint = _explained(str(error))
-    mended = _SLIP.sub(lambda slip: _unbroken(slip["text"] or ""), found)
+    mended = _SLIP.sub(lambda slip: (slip["text"] or "").translate(_UNBROKEN), found)
     notes = [] if mended == found else ["its JSON was mended: trailing commas, comments, or line breaks in strings"]
     try:
         script = msgspec.json.decode(mended)
@@ -99,12 +102,8 @@ def _read(found: str) -> ReadScript:
     return _Mending(notes).script(script)
 
 
-def _unbroken(text: str) -> str:
-    return text.replace("\r", "").replace("\n", "\\n").replace("\t", "\\t")
-
-
 class _Mending:
-    """Puts right one decoded object, and collects notes of that."""
+    """Puts one decoded object right and collects notes."""
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
@@ -147,11 +146,7 @@ class _Mending:
         return {**fields, "op": str(op).strip().lower()}
 
     def _fields(self, given: Mapping[str, Any], kind: type[msgspec.Struct], where: str) -> dict[str, Any]:
-        """Return the fields that a struct has, put right.
-
-        Raises:
-            CodecError: there is one that the machine owns.
-        """
+        """Return the fields that a struct has, put right. Raises `CodecError` for one that the machine owns."""
         known = {field.name: field for field in msgspec.structs.fields(kind)}
         unknown = [name for name in given if name not in known and name != kind.__struct_config__.tag_field]
         if owned := [name for name in unknown if name in MACHINE_FIELDS]:
@@ -161,14 +156,10 @@ class _Mending:
         for name, value in given.items():
             if name not in known or (value is None and not known[name].required):
                 continue
-            fields[name] = _MENDERS.get(name, _as_it_is)(value)
+            fields[name] = _MENDERS[name](value) if name in _MENDERS else value
             if fields[name] is not value:
                 self._notes.append(f"{where}: {name!r} was put right")
         return fields
-
-
-def _as_it_is(value: object) -> object:
-    return value
 
 
 def _title(value: object) -> object:
@@ -207,7 +198,7 @@ def _placed(error: str, index: int) -> str:
 
 
 def _objects(text: str) -> list[str]:
-    """Return the outermost balanced `{…}` of a text, quotes and escapes respected, from each brace that opens one."""
+    """Return the outermost balanced `{…}` of a text, respecting quotes and escapes."""
     found: list[str] = []
     position = text.find("{")
     unmatched = 0
@@ -235,9 +226,70 @@ def _end_of_object(text: str, start: int) -> int | None:
 
 
 def _explained(error: str) -> str:
-    """Add to a decoder's message what the model may not know."""
+    """Add advice to a decoder's message."""
     if "unknown field" in error:
         return f"{error}: ids, states, results and counts are not yours to write; use the fields of the answer format"
     if "Invalid value" in error and "op" in error:
         return f"{error}: `op` is one of insert, update, prune, split"
     return error
+
+
+_SCHEMA = answer_schema(EditScript)
+
+log = structlog.get_logger(__name__)
+
+
+def read_proposal(question: Request, answer: Answer) -> EditsProposed:
+    """Return the event of an answer to the planner's question. Pure: replays read the same answer alike."""
+    return copied(
+        EditsProposed,
+        answer,
+        **read_script(answer.text)._asdict(),
+        job_id=question.request_id,
+        prompt=question.prompt,
+        prompt_bytes=len(f"{question.system}\n\n{question.prompt}".encode()),
+        rules_digest=rules_digest(question.system),
+        answer=answer.text,
+    )
+
+
+def _ending() -> OutsideReasoning:
+    return OutsideReasoning(lambda: JsonEnding(_is_usable))
+
+
+def _is_usable(text: str) -> bool:
+    read = read_script(text)
+    return read.script is not None and not read.unread
+
+
+class Adviser:
+    """Asks the planner's questions. One at a time, but for those of a run that was just resumed."""
+
+    def __init__(self, model: Model, *, was_answered: bool) -> None:
+        """Begin; `was_answered`: the run has had an answer before, so its endpoint works."""
+        self._model = model
+        self._was_answered = was_answered
+
+    async def propose(self, question: Request) -> EditsProposed | JobLost:
+        """Return the answer to a question: an edit script, a complaint about the answer, or a failure.
+
+        A failed question is asked again under the same id as workers do, once the endpoint has answered before: a run
+        that cannot begin shall say so soon.
+        """
+        asked = msgspec.structs.replace(question, ending=_ending, schema=_SCHEMA)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                answer = await self._model.complete(asked)
+            except ModelError as error:
+                if error.permanent or attempt >= MAX_ATTEMPTS or not self._was_answered:
+                    permanent, faults = error.permanent, error.faults
+                    return JobLost(
+                        job_id=question.request_id, kind="plan", error=str(error), permanent=permanent, faults=faults
+                    )
+                log.info("planner's question failed", job=question.request_id, attempt=attempt, error=str(error))
+                await anyio.sleep(delay_s(attempt))
+            else:
+                self._was_answered = True
+                return read_proposal(question, answer)

@@ -1,7 +1,6 @@
-"""The entry by which everybody knows a run: which it is, who leads it, and how far it is. Kept by its planner.
+"""The run's card: the entry that says which run it is, who leads it, and how far it is.
 
-It is written for people and for workers that look for work; nothing about the run is decided by it. The run's stream
-says everything that it says.
+It is for people and for workers that look for work; the run does not depend on it.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from actors.clock import utc_now
 from actors.planner.core.budget import is_priced, spent_usd
 from actors.planner.core.state import SearchState
 from actors.planner.jobs import further_tiers
-from messages.base import BusError
+from messages.base import BusError, copied
 from messages.events import RunStarted
 from messages.facts import RunFinished
 from messages.presence import RunCard, decode_card, encode_entry, run_key
 
 EVERY_S = 2.0
-"""How often it is looked whether there is something new to say."""
+"""Interval between looks for news."""
 
 log = structlog.get_logger(__name__)
 
 
 class CardKeeper:
-    """Writes one run's card for as long as its process leads the run."""
+    """Writes one run's card while its process leads the run."""
 
     def __init__(
         self,
@@ -41,16 +40,7 @@ class CardKeeper:
         every_s: float = EVERY_S,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        """Begin.
-
-        Args:
-            bus: where the entry is.
-            started: the run's first event.
-            holder: name of the process that leads it.
-            state: returns the search as it is now.
-            every_s: shortest time between two writes, but for the last one.
-            now: stamps of the wall clock.
-        """
+        """Begin; `state` returns the search, `now` stamps the card."""
         self._bus = bus
         self._started = started
         self._holder = holder
@@ -63,28 +53,16 @@ class CardKeeper:
         self._said: RunCard | None = None
 
     async def keep(self) -> None:
-        """Write what is new, until cancelled. While the bus is away the card stays as it is."""
+        """Write news until cancelled. While the bus is away the card stays as it is."""
         while True:
             try:
-                await self.write()
+                await self._write(self._card(None))
             except BusError as error:
                 log.warning("run card not written", run=self._started.run_id, error=str(error))
             await anyio.sleep(self._every_s)
 
-    async def write(self) -> None:
-        """Write the card unless it says all that already.
-
-        Raises:
-            messages.base.BusError: it could not be written.
-        """
-        await self._write(self._card(None))
-
     async def close(self, finished: RunFinished) -> None:
-        """Write how the run ended, unless an earlier leader has done so.
-
-        Raises:
-            messages.base.BusError: it could not be written.
-        """
+        """Write the run's end, unless an earlier leader has done so. Raises `BusError` if that fails."""
         found = await self._find()
         if found is None or found.state != "finished":
             await self._write(self._card(finished))
@@ -105,7 +83,7 @@ class CardKeeper:
                 return
 
     async def _find(self) -> RunCard | None:
-        """Go on with the card that is there: it says when the run was submitted."""
+        """Go on with the existing card: it says when the run was submitted."""
         entry = await self._bus.get(self._key)
         found = decode_card(entry.value) if entry else None
         self._revision = entry.revision if entry else 0
@@ -113,28 +91,26 @@ class CardKeeper:
         return found
 
     def _card(self, finished: RunFinished | None) -> RunCard:
-        """Return what is to be said now, without its stamps."""
-        started, state = self._started, self._state()
-        return RunCard(
-            run_id=started.run_id,
+        """Return the card without its stamps."""
+        started, state, incumbent = self._started, self._state(), self._state().incumbent
+        return copied(
+            RunCard,
+            started,
             task_name=started.task.name,
             language=started.description.language,
-            target=started.target,
-            tier=started.tier,
-            weight=started.weight,
             state="finished" if finished else "paused" if state.paused else "running",
             stopped_by=finished.stopped_by if finished else state.stopped_by or "",
             planner=self._holder,
             branches=state.settings.branches,
             rounds=state.rounds,
             max_rounds=state.settings.budget.max_rounds,
-            credit=state.incumbent.credit if state.incumbent else None,
+            credit=incumbent.credit if incumbent else None,
             usage=state.usage,
             cost_usd=spent_usd(state) if is_priced(state.lineup) else None,
             planner_calls=state.usage_planner.calls,
             planner_s=state.planner_s,
             tiers=further_tiers(started, state.lineup),
-            speedup=state.incumbent.speedup if state.incumbent else None,
+            speedup=incumbent.speedup if incumbent else None,
             submitted_at="",
             updated_at="",
         )

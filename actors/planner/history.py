@@ -1,4 +1,4 @@
-"""A run's past: the fold of the decisions in its stream, and the events that nobody has decided on yet."""
+"""A run's past: the fold of the decisions in its stream, and the events without a decision."""
 
 from __future__ import annotations
 
@@ -26,36 +26,32 @@ from messages.facts import Decided, Fact, PlanRequested, RunFinished, SearchReop
 from messages.models import Lineup
 from messages.steering import SteeringRequested
 
-_SWEEP_AT = 4096
-"""So many states are remembered before those of answered jobs are forgotten."""
-
-
 _OF_ONE_SESSION = StopRequested | PauseRequested | ContinueRequested | ClockTicked
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """What a planner needs in order to go on."""
+    """Everything a planner needs to go on."""
 
     state: SearchState
     texts: Texts
     pending: tuple[tuple[int, Event], ...]
-    """Events without a decision, in the order in which they are to be handled, with their sequence numbers."""
+    """Events without a decision, in order of handling, with their sequence numbers."""
     asked: Mapping[str, SearchState]
-    """Unanswered jobs, by id, with the state right after their request: what they are made of."""
+    """Unanswered jobs, by id, with the state right after their request."""
     finished: RunFinished | None
-    """How the run ended, unless it was reopened since."""
+    """The end of the run, unless it was reopened since."""
     last_seq: int
     last_decision: int
 
     @property
     def lineup(self) -> Lineup:
-        """Which models are asked from now on; an opening that nobody has decided on may say so."""
+        """Models asked from now on; an undecided opening may name them."""
         openings = [event.lineup for _, event in self.pending if isinstance(event, RunStarted | RunResumed)]
         return next((lineup for lineup in reversed(openings) if lineup is not None), self.state.lineup)
 
     @property
     def pending_resumption(self) -> bool:
-        """Say whether somebody wants the run to go on, and nobody has decided on that."""
+        """True if a resumption is not decided on yet."""
         return any(isinstance(event, RunResumed) for _, event in self.pending)
 
 
@@ -105,7 +101,7 @@ class Folding:
         self._last_decision = 0
 
     def take(self, seq: int, body: Body | None) -> None:
-        """Fold one record; none if it is left out."""
+        """Fold one record; None if it is left out."""
         self._last_seq = seq
         if body is None:
             return
@@ -122,8 +118,8 @@ class Folding:
         self._last_decision = seq
         for fact in body.facts:
             self._fold(fact)
-        if len(self._asked) >= _SWEEP_AT:
-            self._sweep()
+        if len(self._asked) > 2 * len(self.state.jobs) + 64:
+            self._forget_answered()
 
     def _fold(self, fact: Fact) -> None:
         self.state = evolve(self.state, fact)
@@ -134,12 +130,12 @@ class Folding:
         elif isinstance(fact, SearchReopened):
             self._finished = None
 
-    def _sweep(self) -> None:
+    def _forget_answered(self) -> None:
         self._asked = {job_id: at for job_id, at in self._asked.items() if job_id in self.state.jobs}
 
     def history(self) -> History:
-        """Return what was folded so far."""
-        self._sweep()
+        """Return the result of the fold so far."""
+        self._forget_answered()
         return History(
             state=self.state,
             texts=self.texts,
@@ -152,10 +148,10 @@ class Folding:
 
 
 def _in_handling_order(waiting: dict[int, Event], *, steers_first: bool) -> tuple[tuple[int, Event], ...]:
-    """Put the latest resumption first: it lifts a stop, and what came before it was meant for the stopped run.
+    """Put the latest resumption first: it lifts a stop, and earlier events were meant for the stopped run.
 
-    Only the start of the run comes before it, if nobody has decided on that yet, and what people ordered of a run that
-    was over: what it begins with follows from that. Requests to stop and ticks from before the resumption are void.
+    Only an undecided start of the run comes before it, and orders of people to a finished run. Requests to stop and
+    ticks from before the resumption are void.
     """
     resumed = [seq for seq, event in waiting.items() if isinstance(event, RunResumed)]
     if not resumed:
@@ -169,7 +165,7 @@ def _in_handling_order(waiting: dict[int, Event], *, steers_first: bool) -> tupl
 
 
 def _without_void(waiting: dict[int, Event], resumed_at: int) -> dict[int, Event]:
-    """Leave out requests to stop or rest and ticks from before a resumption: they were meant for the session before."""
+    """Leave out requests to stop or pause and ticks from before a resumption."""
     return {
         seq: event for seq, event in waiting.items() if not (seq < resumed_at and isinstance(event, _OF_ONE_SESSION))
     }

@@ -1,7 +1,4 @@
-"""Jobs from requests: names in the state become the programs and verdicts that a job carries.
-
-The search state holds ids only; the texts come from the events, live or replayed.
-"""
+"""Jobs from requests: ids in the state become the programs and verdicts of a job, taken from the run's events."""
 
 from __future__ import annotations
 
@@ -13,14 +10,16 @@ from actors.planner.core.state import Attempt, SearchState
 from actors.planner.prompts import told
 from evaluators.hardware.profiles import told_of
 from messages import subjects
-from messages.base import ProtocolError, Usage
+from messages.base import ProtocolError, Role, Usage, copied
 from messages.codec import Body, Record
 from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
 from messages.events import (
+    Built,
     CandidateBuilt,
     CandidateEvaluated,
     CandidateWritten,
     EditsProposed,
+    JobKind,
     JobLost,
     RunStarted,
 )
@@ -31,11 +30,11 @@ from messages.tasks import Action, AttemptBrief, Candidate
 from messages.verdicts import DidNotBuild, Measured, Verdict, WorkloadProfile
 
 _PROMPTS_KEPT = 4
-"""Prompts of the planner's, the newest ones: the next one quotes the last, or at most a few before it."""
+"""The newest prompts of the planner; the next one quotes the last, or one shortly before."""
 
 
 def whole_records(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield a run's records, from its first on, with prompts and answers as they were."""
+    """Yield a run's records, from its first on, with whole prompts and answers."""
     texts = Texts()
     for record in records:
         texts.take(record.body)
@@ -43,19 +42,19 @@ def whole_records(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def whole_written(written: CandidateWritten, find: Callable[[Quote], str | None]) -> CandidateWritten:
-    """Return a coder's answer with all that was asked and said; `find` returns the texts that quotes are from."""
+    """Return a coder's answer with whole prompt and answer; `find` returns the quoted texts."""
     prompt = whole(written.prompt, written.prompt_quotes, find)
     answer = whole(written.answer, written.answer_quotes, find)
     return replace(written, prompt=prompt, prompt_quotes=(), answer=answer, answer_quotes=())
 
 
 def text_of(candidate: Candidate, path: str) -> str | None:
-    """Return one of a candidate's files; None if it has none of that name."""
+    """Return one of a candidate's files; None if there is none of that name."""
     return next((file.text for file in candidate.files if file.path == path), None)
 
 
 class Texts:
-    """Texts of one run."""
+    """Programs, verdicts and prompts of one run."""
 
     def __init__(self) -> None:
         self._started: RunStarted | None = None
@@ -66,41 +65,33 @@ class Texts:
         """Of the planner's jobs."""
 
     def take(self, body: Body) -> None:
-        """Keep what the event brings."""
+        """Keep the texts of an event."""
         match body:
             case RunStarted():
                 self._started = body
                 inherited = [node.candidate for node in body.heritage.nodes] if body.heritage else []
-                self._keep(body.initial, body.solution, *inherited)
-            case SteeringRequested(order=Inject(candidate=candidate)):
-                self._keep(candidate)
-            case CandidateWritten(candidate=Candidate() as candidate):
+                given = (body.initial, body.solution, *inherited)
+                self._candidates |= {found.candidate_id: found for found in given if found is not None}
+            case (
+                SteeringRequested(order=Inject(candidate=candidate))
+                | CandidateWritten(candidate=Candidate() as candidate)
+            ):
                 self._candidates[candidate.candidate_id] = candidate
-            case CandidateBuilt():
-                self._take_built(body)
+            case CandidateBuilt(outcome=DidNotBuild() as verdict):
+                self._verdicts[body.candidate_id] = verdict
+            case CandidateBuilt(outcome=Built() as built) if built.blob:
+                self._blobs[built.artifact_id] = built.blob
             case CandidateEvaluated():
                 self._verdicts[body.candidate_id] = body.verdict
             case EditsProposed():
-                self._take_proposed(body)
+                self._prompts[body.job_id] = whole(body.prompt, body.prompt_quotes, self.quoted)
+                for old in list(self._prompts)[:-_PROMPTS_KEPT]:
+                    del self._prompts[old]
             case _:
                 pass
 
-    def _take_built(self, body: CandidateBuilt) -> None:
-        if isinstance(body.outcome, DidNotBuild):
-            self._verdicts[body.candidate_id] = body.outcome
-        elif body.outcome.blob:
-            self._blobs[body.outcome.artifact_id] = body.outcome.blob
-
-    def _take_proposed(self, body: EditsProposed) -> None:
-        self._prompts[body.job_id] = whole(body.prompt, body.prompt_quotes, self.quoted)
-        for old in list(self._prompts)[:-_PROMPTS_KEPT]:
-            del self._prompts[old]
-
-    def _keep(self, *candidates: Candidate | None) -> None:
-        self._candidates |= {found.candidate_id: found for found in candidates if found is not None}
-
     def whole(self, body: Body) -> Body:
-        """Return an event that was taken with its prompt and its answer as they were; any other as it is."""
+        """Return an event that was taken with its whole prompt and answer."""
         match body:
             case CandidateWritten():
                 return whole_written(body, self.quoted)
@@ -111,7 +102,7 @@ class Texts:
                 return body
 
     def quoting(self, said: EditsProposed | JobLost) -> EditsProposed | JobLost:
-        """Return an answer of the planner's model without what its prompt has in common with the one before."""
+        """Return an answer of the planner's model without the part of its prompt that the one before has."""
         if isinstance(said, JobLost):
             return said
         if self._prompts:
@@ -122,7 +113,7 @@ class Texts:
         return replace(said, prompt=prompt, prompt_quotes=quotes)
 
     def quoted(self, quote: Quote) -> str | None:
-        """Return the text that a quote is from; None if it did not come up here."""
+        """Return the text that a quote is from; None if it is unknown."""
         if quote.source == TASK:
             return self._started.description.prompt if self._started is not None else None
         if quote.source in self._prompts:
@@ -135,82 +126,72 @@ class Texts:
         """The run's first event.
 
         Raises:
-            ProtocolError: the stream does not begin with it.
+        ProtocolError: the stream does not begin with it.
         """
         if self._started is None:
             raise ProtocolError("the event stream does not begin with run.started.v1")
         return self._started
 
     def candidate(self, candidate_id: str) -> Candidate:
-        """Return a program that was written in this run.
+        """Return a program of this run.
 
         Raises:
-            ProtocolError: there is none with this hash.
+        ProtocolError: there is none with this hash.
         """
         if candidate_id not in self._candidates:
             raise ProtocolError(f"the event stream holds no candidate {candidate_id!r}")
         return self._candidates[candidate_id]
 
     def find(self, candidate_id: str) -> Candidate | None:
-        """Return a program of this run; none if there is none with this hash."""
+        """Return a program of this run, or None."""
         return self._candidates.get(candidate_id)
 
     def verdict(self, candidate_id: str) -> Verdict | None:
-        """Return the latest verdict on a program; none if it has none."""
+        """Return the latest verdict on a program, or None."""
         return self._verdicts.get(candidate_id)
 
     def profile(self, candidate_id: str) -> tuple[WorkloadProfile, ...]:
-        """Return what models are told of what the GPU does in a call of a program; empty if that is not known."""
+        """Return the program's GPU profile as models are told it; empty if unknown."""
         verdict = self._verdicts.get(candidate_id)
         return told_of(verdict.profile) if isinstance(verdict, Measured) else ()
 
     def blob(self, artifact_id: str) -> str:
-        """Return where an artifact lies among the run's blobs; empty if it was never put there."""
+        """Return the digest of an artifact's blob; empty if there is none."""
         return self._blobs.get(artifact_id, "")
 
 
 _OTHER_CHARS = 120
 
+KINDS: dict[Role, JobKind] = {"coder": "write", "builder": "build", "evaluator": "evaluate", "planner": "plan"}
 JobRequest = WriteRequested | BuildRequested | EvaluationRequested | InitialRequested | ConfirmationRequested
 
 
 def job_for(state: SearchState, texts: Texts, request: JobRequest) -> Command:
-    """Return the job that a request stands for, with all that a stateless worker needs."""
-    match request:
-        case WriteRequested():
-            return _write_job(state, texts, request)
-        case BuildRequested():
-            return BuildCandidate(
-                job_id=request.job_id,
-                run_id=state.run_id,
-                candidate=texts.candidate(request.candidate_id),
-                target=texts.started.target,
-            ).for_task(texts.started.description)
-        case EvaluationRequested() | ConfirmationRequested():
-            return EvaluateCandidate(
-                job_id=request.job_id,
-                run_id=state.run_id,
-                task=texts.started.task,
-                candidate=texts.candidate(request.candidate_id),
-                artifact_id=request.artifact_id,
-                artifact_blob=texts.blob(request.artifact_id),
-                target=texts.started.target,
-                purpose="confirm" if isinstance(request, ConfirmationRequested) else request.purpose,
-                keep_above=None if isinstance(request, ConfirmationRequested) else request.keep_above,
-            )
-        case InitialRequested():
-            return EvaluateCandidate(
-                job_id=request.job_id,
-                run_id=state.run_id,
-                task=texts.started.task,
-                candidate=texts.candidate(request.candidate_id),
-                artifact_id=request.candidate_id,
-                target=texts.started.target,
-            )
+    """Return the job of a request, with everything a stateless worker needs."""
+    if isinstance(request, WriteRequested):
+        return _write_job(state, texts, request)
+    candidate, target = texts.candidate(request.candidate_id), texts.started.target
+    if isinstance(request, BuildRequested):
+        build = BuildCandidate(job_id=request.job_id, run_id=state.run_id, candidate=candidate, target=target)
+        return build.for_task(texts.started.description)
+    evaluate = EvaluateCandidate(
+        job_id=request.job_id,
+        run_id=state.run_id,
+        task=texts.started.task,
+        candidate=candidate,
+        artifact_id=request.candidate_id if isinstance(request, InitialRequested) else request.artifact_id,
+        target=target,
+    )
+    if isinstance(request, InitialRequested):
+        return evaluate
+    evaluate = replace(evaluate, artifact_blob=texts.blob(request.artifact_id))
+    if isinstance(request, ConfirmationRequested):
+        return replace(evaluate, purpose="confirm")
+    return replace(evaluate, purpose=request.purpose, keep_above=request.keep_above)
 
 
 def given_answer(texts: Texts, request: WriteRequested, given_id: str) -> CandidateWritten:
-    """Return what a coder would say if it had written a candidate that is there already."""
+    """Return a coder's answer for a candidate that is there already."""
     return CandidateWritten(
         job_id=request.job_id,
         branch_id=request.branch_id,
@@ -224,18 +205,18 @@ def given_answer(texts: Texts, request: WriteRequested, given_id: str) -> Candid
 
 
 def write_queues(started: RunStarted, lineup: Lineup) -> tuple[str, ...]:
-    """Return the names of the run's queues for writing: one for each tier of coders, the run's own first."""
+    """Return the names of the run's queues for writing, one per tier of coders, the run's own first."""
     tiers = dict.fromkeys((started.tier, *further_tiers(started, lineup)))
     return tuple(subjects.write_jobs(started.run_id, tier) for tier in tiers)
 
 
 def further_tiers(started: RunStarted, lineup: Lineup) -> tuple[str, ...]:
-    """Return which coders besides those of the run's tier have one of its models."""
+    """Return the tiers besides the run's own that have one of its models."""
     return tuple(dict.fromkeys(offer.tier for offer in lineup.coders if offer.tier not in ("", started.tier)))
 
 
 def queues_of(started: RunStarted) -> tuple[str, str, str]:
-    """Return the names of the run's queues for writing (by coders of its tier), building and evaluating."""
+    """Return the names of the run's queues for writing (by its tier), building and evaluating."""
     language, arch = started.description.language, started.target.arch
     return (
         subjects.write_jobs(started.run_id, started.tier),
@@ -259,7 +240,6 @@ def queue_of(started: RunStarted, lineup: Lineup, request: JobRequest) -> str:
 
 def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> WriteCandidate:
     branch = state.branches[request.branch_id]
-    node = state.node(branch.node_id)
     base = state.known.get(request.base_id) if request.base_id else None
     second = branch.second
     return WriteCandidate(
@@ -269,18 +249,15 @@ def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> Wri
         language=texts.started.description.language,
         mode=request.mode,
         task=texts.started.description,
-        action=Action(node_id=node.node_id, title=node.title, description=node.description, difficulty=node.difficulty),
-        base=_candidate(texts, request.base_id),
+        action=copied(Action, state.node(branch.node_id)),
+        base=texts.candidate(request.base_id) if request.base_id else None,
         base_outcome=base.outcome if base else "",
         base_profile=texts.profile(request.base_id) if request.base_id else (),
-        second=_candidate(texts, second.candidate_id) if second else None,
+        second=texts.candidate(second.candidate_id) if second else None,
         second_outcome=state.known[second.candidate_id].outcome if second else "",
-        current=_candidate(texts, request.current_id),
+        current=texts.candidate(request.current_id) if request.current_id else None,
         current_verdict=texts.verdict(request.current_id) if request.current_id else None,
-        history=tuple(
-            AttemptBrief(number=attempt.number, fate=attempt.fate, outcome=_outcome(attempt))
-            for attempt in branch.attempts
-        ),
+        history=tuple(copied(AttemptBrief, attempt, outcome=_outcome(attempt)) for attempt in branch.attempts),
         complaint=request.complaint,
         target=texts.started.target,
         edit_format=state.lineup.coder(request.model).edit_format or state.settings.edit_format,
@@ -291,10 +268,6 @@ def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> Wri
 
 
 def _outcome(attempt: Attempt) -> str:
-    """Return what came of an attempt in one line, its other drafts briefly."""
+    """Return an attempt's outcome in one line, with its other drafts in short."""
     others = "; ".join(" ".join(outcome.split())[:_OTHER_CHARS] for outcome in attempt.others)
     return f"{attempt.outcome} (the other drafts of this attempt: {others})" if others else attempt.outcome
-
-
-def _candidate(texts: Texts, candidate_id: str | None) -> Candidate | None:
-    return texts.candidate(candidate_id) if candidate_id else None

@@ -1,9 +1,8 @@
-"""Leadership of a run: one process at a time has its lease, leads it, and gives the lease back; others stand by.
+"""Leadership of a run: one process at a time has its lease and leads it; others stand by.
 
-The entry `lease.<run>` holds its holder's name and expires unless it is renewed. Whoever cannot renew it in time stops
-leading, and counts that time from before it asked: by its own clock it stops before anybody else can begin. Clocks
-differ and processes are frozen, so a lease alone gives no safety. The fence of the decisions does: they are one chain,
-and whoever decides without knowing the last decision is refused. A leader that learns of either is a standby again.
+The entry `lease.<run>` holds its holder's name and expires unless renewed. The holder counts its time from before each
+renewal, so by its own clock it stops before anybody else can begin. A lease alone gives no safety (clocks differ,
+processes freeze): the fence of the decisions does. A leader that loses either stands by again.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from messages.facts import RunFinished
 from messages.presence import lease_key
 
 PARTING_S = 2.0
-"""How long giving a lease back may take; if it takes longer, the lease expires by itself."""
+"""Time limit for giving a lease back; otherwise it expires."""
 _STEADY_S = 30.0
-"""A leadership that lasted so long was no failure, however it ended."""
+"""A leadership of this length counts as no failure."""
 _FAILURES = 5
-"""So many failures of the bus in a row, each soon after a lease was taken, are not the bus being away."""
+"""Bus failures in a row, soon after taking the lease, that end the process."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,12 +36,11 @@ class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The times of a lease."""
 
     ttl_s: int = 10
-    """After so long without renewal it is anybody's."""
     renew_s: float = 3.0
     retry_s: float = 0.5
-    """Until a renewal that failed is tried again."""
+    """Pause before a failed renewal is tried again."""
     poll_s: float = 0.5
-    """How often a standby looks whether it is free."""
+    """Interval at which a standby looks."""
 
 
 async def lead(
@@ -57,23 +55,14 @@ async def lead(
 ) -> RunFinished:
     """Wait for a run's lease, lead the run, and give the lease back; stand by again whenever it is lost.
 
-    Any number of processes may do so for the same run; all return when it is over.
-
-    Args:
-        bus: where the run's stream is; the stream begins with `run.started.v1`.
-        model: answers the planner's questions.
-        run_id: which run.
-        holder: name of this process, unique.
-        terms: the lease's times, the same for all who may lead.
-        watches_workers: report jobs that no worker is there for; only where workers say that they are there.
-        task_status: told when the run's queues are declared by us for the first time.
-
-    Returns:
-        The fact that ended the run.
+    Any number of processes may do so for the same run; all return the fact that ended it. `terms` are the same for all;
+    `watches_workers` reports jobs without workers, where workers announce themselves. Says `started` once the run's
+    queues are declared by us for the first time.
 
     Raises:
-        messages.base.BusError: the bus fails whenever it is to be led, though the lease can be had.
-        messages.base.ProtocolError: the stream is not that of a run.
+    messages.base.BusError: the bus fails at each leadership, though the lease can be had.
+
+    messages.base.ProtocolError: the stream is not that of a run.
     """
     terms = terms or LeaseTerms()
     once, failures = Once(task_status), 0
@@ -124,16 +113,12 @@ class Lease:
         self._until = float("-inf")
 
     def check(self) -> None:
-        """Accept that it is held.
-
-        Raises:
-            ConflictError: it is not, or no longer.
-        """
+        """Raise `ConflictError` if the lease is not held."""
         if anyio.current_time() >= self._until:
             raise ConflictError(f"the lease of run {self._run_id!r} is not held, or was not renewed in time")
 
     async def take(self) -> None:
-        """Wait until nobody has it, and take it. While the bus is away, wait too."""
+        """Wait until the lease is free and take it, also while the bus is away."""
         is_away = False
         try:
             while True:
@@ -151,11 +136,7 @@ class Lease:
             raise
 
     async def keep(self) -> None:
-        """Renew it until cancelled.
-
-        Raises:
-            ConflictError: it is lost.
-        """
+        """Renew the lease until cancelled; raise `ConflictError` if it is lost."""
         while True:
             await anyio.sleep(self._terms.renew_s)
             with anyio.CancelScope(deadline=self._until):
@@ -163,7 +144,7 @@ class Lease:
             self.check()
 
     async def give_back(self) -> None:
-        """Let somebody else have it at once, if it is ours. Shielded from cancellation, and bounded in time."""
+        """Release the lease if it is ours; shielded from cancellation and bounded in time."""
         self._until = float("-inf")
         with anyio.move_on_after(PARTING_S, shield=True):
             try:
@@ -174,7 +155,7 @@ class Lease:
                 log.info("lease left to expire", run=self._run_id, planner=self.holder, error=str(error))
 
     async def _try_to_take(self) -> bool:
-        """Take it if it is free, or is still ours from before."""
+        """Take the lease if it is free, or still ours."""
         entry = await self._bus.get(self._key)
         if entry is not None and entry.value != self.holder.encode():
             return False
@@ -185,11 +166,7 @@ class Lease:
         return True
 
     async def _renew(self) -> None:
-        """Renew it, again and again until the bus says that it is done.
-
-        Raises:
-            ConflictError: somebody else has it, or nobody.
-        """
+        """Renew the lease, until the bus answers. Raises `ConflictError` if it is not ours."""
         while True:
             try:
                 await self._put(self._revision)
@@ -217,10 +194,10 @@ class Lease:
 
 
 def _bus_error(error: BaseException) -> BusError | None:
-    """Return what the bus said, if nothing else went wrong; of several the loss of the leadership."""
+    """Return the bus's error if nothing else went wrong; of several the loss of the leadership."""
     causes = _leaves(error)
     found = [cause for cause in causes if isinstance(cause, BusError)]
-    if not found or len(found) < len(causes):
+    if len(found) < len(causes):
         return None
     return next((cause for cause in found if isinstance(cause, ConflictError)), found[0])
 

@@ -1,15 +1,9 @@
 """Prompts of the planner's model: rules, tree, reports and standing of the search. Pure text.
 
-Lines stand in order of insertion: parents come before children, siblings are in order of their ids, and new nodes
-lengthen the text at its end, which is good for prefix caches. A line is shown whole or not at all. What gives way:
-
-1. the tails of titles of nodes that are done with (pruned, or closed and not lately inserted);
-2. old, deep subtrees in which nothing is open or in flight: one line counts what was under a node;
-3. open nodes of low V and whatever is left, oldest first: one line at the end counts them.
-
-Parts from what changes least to what changes most: the rules and the whole task text first, the same in every call, so
-that endpoints that cache prefixes read them once; then the tree as it once was and all that was told since, which the
-next prompt repeats and adds to; then how the search stands and what is wanted.
+Parts from the least to the most changing, for prefix caches: the rules and the task text; the tree as last written
+whole and all that was told since; the standing and the request. Tree lines stand in order of insertion, shown whole or
+not at all. Over the budget these give way, in order: tails of titles of finished nodes; old, deep, settled subtrees
+(one line counts them); open nodes of low V and the rest, oldest first (one line counts them).
 """
 
 from __future__ import annotations
@@ -33,6 +27,7 @@ from actors.planner.core.state import (
     Snapshot,
     active,
     in_order,
+    number_of,
 )
 from evaluators.hardware.profiles import describe_profile
 from evaluators.hardware.roofline import Roofline, describe_hardware, roofline, roofline_lines, share_text
@@ -102,11 +97,11 @@ Example for another task, a sum over a list of images:
 
 
 MAX_SHOWN_CHARS = 8000
-"""Of all instructions in one prompt, but for the newest, which is always shown whole."""
+"""Of all instructions in one prompt, but the newest is always shown whole."""
 
 
 def told(state: SearchState, audience: Audience) -> list[Instruction]:
-    """Return the instructions that the planner's or the coders' model is given, oldest first."""
+    """Return the instructions for the planner's or the coders' model, oldest first."""
     meant = [said for said in state.instructions if said.to in (audience, "both")]
     room, first = MAX_SHOWN_CHARS, len(meant)
     while first > 0 and (first == len(meant) or len(meant[first - 1].text) <= room):
@@ -116,32 +111,28 @@ def told(state: SearchState, audience: Audience) -> list[Instruction]:
 
 
 def instruction_lines(texts: Sequence[str]) -> str:
-    """Write instructions as the items of a list: further lines of one are indented, and pass for no heading."""
+    """Write instructions as list items; further lines are indented, so that they are no headings."""
     return "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
 
 
 _FILES_SHOWN = 4
 _KEPT = 4096
 _known_text: dict[tuple[str, str], str] = {}
-"""By the ids of both: what was told once is told again in every later prompt."""
+"""By both ids: each later prompt repeats it."""
 
 
 def diff_line(before: Candidate, after: Candidate) -> str:
-    """Return in one line which files changed and by how many lines; a line that only moved does not count."""
+    """Return in one line the changed files and by how many lines; moved lines do not count."""
     key = (before.candidate_id, after.candidate_id)
     if key not in _known_text:
         if len(_known_text) >= _KEPT:
             _known_text.clear()
-        _known_text[key] = _diff_line(before, after)
+        old, new = ({file.path: file.text for file in candidate.files} for candidate in (before, after))
+        changed = [path for path in sorted(old | new) if old.get(path) != new.get(path)]
+        parts = [_file(path, old.get(path), new.get(path)) for path in changed[:_FILES_SHOWN]]
+        more = [f"{len(changed) - _FILES_SHOWN} more files"] if len(changed) > _FILES_SHOWN else []
+        _known_text[key] = ", ".join([*parts, *more]) or "nothing"
     return _known_text[key]
-
-
-def _diff_line(before: Candidate, after: Candidate) -> str:
-    old, new = ({file.path: file.text for file in candidate.files} for candidate in (before, after))
-    parts = [_file(path, old.get(path), new.get(path)) for path in sorted(old | new) if old.get(path) != new.get(path)]
-    left_out = len(parts) - _FILES_SHOWN
-    more = [f"{left_out} more files"] if left_out > 0 else []
-    return ", ".join([*parts[:_FILES_SHOWN], *more]) or "nothing"
 
 
 def _file(path: str, before: str | None, after: str | None) -> str:
@@ -152,17 +143,17 @@ def _file(path: str, before: str | None, after: str | None) -> str:
 
 
 _RECENT = 64
-"""The last nodes inserted keep their whole titles."""
+"""Nodes inserted last keep their whole titles."""
 _SHORT_TITLE = 32
 
 
 _written_whole: list[tuple[Snapshot, int, str]] = []
-"""Texts of the last snapshots: each is told again in every prompt until the next one."""
+"""Texts of the last snapshots: every prompt until the next one repeats it."""
 _SNAPSHOTS_KEPT = 8
 
 
 def snapshot_digest(snapshot: Snapshot, *, budget_bytes: int) -> str:
-    """Return the lines of the tree as it was when the snapshot was taken; the same text whenever it is asked for."""
+    """Return the lines of the tree at the snapshot; the same text at each call."""
     for kept, budget, text in _written_whole:
         if kept is snapshot and budget == budget_bytes:
             return text
@@ -174,12 +165,9 @@ def snapshot_digest(snapshot: Snapshot, *, budget_bytes: int) -> str:
 
 
 def tree_digest(nodes: list[Node], *, budget_bytes: int, shown: Iterable[str] = ()) -> str:
-    """Return the tree's lines.
+    """Return the lines of all nodes, given in order of insertion, in about `budget_bytes` of UTF-8.
 
-    Args:
-        nodes: all of them, in order of insertion.
-        budget_bytes: about how long the text may be, as UTF-8.
-        shown: ids of nodes that give way last, besides the root.
+    The root and the nodes in `shown` give way last.
     """
     lines = {node.node_id: node_line(node) for node in nodes}
     size = _size(lines)
@@ -191,21 +179,17 @@ def tree_digest(nodes: list[Node], *, budget_bytes: int, shown: Iterable[str] = 
     left_out = ""
     if size > budget_bytes:
         hidden = _fold(nodes, lines, size - budget_bytes, protected)
-        size = _size(lines) + _size(_notes(hidden))
+        size = _size(lines) + sum(_bytes(found.text) for found in hidden.values())
     if size > budget_bytes:
         left_out = _leave_out(nodes, lines, hidden, size - budget_bytes, protected)
-    notes = _notes(hidden)
-    text = [part for node_id, line in lines.items() for part in (line, notes.get(node_id)) if part]
+    text = []
+    for node_id, line in lines.items():
+        text += [line, hidden[node_id].text] if node_id in hidden else [line]
     return "\n".join([*text, left_out] if left_out else text)
 
 
-def _notes(hidden: dict[str, _Hidden]) -> dict[str, str]:
-    return {node_id: found.text for node_id, found in hidden.items()}
-
-
 _known: dict[tuple[str, bool], tuple[Node, str]] = {}
-"""The line last written for a node's id, with the very node that it tells of: nodes are immutable, so the same object
-has the same line, and comparing identities costs a tenth of hashing the node."""
+"""The line last written for a node's id, with the node: nodes are immutable, and comparing identities is cheap."""
 
 
 def node_line(node: Node, *, short: bool = False) -> str:
@@ -246,7 +230,7 @@ def _written(node: Node, *, short: bool) -> str:
 
 
 def _expected(node: Node) -> list[str]:
-    """Say which gain is expected; of a result, what was expected when it was begun, and what came of it."""
+    """Return the expected gain; of a result, the expectation at its beginning and the gain."""
     if node.best is None:
         return [f"expects {node.expected_gain:.2f}x"] if node.expected_gain is not None else []
     found = gain_of(node.best, node.base)
@@ -256,7 +240,7 @@ def _expected(node: Node) -> list[str]:
 
 
 def _ordered(node: Node) -> list[str]:
-    """Say what a person ordered for a node."""
+    """Return a person's orders for a node."""
     if node.barred:
         return ["forbidden by a person" if node.forbidden is not None else "below a forbidden node"]
     own = ["a person's own"] if node.origin == "person" else []
@@ -284,7 +268,7 @@ def _best(node: Node) -> str:
 
 
 def _short(title: str) -> str:
-    """Drop a title's last words; what is left is whole words."""
+    """Drop a title's last words."""
     if len(title) <= _SHORT_TITLE:
         return title
     head, _, _ = title[:_SHORT_TITLE].rpartition(" ")
@@ -301,7 +285,7 @@ def _bytes(line: str) -> int:
 
 
 def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
-    """Drop the tails of titles of what is done with. Returns the new size."""
+    """Drop the tails of titles of finished nodes. Returns the new size."""
     for position, node in enumerate(nodes):
         is_old = position < len(nodes) - _RECENT
         if node.state == "pruned" or (node.state == "closed" and is_old):
@@ -312,7 +296,7 @@ def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
 
 
 class _Hidden(msgspec.Struct):
-    """What is counted instead of shown."""
+    """Nodes that are counted instead of shown."""
 
     states: Counter[str]
     best: Node | None = None
@@ -336,8 +320,7 @@ class _Hidden(msgspec.Struct):
 def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[str]) -> dict[str, _Hidden]:
     """Replace settled subtrees by counts, deepest and oldest first, until `excess` bytes are gone.
 
-    Returns:
-        The counts, by the node under which they stand.
+    Returns the counts, by the node under which they stand.
     """
     settled = _settled(nodes, protected)
     groups: dict[str, list[Node]] = {}
@@ -346,7 +329,9 @@ def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[
             groups.setdefault(node.parent_id, []).append(node)
     by_id = {node.node_id: node for node in nodes}
     hidden: dict[str, _Hidden] = {}
-    for parent_id, tops in sorted(groups.items(), key=lambda group: (-group[1][0].depth, _age(group[1]))):
+    for parent_id, tops in sorted(
+        groups.items(), key=lambda group: (-group[1][0].depth, number_of(group[1][-1].node_id))
+    ):
         if excess <= 0:
             break
         found = _Hidden(states=Counter())
@@ -360,7 +345,7 @@ def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[
 
 
 def _settled(nodes: list[Node], protected: set[str]) -> set[str]:
-    """Return the ids of nodes at and under which nothing is open, in flight or spoken of."""
+    """Return the ids of nodes at and under which nothing is open, in flight or protected."""
     alive: set[str] = set()
     for node in reversed(nodes):  # children have larger ids than parents
         if node.node_id in alive or node.state in {"open", "in_flight"} or node.node_id in protected:
@@ -370,10 +355,6 @@ def _settled(nodes: list[Node], protected: set[str]) -> set[str]:
 
 def _credit(node: Node) -> float:
     return node.best.credit or 0.0 if node.best else 0.0
-
-
-def _age(tops: list[Node]) -> int:
-    return int(tops[-1].node_id[1:])
 
 
 def _with_all_below(tops: list[Node], by_id: dict[str, Node]) -> Iterator[Node]:
@@ -387,7 +368,7 @@ def _with_all_below(tops: list[Node], by_id: dict[str, Node]) -> Iterator[Node]:
 def _leave_out(
     nodes: list[Node], lines: dict[str, str], hidden: dict[str, _Hidden], excess: int, protected: set[str]
 ) -> str:
-    """Leave lines out, least interesting first, and count them together with what was counted below them."""
+    """Leave lines out, least interesting first, and count them with the counts below them."""
     left = _Hidden(states=Counter())
     present = [node for node in nodes if node.node_id in lines and node.node_id not in protected]
     for node in sorted(present, key=_interest):
@@ -403,13 +384,13 @@ def _leave_out(
 
 
 _NOTE_CHARS = 120
-"""Room for the line that counts what was left out."""
+"""Room for the line that counts the rest."""
 
 
 def _interest(node: Node) -> tuple[int, float, int]:
-    """Rank lines: what is done with, then open nodes by V, then nodes in flight; among equals the newer is kept."""
+    """Rank lines: finished nodes, open nodes by V, nodes in flight; newer ones last."""
     rank = {"pruned": 0, "closed": 1, "open": 2, "in_flight": 3}[node.state]
-    return rank, node.priority if node.state == "open" else _credit(node), int(node.node_id[1:])
+    return rank, node.priority if node.state == "open" else _credit(node), number_of(node.node_id)
 
 
 _ATTEMPTS_SHOWN = 12
@@ -432,34 +413,33 @@ _ADVICE: dict[Fate, str] = {
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """What the reports of one call are told against."""
+    """Context of the reports of one call."""
 
     scored: bool
     incumbent: Incumbent | None
-    """As it was at that call."""
+    """At that call."""
     programs: Callable[[str], Candidate | None]
     roofline: Roofline | None = None
-    """Of the task on its device; None: unknown, or of several workloads each has its own."""
+    """Of the task on its device; None: unknown, or different for each workload."""
 
 
 def report_section(telling: Telling, report: Report, node: Node) -> str:
-    """Tell how a branch went: its action, its attempts by fate, and its best against parent, expectation and incumbent.
+    """Tell how a branch went: its action, its attempts by fate, its best against parent, expectation and incumbent.
 
-    Args:
-        telling: what is known besides.
-        report: the branch.
-        node: its node, as it was when this was told first.
+    `node` is the branch's node as it was when this was told first.
     """
     if report.refuted:
         return _refutation(node, report)
     ended = "extra sample of" if report.extra else "branch on"
+    unscored = report.base is None and telling.scored
+    base = "the initial program, not yet scored" if unscored else _score(report.base)
     merged = f", merging {node.second_id} ({_score(report.second)})" if report.second is not None else ""
     lines = [
         f"# Finished {ended} {node.node_id}: {node.title}",
         "",
         node.description or node.title,
         "",
-        f"It started from {node.parent_id} ({_base(telling, report.base)}){merged} and ended after "
+        f"It started from {node.parent_id} ({base}){merged} and ended after "
         f"{len(report.attempts)} attempts: {report.reason}.",
         *_attempts(report.attempts),
         "",
@@ -470,7 +450,6 @@ def report_section(telling: Telling, report: Report, node: Node) -> str:
 
 
 def _refutation(node: Node, report: Report) -> str:
-    """Take back what was told of a candidate."""
     now = "has no correct candidate" if report.best is None else f"has this best candidate now: {_score(report.best)}"
     return (
         f"# A result of {node.node_id} that does not hold: {node.title}\n\n"
@@ -493,18 +472,12 @@ def childless_section(state: SearchState, childless: tuple[str, ...]) -> str:
 def _attempts(attempts: tuple[Attempt, ...]) -> list[str]:
     left_out = len(attempts) - _ATTEMPTS_SHOWN
     lines = [f"({left_out} earlier attempts are not shown)"] if left_out > 0 else []
-    return [*lines, *(f"{attempt.number}. {_line(attempt)}" for attempt in attempts[-_ATTEMPTS_SHOWN:])]
-
-
-def _line(attempt: Attempt) -> str:
-    """Return an attempt's outcome, its other drafts briefly; a long one loses whole words at its end."""
-    others = f" (of {len(attempt.others) + 1} drafts; others: {_others(attempt)})" if attempt.others else ""
-    return _shortened(attempt.outcome or attempt.fate) + others
-
-
-def _others(attempt: Attempt) -> str:
-    counts = Counter(outcome.split(":")[0] for outcome in attempt.others)
-    return ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in counts.items())
+    for attempt in attempts[-_ATTEMPTS_SHOWN:]:
+        counts = Counter(outcome.split(":")[0] for outcome in attempt.others)
+        listed = ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in counts.items())
+        others = f" (of {len(attempt.others) + 1} drafts; others: {listed})" if attempt.others else ""
+        lines.append(f"{attempt.number}. {_shortened(attempt.outcome or attempt.fate)}{others}")
+    return lines
 
 
 def _shortened(text: str) -> str:
@@ -530,9 +503,12 @@ def _gain(telling: Telling, report: Report, best: Score) -> list[str]:
             lines.append("It is the best so far." if is_best else versus)
     if best.latency_us is not None and telling.roofline is not None:
         lines.append(f"Its {best.latency_us:.2f} us are {share_text(telling.roofline, best.latency_us)}.")
-    lines += [f"- {line}" for line in _evidence(report, best.candidate_id)]
-    if (changed := _changed(telling, report, best)) is not None:
-        lines.append(f"Changed against its base: {changed}.")
+    found = [attempt.evidence for attempt in report.attempts if attempt.candidate_id == best.candidate_id]
+    lines += [f"- {line}" for line in (found[-1] if found else ())]
+    before = telling.programs(report.base.candidate_id) if report.base is not None else None
+    after = telling.programs(best.candidate_id)
+    if before is not None and after is not None:
+        lines.append(f"Changed against its base: {diff_line(before, after)}.")
     return lines
 
 
@@ -545,19 +521,8 @@ def _against_base(report: Report, best: Score) -> str:
     return f"Against its parent ({base:.2f}x): {times}{interval}{expected}."
 
 
-def _evidence(report: Report, candidate_id: str) -> tuple[str, ...]:
-    found = [attempt.evidence for attempt in report.attempts if attempt.candidate_id == candidate_id]
-    return found[-1] if found else ()
-
-
-def _changed(telling: Telling, report: Report, best: Score) -> str | None:
-    before = telling.programs(report.base.candidate_id) if report.base is not None else None
-    after = telling.programs(best.candidate_id)
-    return diff_line(before, after) if before is not None and after is not None else None
-
-
 def _failures(report: Report) -> list[str]:
-    """Say how attempts failed, class by class, with what is known of the latest of each."""
+    """Say how attempts failed, fate by fate, with the evidence of the latest of each."""
     best_id = report.best.candidate_id if report.best is not None else ""
     others = [attempt for attempt in report.attempts if attempt.candidate_id != best_id]
     fates = Counter(attempt.fate for attempt in others if attempt.fate not in GOOD_FATES)
@@ -572,10 +537,6 @@ def _failures(report: Report) -> list[str]:
     if failed:
         lines.append("Lower its V, split it, rewrite it, or prune it; as it stands it would fail again.")
     return lines
-
-
-def _base(telling: Telling, base: Score | None) -> str:
-    return "the initial program, not yet scored" if base is None and telling.scored else _score(base)
 
 
 def _score(score: Score | None) -> str:
@@ -593,7 +554,7 @@ _FEW = 3
 
 
 def picture_section(state: SearchState) -> str:
-    """Return what the planner's model itself has written down of the task."""
+    """Return the planner model's own notes on the task."""
     if not state.summary and not state.open_questions:
         return ""
     questions = "\n".join(f"- {question}" for question in state.open_questions)
@@ -609,14 +570,14 @@ def profile_section(state: SearchState, profiles: Callable[[str], tuple[Workload
 
 
 def calibration_section(state: SearchState) -> str:
-    """Return how expectations compare with what was measured."""
+    """Compare expectations with measurements."""
     record = calibration(state)
     lines = [f"- {line}" for line in calibration_lines(record)]
     return "\n".join(["# Your expectations so far", "", *lines]) if lines else ""
 
 
 def calibration_lines(record: Calibration) -> list[str]:
-    """Say the record in a few lines; none before there is one."""
+    """Return the record in a few lines; none before there is one."""
     lines = []
     if record.mean_ratio is not None:
         lines.append(
@@ -632,7 +593,7 @@ def calibration_lines(record: Calibration) -> list[str]:
 
 
 def frontier_section(state: SearchState) -> str:
-    """List what the machine would choose from now, in its order, with what each V counts for; and what is in flight."""
+    """List the open nodes in the machine's order of choice, and the nodes in flight."""
     ranked = ranking(state)
     lines = [_frontier_line(node, terms) for node, terms in ranked[:_FRONTIER_SHOWN]]
     if len(ranked) > _FRONTIER_SHOWN:
@@ -658,7 +619,7 @@ def refused_section(refusals: tuple[Refusal, ...]) -> str:
 
 
 def budget_section(state: SearchState) -> str:
-    """Say what is used of what may be spent, and what the best is so far."""
+    """Say what is used of the budget, and what the best is so far."""
     budget = state.settings.budget
     lines = [f"- {state.rounds} of {budget.max_rounds} rounds are used"]
     if budget.wall_clock_s is not None:
@@ -677,7 +638,7 @@ def budget_section(state: SearchState) -> str:
 
 
 def _frontier_line(node: Node, terms: Terms) -> str:
-    """Say a node's id and score, and where V counts for less or for more than it says."""
+    """Return a node's id and score, and why V counts for less or more."""
     reasons = [f"V {node.priority:.2f} counts {terms.belief:.2f}, {node.failures} failed"] if node.failures else []
     if node.boost:
         reasons.append(f"people added {node.boost:+.2f}")
@@ -691,36 +652,34 @@ DIGEST_TOKENS = 24_000
 MIN_FIRST_ACTIONS = 3
 
 
-def _no_program(_candidate_id: str) -> None:
-    return None
-
-
-def _no_profile(_candidate_id: str) -> tuple[WorkloadProfile, ...]:
-    return ()
-
-
 def plan_request(
     state: SearchState,
     request: PlanRequested,
     description: TaskDescription,
     *,
-    programs: Callable[[str], Candidate | None] = _no_program,
-    profiles: Callable[[str], tuple[WorkloadProfile, ...]] = _no_profile,
+    programs: Callable[[str], Candidate | None] = lambda _: None,
+    profiles: Callable[[str], tuple[WorkloadProfile, ...]] = lambda _: (),
     digest_tokens: int = DIGEST_TOKENS,
 ) -> Request:
-    """Return the question that a call for edits asks.
+    """Return the question of a call for edits.
 
     Args:
-        state: the search at the time of asking.
-        request: which branches to tell of, what is wanted, why the previous answer was refused.
-        description: the task as models are told it.
-        programs: the run's programs by their ids; without them it is not told what changed in them.
-        profiles: what the GPU does in a call of each; without them it is not told what that is of the best.
-        digest_tokens: about how long the tree's part may be.
+    state: the search at the time of asking.
+
+    request: branches to tell of, number of wanted actions, and why the previous answer was refused.
+
+    description: the task as models are told it.
+
+    programs: the run's programs by their ids, for their changes.
+
+    profiles: their GPU profiles, for the best's.
+
+    digest_tokens: approximate length of the tree's part.
     """
+    minded = instruction_lines([f"{said.number}. {said.text}" for said in told(state, "planner")])
     sections = (
         _task(state, description),
-        _instructions(state),
+        f"# What the people who run this search want minded\n\n{minded}" if minded else "",
         *_told(state, request, description, programs, digest_tokens),
         picture_section(state),
         calibration_section(state),
@@ -746,7 +705,7 @@ def _told(
     programs: Callable[[str], Candidate | None],
     digest_tokens: int,
 ) -> Iterator[str]:
-    """Yield the tree as it was last written whole, and what was added since: the same as before, and what is new."""
+    """Yield the tree as last written whole, and the additions since: as before, and the new ones."""
     snapshot, calls = as_told(state, request)
     tree = snapshot_digest(snapshot, budget_bytes=int(digest_tokens * snapshot.bytes_per_token))
     yield f"# The tree\n\nAs it was after {snapshot.round} rounds.\n\n{tree}"
@@ -762,29 +721,17 @@ def _told(
 
 
 def _task(state: SearchState, description: TaskDescription) -> str:
-    moved = (
-        f"At least {description.bytes_needed or description.bytes_moved} bytes must be read or written in every call."
-    )
-    if 0 < description.bytes_needed < description.bytes_moved:
-        moved += f" (The tensors have {description.bytes_moved}; the outputs do not depend on the rest.)"
-    return "\n\n".join(
-        part
-        for part in (description.prompt, _hardware(state, description), moved if description.bytes_moved else "")
-        if part
-    )
-
-
-def _hardware(state: SearchState, description: TaskDescription) -> str:
-    """Tell what the device is, and how long the task must take there."""
-    if state.target is None:
-        return ""
-    lines = (describe_hardware(state.target), *roofline_lines(description, state.target))
-    return "# Hardware\n\n" + "\n".join(lines)
-
-
-def _instructions(state: SearchState) -> str:
-    lines = instruction_lines([f"{said.number}. {said.text}" for said in told(state, "planner")])
-    return f"# What the people who run this search want minded\n\n{lines}" if lines else ""
+    parts = [description.prompt]
+    if state.target is not None:
+        lines = (describe_hardware(state.target), *roofline_lines(description, state.target))
+        parts.append("# Hardware\n\n" + "\n".join(lines))
+    if description.bytes_moved:
+        needed = description.bytes_needed or description.bytes_moved
+        moved = f"At least {needed} bytes must be read or written in every call."
+        if 0 < description.bytes_needed < description.bytes_moved:
+            moved += f" (The tensors have {description.bytes_moved}; the outputs do not depend on the rest.)"
+        parts.append(moved)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _analysis(request: PlanRequested) -> str:

@@ -1,6 +1,6 @@
-"""Jobs that wait while nobody is there who could do them: said to people, once and then now and then, with the reason.
+"""Reports jobs that wait while no worker could do them, with the reason: once, and again now and then.
 
-The search waits for such jobs without a limit: an evaluator may be started at any time. Nothing here changes that.
+The search waits for them without limit: an evaluator may be started at any time.
 """
 
 from __future__ import annotations
@@ -14,22 +14,26 @@ import structlog
 
 from actors.bus.base import Bus
 from actors.planner.core.state import SearchState
-from actors.planner.jobs import further_tiers, queues_of
+from actors.planner.jobs import KINDS, further_tiers, queues_of
 from messages.base import BusError, Language, Role
-from messages.events import JobKind, JobsUnserved, RunStarted
-from messages.facts import BuildRequested, ConfirmationRequested, EvaluationRequested, InitialRequested, WriteRequested
+from messages.events import JobsUnserved, RunStarted
+from messages.facts import (
+    BuildRequested,
+    ConfirmationRequested,
+    EvaluationRequested,
+    InitialRequested,
+    WriteRequested,
+)
 from messages.presence import NODES, Presence, RunCard, WorkerState, decode_presence, takes_jobs_of
 from messages.subjects import role_of
 from messages.tasks import Target
 
 EVERY_S = 5.0
-"""How often it is looked who is there."""
 PATIENCE_S = 20.0
-"""How long jobs may wait before that is said: processes come and go, and prove themselves first."""
+"""Waiting time before a report: processes come and go, and prove themselves first."""
 AGAIN_S = 300.0
-"""How soon it is said again while nothing changes."""
+"""Pause between equal reports."""
 _STATES: dict[WorkerState, str] = {"proving": "that proves itself first", "leaving": "that leaves", "unfit": "unfit"}
-_KINDS: dict[Role, JobKind] = {"coder": "write", "builder": "build", "evaluator": "evaluate"}
 
 log = structlog.get_logger(__name__)
 
@@ -40,52 +44,45 @@ class _Wait(msgspec.Struct):
 
 
 class UnservedWatch:
-    """Watches one run's jobs. Who leads a run asks it every now and then what is to be said."""
+    """Watches one run's jobs."""
 
     def __init__(self, started: RunStarted, *, patience_s: float = PATIENCE_S, again_s: float = AGAIN_S) -> None:
         self._queues: dict[Role, str] = {role_of(queue): queue for queue in queues_of(started)}
-        self._wanted = _card_of(started)
+        # As much of the run's card as says who may do its jobs.
+        self._wanted = RunCard(
+            run_id=started.run_id,
+            task_name=started.task.name,
+            language=started.description.language,
+            target=started.target,
+            tier=started.tier,
+            tiers=further_tiers(started, started.lineup),
+            submitted_at="",
+            updated_at="",
+        )
         self._patience_s = patience_s
         self._again_s = again_s
         self._waits: dict[Role, _Wait] = {}
 
     def look(self, state: SearchState, presences: Iterable[Presence], now: float) -> list[JobsUnserved]:
-        """Return what is to be said now.
-
-        Args:
-            state: the search as it is.
-            presences: who says that they are there.
-            now: seconds on a clock that only goes forward.
-        """
+        """Return the reports due at `now` (a monotonic clock), given the processes that announced themselves."""
         there = [presence for presence in presences if presence.state != "left"]
+        in_hand = {busy.job_id for presence in there for busy in presence.busy}
         found = []
         for role, queue in self._queues.items():
-            if not self._is_unserved(role, state, there):
+            served = any(
+                presence.role == role and presence.state == "ready" and takes_jobs_of(presence, self._wanted)
+                for presence in there
+            )
+            if served or not _waiting_jobs(role, state) - in_hand:
                 self._waits.pop(role, None)
                 continue
             wait = self._waits.setdefault(role, _Wait(now))
             is_due = wait.said_at is None or now - wait.said_at >= self._again_s
             if now - wait.since >= self._patience_s and is_due:
                 wait.said_at = now
-                found.append(
-                    JobsUnserved(
-                        kind=_KINDS[role],
-                        queue=queue,
-                        role=role,
-                        waiting_s=round(now - wait.since, 1),
-                        detail=missing_words(role, self._wanted, there),
-                    )
-                )
+                waiting_s, detail = round(now - wait.since, 1), _missing_words(role, self._wanted, there)
+                found.append(JobsUnserved(kind=KINDS[role], queue=queue, role=role, waiting_s=waiting_s, detail=detail))
         return found
-
-    def _is_unserved(self, role: Role, state: SearchState, there: list[Presence]) -> bool:
-        in_hand = {busy.job_id for presence in there for busy in presence.busy}
-        if not waiting_jobs(role, state) - in_hand:
-            return False
-        return not any(
-            presence.role == role and presence.state == "ready" and takes_jobs_of(presence, self._wanted)
-            for presence in there
-        )
 
 
 async def report_unserved(
@@ -94,14 +91,7 @@ async def report_unserved(
     state: Callable[[], SearchState],
     say: Callable[[JobsUnserved], Awaitable[object]],
 ) -> None:
-    """Watch a run's jobs until cancelled.
-
-    Args:
-        bus: where processes say that they are there.
-        started: the run's first event.
-        state: returns the search as it is now.
-        say: publishes what is found.
-    """
+    """Watch a run's jobs until cancelled; `state` returns the search, `say` publishes a report."""
     watch = UnservedWatch(started)
     while True:
         await anyio.sleep(EVERY_S)
@@ -116,8 +106,8 @@ async def report_unserved(
             await say(unserved)
 
 
-def waiting_jobs(role: Role, state: SearchState) -> set[str]:
-    """Return the ids of the jobs that were sent to this role and have no answer."""
+def _waiting_jobs(role: Role, state: SearchState) -> set[str]:
+    """Return the ids of the unanswered jobs sent to this role."""
     wanted = {
         "coder": WriteRequested,
         "builder": BuildRequested,
@@ -126,11 +116,13 @@ def waiting_jobs(role: Role, state: SearchState) -> set[str]:
     return {job_id for job_id, job in state.jobs.items() if not job.withheld and isinstance(job.request, wanted[role])}
 
 
-def missing_words(role: Role, card: RunCard, there: Iterable[Presence]) -> str:
-    """Say who is missing, who is there instead and why that does not help, and what to start."""
+def _missing_words(role: Role, card: RunCard, there: Iterable[Presence]) -> str:
+    """Say who is needed, who is there instead and why that does not help, and what to start."""
     others = Counter(_why_not(presence, card) for presence in there if presence.role == role)
     seen = ", ".join(f"{count} {role}{'s' if count > 1 else ''} {why}" for why, count in sorted(others.items()))
-    return f"needed is {_needed(role, card)}; at hand: {seen or 'nobody'}; start one with {_command(role, card)}"
+    needed = f"tier {card.tier}" if role == "coder" else _served_words(role, card.language, card.target, card.target)
+    tier = f" --tier {card.tier}" if role == "coder" and card.tier != "default" else ""
+    return f"needed is {needed}; at hand: {seen or 'nobody'}; start one with ksearch {role} --nats URL{tier}"
 
 
 def _why_not(presence: Presence, card: RunCard) -> str:
@@ -143,16 +135,8 @@ def _why_not(presence: Presence, card: RunCard) -> str:
     return f"for {' and '.join(sorted(served))}" if served else "that serves nothing"
 
 
-def _needed(role: Role, card: RunCard) -> str:
-    if role == "coder":
-        return f"tier {card.tier}"
-    if role == "builder":
-        return f"{card.language}, {card.target.arch}, {card.target.toolchain}"
-    return f"{card.language} on {_device_words(card.target)}"
-
-
 def _served_words(role: Role, language: Language, own: Target, wanted: Target) -> str:
-    """Say what is served, in detail as far as that makes the difference."""
+    """Say what is served, in detail only where that makes the difference."""
     if role == "builder":
         return f"{language}, {own.arch}, {own.toolchain}"
     return f"{language} on {_device_words(own) if own.device == wanted.device else own.device}"
@@ -161,22 +145,3 @@ def _served_words(role: Role, language: Language, own: Target, wanted: Target) -
 def _device_words(target: Target) -> str:
     march = f"-march={target.march}" if target.march else ""
     return ", ".join(part for part in dict.fromkeys((target.device, target.toolchain, march)) if part)
-
-
-def _command(role: Role, card: RunCard) -> str:
-    tier = f" --tier {card.tier}" if role == "coder" and card.tier != "default" else ""
-    return f"ksearch {role} --nats URL{tier}"
-
-
-def _card_of(started: RunStarted) -> RunCard:
-    """Return as much of the run's card as says who may do its jobs."""
-    return RunCard(
-        run_id=started.run_id,
-        task_name=started.task.name,
-        language=started.description.language,
-        target=started.target,
-        tier=started.tier,
-        tiers=further_tiers(started, started.lineup),
-        submitted_at="",
-        updated_at="",
-    )

@@ -1,13 +1,11 @@
 """Artifacts on their way from builders to evaluators of other hosts, as blobs of their run.
 
-- `ShippingBuilder(bus, builder, artifacts)`: a `Builder` whose artifacts can be had from the bus
-- `FetchingEvaluator(bus, evaluator, artifacts)`: an `Evaluator` that has those it lacks fetched first
-
-The actors know nothing of it: where builder and evaluator share a store, neither is there. Both keep their store small.
+Where builder and evaluator share a store, neither class is there. Both keep their store small.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -25,36 +23,29 @@ from messages.commands import BuildCandidate, EvaluateCandidate
 from messages.events import Built
 
 STORE_BYTES = 2 << 30
-"""How much a node's store may hold; more than that goes, the oldest first."""
+"""Size of a node's store; the oldest artifacts go first."""
 TRIM_S = 60.0
-"""How often it is looked at."""
+"""Interval between looks at the size."""
 
 log = structlog.get_logger(__name__)
 
 
 class ShippingBuilder:
-    """A `Builder` that puts what another one built among the run's blobs."""
+    """A `Builder` that puts another one's artifacts among the run's blobs."""
 
     def __init__(self, bus: Bus, builder: Builder, artifacts: Path, *, store_bytes: int = STORE_BYTES) -> None:
-        """Make a builder.
-
-        Args:
-            bus: where the blobs go.
-            builder: builds into the store.
-            artifacts: the store.
-            store_bytes: how much it may hold.
-        """
         self._bus = bus
         self._builder = builder
         self._artifacts = artifacts.absolute()
         self._store = _Store(self._artifacts, store_bytes)
 
     async def build(self, job: BuildCandidate) -> BuildReport:
-        """Build, and see to it that evaluators elsewhere can have it.
+        """Build, and put the artifact among the run's blobs.
 
         Raises:
-            EvaluatorError: the builder or its store failed.
-            messages.base.BusError: the blob could not be put.
+        EvaluatorError: the builder or its store failed.
+
+        messages.base.BusError: the blob could not be put.
         """
         report = await self._builder.build(job)
         if not isinstance(report.outcome, Built):
@@ -66,17 +57,9 @@ class ShippingBuilder:
 
 
 class FetchingEvaluator:
-    """An `Evaluator` that gets artifacts from the run's blobs which its store lacks, and has another one judge them."""
+    """An `Evaluator` that fetches missing artifacts from the run's blobs and has another one judge them."""
 
     def __init__(self, bus: Bus, evaluator: Evaluator, artifacts: Path, *, store_bytes: int = STORE_BYTES) -> None:
-        """Make an evaluator.
-
-        Args:
-            bus: where the blobs are.
-            evaluator: judges what is in the store.
-            artifacts: the store; made if it is missing.
-            store_bytes: how much it may hold. An artifact that is being judged stays in any case.
-        """
         self._bus = bus
         self._evaluator = evaluator
         self._artifacts = artifacts.absolute()
@@ -87,8 +70,9 @@ class FetchingEvaluator:
         """Judge one candidate, with its artifact held in the store meanwhile.
 
         Raises:
-            EvaluatorError: judge, artifact or device is at fault; also where the artifact is to be had nowhere.
-            messages.base.BusError: the blob could not be had.
+        EvaluatorError: judge, artifact or device is at fault, or the artifact is nowhere.
+
+        messages.base.BusError: the blob could not be had.
         """
         held = await self._have(job)
         try:
@@ -131,7 +115,7 @@ class FetchingEvaluator:
 
 
 class _Store:
-    """Keeps a store below its bound, looking now and then."""
+    """Keeps a store below its bound."""
 
     def __init__(self, artifacts: Path, max_bytes: int) -> None:
         self._artifacts = artifacts
@@ -139,19 +123,11 @@ class _Store:
         self._looked_at: float | None = None
 
     async def look(self) -> None:
-        """Trim the store if the last look is long ago.
-
-        Raises:
-            EvaluatorError: the store failed.
-        """
+        """Trim the store if the last look is long ago."""
         now = anyio.current_time()
         if self._looked_at is not None and now - self._looked_at < TRIM_S:
             return
         self._looked_at = now
-        removed = await anyio.to_thread.run_sync(_trim, self._artifacts, self._max_bytes)
+        removed = await anyio.to_thread.run_sync(partial(trim, self._artifacts, max_bytes=self._max_bytes))
         if removed:
             log.info("artifacts removed", count=removed, store=str(self._artifacts))
-
-
-def _trim(artifacts: Path, max_bytes: int) -> int:
-    return trim(artifacts, max_bytes=max_bytes)

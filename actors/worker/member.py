@@ -19,11 +19,11 @@ from messages.events import CandidateWritten, Event
 from messages.presence import Busy, Presence, Served, Tally, WorkerState, encode_entry, node_key
 
 BOUNDS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 600.0)
-"""A compilation takes seconds, an evaluation or a minute, an answer ten minutes at most."""
+"""Compilations take seconds, evaluations up to a minute, answers up to ten."""
 
 
 class Histogram:
-    """Counts of durations, each in the first bucket whose bound it does not exceed."""
+    """Counts of durations by bucket."""
 
     def __init__(self, bounds_s: tuple[float, ...] = BOUNDS_S) -> None:
         self._bounds_s = bounds_s
@@ -31,12 +31,12 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration."""
         self._counts[bisect_left(self._bounds_s, seconds)] += 1
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return bound → how many did not exceed it, in the order and words of Prometheus; the last bound is `+Inf`."""
+        """Return cumulative counts by bound, as Prometheus has them; the last bound is `+Inf`."""
         total, found = 0, []
         for bound, count in zip((*map(str, self._bounds_s), "+Inf"), self._counts, strict=True):
             total += count
@@ -45,15 +45,15 @@ class Histogram:
 
 
 EVERY_S = 3.0
-"""How often a process says that it is there."""
+"""Interval between entries."""
 SOONEST_S = 1.0
 """Shortest time between two entries."""
 TTL_S = 15
-"""How long it counts as there after it last said so."""
+"""Life of an entry."""
 LEFT_TTL_S = 600
-"""For how long it is shown that it left."""
+"""Life of the last entry."""
 PARTING_S = 2.0
-"""How long saying that it leaves may take."""
+"""Time for writing the last entry."""
 
 log = structlog.get_logger(__name__)
 
@@ -66,9 +66,9 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class Member:
-    """One process's presence. Workers tell it what they take and finish, and ask it whether they may take more.
+    """One process's presence. Workers report taken and finished jobs to it, and ask it if they may take more.
 
-    Presence is shown as well as the bus allows: a bus that is away is logged once and ends nothing.
+    An absent bus is logged once and ends nothing.
     """
 
     def __init__(
@@ -80,15 +80,7 @@ class Member:
         ttl_s: int = TTL_S,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        """Begin in the state that `presence` says; nothing is written before `keep`.
-
-        Args:
-            bus: where the entry is kept.
-            presence: who it is.
-            every_s: how often the entry is written anew.
-            ttl_s: how long the entry lives without.
-            now: stamps of the wall clock.
-        """
+        """Begin in the state of `presence`; nothing is written before `keep`."""
         self._bus = bus
         self._presence = presence
         self._every_s = every_s
@@ -115,24 +107,25 @@ class Member:
 
     @property
     def is_ready(self) -> bool:
-        """Say whether the process may take jobs: it has proved itself and stays."""
+        """True if the process may take jobs."""
         return self._state == "ready"
 
     @property
     def is_leaving(self) -> bool:
-        """Say whether the process takes no more jobs, for good."""
+        """True if the process takes no more jobs, for good."""
         return self._state in ("leaving", "left")
 
     @property
     def presence(self) -> Presence:
-        """What the process says of itself now."""
+        """The process's entry now."""
         now = anyio.current_time()
         in_hand_s = sum(now - held.began for held in self._held)
         hindered = self._state == "ready" and self._hindrance
+        waiting = "; ".join(f"waits for {wait}" for wait in waits()) if self._state == "ready" else ""
         return msgspec.structs.replace(
             self._presence,
             state="unfit" if hindered and self._is_hindered else self._state,
-            detail=self._hindrance if hindered else self._detail or self._waiting(),
+            detail=self._hindrance if hindered else self._detail or waiting,
             busy=tuple(Busy(job_id=held.job_id, run_id=held.run_id, since=held.since) for held in self._held),
             tally=msgspec.structs.replace(
                 self._tally,
@@ -142,16 +135,12 @@ class Member:
             seen_at=self._now(),
         )
 
-    def _waiting(self) -> str:
-        """Say for whose timing lease the jobs in hand wait."""
-        return "; ".join(f"waits for {wait}" for wait in waits()) if self._state == "ready" else ""
-
     async def changed(self) -> None:
-        """Wait until the process may take jobs, or may no longer, or leaves."""
+        """Wait until the process may take jobs, or no longer, or leaves."""
         await self._changes.next()
 
     def proving(self, detail: str) -> None:
-        """Take no jobs for now: the process does a known one first."""
+        """Take no jobs for now: a known one is done first."""
         self._turn("proving", detail)
 
     def ready(self) -> None:
@@ -159,44 +148,33 @@ class Member:
         self._turn("ready", "")
 
     def unfit(self, reason: str) -> None:
-        """Take no jobs until `ready` is called: what the process would say of them cannot be relied on."""
+        """Take no jobs until `ready` is called: the results could not be relied on."""
         log.warning("takes no jobs", reason=reason)
         self._turn("unfit", reason)
 
     def leave(self) -> None:
-        """Take no jobs any more. Those in hand are finished, then `serve` returns."""
+        """Take no more jobs. Those in hand are finished, then `serve` returns."""
         self._turn("leaving", "")
 
     def serves(self, served: tuple[Served, ...]) -> None:
-        """Say for what jobs can be done now."""
+        """Set the jobs that can be done."""
         self._presence = msgspec.structs.replace(self._presence, served=served)
         self._news.set()
 
     def hinder(self, reason: str, *, wholly: bool = False) -> None:
-        """Show why jobs are kept away from for now; an empty reason: none are.
-
-        Args:
-            reason: for people.
-            wholly: whether no job at all is taken.
-        """
+        """Show the reason for avoiding jobs (empty: none), `wholly` if no job at all is taken."""
         self._hindrance, self._is_hindered = reason, wholly
         self._news.set()
 
     def took(self, job_id: str, run_id: str, *, attempt: int) -> None:
-        """Show a job that was taken."""
+        """Show a taken job."""
         self._held.append(_Held(job_id, run_id, self._now(), anyio.current_time()))
         if attempt > 1:
             self._count(redelivered=1)
         self._news.set()
 
     def finished(self, job_id: str, result: Event | None, *, failed: bool = False) -> None:
-        """Show that a job is in hand no longer.
-
-        Args:
-            job_id: which one.
-            result: what was published; None: nothing.
-            failed: whether it was handed back or given up because of the infrastructure.
-        """
+        """Show a finished job: `result` as published, `failed` by the infrastructure."""
         held = next(held for held in self._held if held.job_id == job_id)
         self._held.remove(held)
         done, took_s = 1 if result is not None and not failed else 0, anyio.current_time() - held.began
@@ -212,10 +190,7 @@ class Member:
         self._news.set()
 
     async def keep(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the process's entry fresh until cancelled, then write that it left.
-
-        Says `started` when it has tried once.
-        """
+        """Keep the entry fresh until cancelled, then write that the process left. Says `started` after one try."""
         try:
             while True:
                 self._news = anyio.Event()
@@ -243,7 +218,7 @@ class Member:
             self._is_away = False
 
     async def _put(self, value: bytes, ttl_s: int) -> None:
-        """Write the entry. It has another revision than we know if it expired meanwhile, or if a reply was lost."""
+        """Write the entry. Its revision may differ: it expired, or a reply was lost."""
         key = node_key(self._presence.role, self._presence.name)
         try:
             self._revision = await self._bus.put(key, value, revision=self._revision, ttl_s=ttl_s)

@@ -1,9 +1,9 @@
-"""Taking jobs: the queues that a worker serves, their order, and when it takes none."""
+"""Taking jobs: the queues of a worker, their order, and when it takes none."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
@@ -20,32 +20,32 @@ from messages.presence import RUNS, RunCard, decode_card, run_key
 from messages.subjects import build_jobs, evaluate_jobs, run_of, write_jobs
 
 READ_EVERY_S = 1.0
-"""How often the runs are read: how late, at most, a worker hears of a new one."""
+"""Interval between readings of the runs."""
 
 log = structlog.get_logger(__name__)
 
 
 class Queues(Protocol):
-    """From where a worker takes jobs."""
+    """Where a worker takes jobs from."""
 
     def now(self) -> tuple[str, ...]:
-        """Return the queues in the order in which they are to be asked; none: there is nothing to do."""
+        """Return the queues in the order of asking; empty: there is nothing to do."""
 
     async def changed(self, since: Sequence[str]) -> None:
-        """Wait until there are other queues than these, whatever their order."""
+        """Wait until the set of queues differs from this."""
 
     def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:
-        """Take note, as long as the block is open, that somebody asks these queues in this order."""
+        """Note, while the block is open, that a slot asks these queues in this order."""
 
     def took(self, queue: str, offered: Sequence[str]) -> None:
-        """Take note that a job of this queue was taken when these were asked in this order."""
+        """Note that a job of this queue was taken when these were asked in this order."""
 
     def charge(self, queue: str, cost_s: float) -> None:
-        """Take note that a job of this queue has ended, after so many seconds of work."""
+        """Note that a job of this queue has ended after some seconds of work."""
 
 
 class FixedQueues:
-    """The same queues always, the first one first: for a run of one process."""
+    """Always the same queues, the first one first: for a run of one process."""
 
     def __init__(self, *queues: str) -> None:
         self._queues = queues
@@ -70,7 +70,7 @@ class FixedQueues:
 
 
 class SharedQueues:
-    """The queues of all runs on the board that a worker can serve, each run with its fair share of the worker."""
+    """The queues of all runs on the board that a worker can serve, each run with its fair share."""
 
     def __init__(
         self,
@@ -81,15 +81,7 @@ class SharedQueues:
         tier: str = "",
         shares: FairShares | None = None,
     ) -> None:
-        """Begin.
-
-        Args:
-            board: where the runs are.
-            role: what the worker does: coder, builder or evaluator.
-            serves: says whether the worker can do a run's jobs.
-            tier: of a coder; empty: that of each run.
-            shares: the account of who got what; None: a new one.
-        """
+        """Begin; `serves` says if the worker can do a run's jobs, `tier` is a coder's (empty: that of each run)."""
         self._board = board
         self._role = role
         self._serves = serves
@@ -130,7 +122,7 @@ class SharedQueues:
 
 
 class Board:
-    """The runs that go on, read again and again."""
+    """The active runs, read again and again."""
 
     def __init__(self, bus: Bus, *, read_every_s: float = READ_EVERY_S) -> None:
         self._bus = bus
@@ -143,15 +135,15 @@ class Board:
 
     @property
     def cards(self) -> Mapping[str, RunCard]:
-        """The runs that are not finished, by id. While the bus is away: as they were last."""
+        """The unfinished runs, by id; while the bus is away as last read."""
         return self._cards
 
     async def changed(self) -> None:
-        """Wait until a run has come or gone, or its card says something else."""
+        """Wait until a run comes, goes, or changes its card."""
         await self._changes.next()
 
     async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Read the runs about once a second until cancelled; says `started` when it has tried once."""
+        """Read the runs about once a second until cancelled; says `started` after the first try."""
         while True:
             await self._read()
             task_status.started()
@@ -179,7 +171,7 @@ class Board:
             self._changes.note()
 
     def _card(self, key: str, value: bytes) -> RunCard | None:
-        """Return what an entry says; None if that is no card of this run, or names queues that cannot be."""
+        """Return an entry's card; None if it is none of this run, or names impossible queues."""
         card = decode_card(value)
         if card is not None and _is_sound(key, card):
             self._refused.pop(key, None)
@@ -194,7 +186,7 @@ def queue_of(role: Role, card: RunCard, tier: str = "") -> str:
     """Return the queue from which workers of this role (coders: of this tier) serve a run.
 
     Raises:
-        ValueError: the card cannot be part of a queue's name, or this role has no queues.
+    ValueError: the card cannot be part of a queue's name, or the role has no queues.
     """
     match role:
         case "coder":
@@ -216,20 +208,17 @@ def _is_sound(key: str, card: RunCard) -> bool:
 
 
 ABSENT_S = 1.0
-"""For how long a queue that is not there is left out."""
+"""Time for which a missing queue is left out."""
 AWAY_S = 1.0
 """Pause after the bus failed."""
 _PARTING_S = 2.0
-"""How long a worker that is stopped may take to hand back a job that it has just got."""
+"""Time for a stopped worker to hand back a job that it has just got."""
 _LOOK_S = 0.25
-"""How long each queue is asked alone, to find the one that is not there."""
+"""Time for which each queue is asked alone, to find the missing one."""
 
 
 class Taking:
-    """Takes jobs for the slots of one worker.
-
-    Without a member, that is in a run of one process, nothing is bridged: whatever fails is raised.
-    """
+    """Takes jobs for the slots of one worker. Without a member every failure is raised."""
 
     def __init__(self, bus: Bus, queues: Queues, member: Member | None, limits: Limits | None = None) -> None:
         self._bus = bus
@@ -250,11 +239,7 @@ class Taking:
             member.hinder("")
 
     async def next(self) -> Delivery | None:
-        """Wait for a job; None: the worker is leaving.
-
-        Raises:
-            messages.base.BusError: only without a member.
-        """
+        """Wait for a job; None: the worker is leaving. Raises `BusError` only without a member."""
         if self._member is None:
             offered = self._queues.now()
             return self._noted(await self._bus.pull(*offered), offered)
@@ -273,17 +258,17 @@ class Taking:
         return None
 
     def ended(self, queue: str, cost_s: float) -> None:
-        """Take note that a job of this queue has ended after so many seconds, and that this says nothing of us."""
+        """Note that a job of this queue has ended after so many seconds."""
         self._queues.charge(queue, cost_s)
         self._breaker.undecided(queue)
         self._tell(queue)
 
     def succeeded(self, queue: str) -> None:
-        """Take note that a job of this queue was done."""
+        """Note that a job of this queue was done."""
         self._breaker.succeeded(queue)
 
     def failed(self, queue: str, reason: str, *, permanent: bool) -> None:
-        """Take note that a job of this queue failed for reasons that are not its own."""
+        """Note that a job of this queue failed for reasons that are not its own."""
         self._breaker.failed(queue, reason, anyio.current_time(), permanent=permanent)
         self._tell(queue)
 
@@ -311,7 +296,9 @@ class Taking:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._until_changed, wanted, tasks.cancel_scope)
                     try:
-                        found = await self._pull(offered)
+                        if not offered:
+                            await anyio.sleep_forever()
+                        found = await self._bus.pull(*offered)
                     except BusError as error:
                         failure = error
                     tasks.cancel_scope.cancel()
@@ -329,33 +316,21 @@ class Taking:
             self._is_away = False
         return found
 
-    async def _pull(self, offered: tuple[str, ...]) -> Delivery:
-        if not offered:
-            await anyio.sleep_forever()
-        return await self._bus.pull(*offered)
-
     async def _until_changed(self, wanted: tuple[str, ...], pull: anyio.CancelScope) -> None:
-        """End a wait when other queues are to be served, the member may take jobs or no longer, or the breaker acts."""
-        member = self._member
-        if member is None:
-            return
+        """End a wait when the queues, the member's state or the breaker's decisions change."""
 
-        async def queues() -> None:
-            await self._queues.changed(wanted)
-            pull.cancel()
-
-        async def state() -> None:
-            await member.changed()
+        async def first(change: Callable[[], Awaitable[None]]) -> None:
+            await change()
             pull.cancel()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(queues)
-            tasks.start_soon(state)
-            await self._turned.next()
-            pull.cancel()
+            tasks.start_soon(first, lambda: self._queues.changed(wanted))
+            tasks.start_soon(first, self._turned.next)
+            if self._member is not None:
+                tasks.start_soon(first, self._member.changed)
 
     async def _without_absent(self, offered: tuple[str, ...]) -> Delivery | None:
-        """Find the queue that is not there, and leave it out for a moment; the others may give a job meanwhile."""
+        """Leave the missing queue out for a moment; the others may give a job meanwhile."""
         for queue in offered:
             with anyio.move_on_after(_LOOK_S):
                 try:
@@ -369,21 +344,21 @@ class Taking:
         return None
 
     async def _bridge(self, error: BusError) -> None:
-        """Wait for a bus that is away; told once."""
+        """Wait for an absent bus; logged once."""
         if not self._is_away:
             log.warning("the bus gives no jobs; trying again", error=str(error))
         self._is_away = True
         await anyio.sleep(AWAY_S)
 
     def _tell(self, queue: str) -> None:
-        """Show what is kept away from, and have waiting slots look again, if this queue is or was among that."""
+        """Show the avoided queues and have waiting slots look again, if this queue is concerned."""
         concerned = queue in self._breaker.reasons or queue in self._told
         self._show()
         if concerned:
             self._turned.note()
 
     def _show(self) -> None:
-        """Say what is kept away from, where that has changed."""
+        """Show which queues are avoided, if that has changed."""
         if self._member is None:
             return
         reasons = dict(self._breaker.reasons)

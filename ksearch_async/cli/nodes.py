@@ -99,7 +99,7 @@ def nodes_command(
 
 
 async def _show(nats: str | None, credentials: Path | None, watch: bool, as_json: bool) -> int:
-    from actors.bus.nats.link import OverError  # noqa: PLC0415 - `ksearch nodes --help` needs no NATS
+    from actors.bus.nats.connection import OverError  # noqa: PLC0415 - `ksearch nodes --help` needs no NATS
 
     async with open_bus(nats, os.environ, role="watcher", credentials=credentials) as bus:
         while watch:

@@ -22,12 +22,12 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 
-from actors.builder.actor import serve_builds
+from actors.builder import serve_builds
 from actors.bus.base import Bus
-from actors.bus.nats.link import NotAllowedError
+from actors.bus.nats.connection import NotAllowedError
 from actors.clock import utc_now
 from actors.coder.actor import serve_writes
-from actors.evaluator.actor import serve_evaluations
+from actors.evaluator import serve_evaluations
 from actors.llm.base import Answer, Model, Request
 from actors.worker.member import Member
 from actors.worker.taking import Board, Queues, SharedQueues
@@ -114,7 +114,7 @@ async def show_once(bus: Bus, role: Role) -> None:
     """Show a process of this role, and take it back: who may do that may be one.
 
     Raises:
-        actors.bus.nats.link.NotAllowedError: the server does not let us.
+        actors.bus.nats.connection.NotAllowedError: the server does not let us.
         messages.base.BusError: the server failed.
     """
     gone = msgspec.structs.replace(presence_of(role, name=None, slots=1), state="left")

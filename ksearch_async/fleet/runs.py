@@ -23,12 +23,12 @@ import msgspec
 import structlog
 from anyio.abc import TaskGroup
 
-from actors.builder.actor import serve_builds
+from actors.builder import serve_builds
 from actors.bus.base import Bus
 from actors.bus.nats import NatsBus
-from actors.bus.nats.link import NotAllowedError
+from actors.bus.nats.connection import NotAllowedError
 from actors.coder.actor import serve_writes
-from actors.evaluator.actor import serve_evaluations
+from actors.evaluator import serve_evaluations
 from actors.llm.base import Model
 from actors.planner.jobs import queues_of, write_queues
 from actors.planner.lease import LeaseTerms, lead

@@ -15,12 +15,12 @@ import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
-from actors.builder.actor import serve_builds
+from actors.builder import serve_builds
 from actors.bus.base import Bus
 from actors.bus.journal import JournalStore
 from actors.bus.memory import MemoryBus
 from actors.coder.actor import serve_writes
-from actors.evaluator.actor import serve_evaluations
+from actors.evaluator import serve_evaluations
 from actors.llm.base import Model
 from actors.planner.actor import plan_run
 from actors.planner.jobs import queues_of, write_queues

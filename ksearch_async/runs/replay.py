@@ -24,7 +24,7 @@ from actors.coder.actor import read_answer
 from actors.coder.prompts import request_for
 from actors.llm.base import Request, Role
 from actors.llm.replay import Answered, Changes, Recording, answer_of
-from actors.planner.adviser import read_proposal
+from actors.planner.answers import read_proposal
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, is_question, state_hash

@@ -1,7 +1,7 @@
 """Blobs: content under its hash, in parts that fit into messages, each in its run's own stream.
 
-The first part is written last, so a blob is there as a whole or not at all. Also where a payload goes that is too large
-for a message: readers get it back as if it had been in it.
+The first part is written last, so a blob is there as a whole or not at all. Payloads too large for a message travel so,
+too.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from anyio import to_thread
 from actors.bus.base import MAX_BLOB_BYTES, UnknownBlobError, UnknownQueueError
 from actors.bus.nats import names
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection, message_bytes
-from actors.bus.nats.link import PAUSE_S
+from actors.bus.nats.connection import PAUSE_S, Connection, message_bytes
 from messages.base import BusError
 
 log = structlog.get_logger(__name__)
 
 PART_BYTES = 512 << 10
 _AT_ONCE = 4
-"""Parts in flight: more do not go faster."""
 _SMALLEST_PART = 1 << 10
 _PATIENCE_S = 5.0
-"""How long a blob is looked for that a message names: another server of a cluster may have it a little later."""
+"""Time for which a named blob is looked for: other servers of a cluster may have it later."""
 _HASHED_HERE = 1 << 20
-"""Larger contents are hashed in a thread; this much takes a millisecond."""
+"""Larger contents are hashed in a thread."""
 
 
 class Blobs:
@@ -87,14 +85,14 @@ class Blobs:
         return content
 
     async def spill(self, run_id: str, payload: bytes, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Return what is to be sent: the payload, or nothing and a header that says where it is."""
+        """Return payload and headers to send: a large payload becomes a blob, named in a header."""
         if message_bytes(payload, headers) <= self._connection.max_payload:
             return payload, headers
         digest = await self.put(run_id, payload)
         return b"", headers | {names.BLOB: digest}
 
     async def restore(self, run_id: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
-        """Return the payload that was sent; nothing, which no reader can parse, if the blob is not there or damaged."""
+        """Return the payload as sent; empty, which no reader can parse, if its blob is missing or damaged."""
         digest = headers.get(names.BLOB)
         if digest is None:
             return payload
@@ -118,11 +116,7 @@ class Blobs:
 
 
 def _plan(first: Reply, what: str) -> tuple[int, int]:
-    """Return size and number of parts, by what its first part says.
-
-    Raises:
-        UnknownBlobError: that cannot be.
-    """
+    """Return size and number of parts from the first part. Raises `UnknownBlobError` if they are impossible."""
     words = first.headers.get(names.SIZE, "").split()
     if len(words) == 2 and all(word.isdigit() for word in words):
         size, count = map(int, words)

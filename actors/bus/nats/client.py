@@ -1,6 +1,6 @@
-"""The socket: nats-py's client with the methods that it needs in order to be cancelled, frozen and killed safely.
+"""The socket: nats-py's client with overrides for cancellation, frozen servers and kills.
 
-Everything that depends on the inside of nats-py is in this file. Why each override is there, is said at it.
+Everything that depends on the inside of nats-py is in this file; each override says why it is there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ log = structlog.get_logger(__name__)
 
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """Say so for all but asyncio's remark at the end of every encrypted connection of nats-py, which means nothing."""
     return "eof_received()" not in record.getMessage()
 
 
@@ -53,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     subject: str
     reply_to: str
-    """For a job: where its acknowledgement goes."""
+    """For a job: the subject of its acknowledgement."""
     payload: bytes
     headers: Mapping[str, str]
 
@@ -64,8 +63,13 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def description(self) -> str:
-        """What the server says to its status."""
+        """The server's words to its status."""
         return self.headers.get(_DESCRIPTION, "")
+
+    @property
+    def sequence(self) -> int:
+        """Of a stored message: its number in the stream."""
+        return int(self.headers["Nats-Sequence"])
 
 
 Handler = Callable[[Reply], None]
@@ -82,22 +86,18 @@ class WireClient(Client):
         self._tried_at = 0.0
 
     async def listen(self, subject: str, handler: Handler) -> int:
-        """Have all messages on a subject handled. Returns the subscription's number."""
+        """Handle all messages on a subject. Returns the subscription's number."""
         sub = await self.subscribe(subject)
         number: int = sub._id  # noqa: SLF001
         self._handlers[number] = handler
         return number
 
     async def hush(self, number: int) -> None:
-        """Ask the server to send nothing more; what is on its way still reaches the handler until `forget`."""
+        """Ask the server to send nothing more; messages on their way still reach the handler until `forget`."""
         await self._send_unsubscribe(number)
 
     async def round_trip(self, within_s: int) -> None:
-        """Return when the server has done all that it was told before, and what it sent meanwhile is handled.
-
-        Raises:
-            NatsError: it did not answer in time, or the connection is closed.
-        """
+        """Return when the server has done all earlier commands and its messages are handled. Raises `NatsError`."""
         # nats-py writes its ping at once, ahead of the commands that still wait to be written.
         if self._transport is not None and self._pending:
             self._transport.writelines(self._pending[:])
@@ -133,7 +133,7 @@ class WireClient(Client):
         return ending
 
     async def give_up(self) -> None:
-        """Close, whatever state it is in."""
+        """Close, in whatever state."""
         self._has_given_up = True
         if not self.is_connected:  # nats-py would write what waits to the connection that it closed, which TLS cannot
             self._pending, self._pending_data_size = [], 0
@@ -187,22 +187,22 @@ class WireClient(Client):
         if bare is not None:
             bare.transport.abort()
 
+    @property
+    def pool(self) -> list[Srv]:
+        """The servers that it tries."""
+        return self._server_pool
+
     def know(self, servers: list[Srv]) -> None:
         """Remember servers that could not be reached at first."""
         known = {server.uri.netloc for server in self._server_pool}
         self._server_pool += [server for server in servers if server.uri.netloc not in known]
 
-    def pool(self) -> list[Srv]:
-        """Return the servers that it tries."""
-        return list(self._server_pool)
-
 
 def parsed_headers(block: bytes) -> Mapping[str, str]:
-    """Read a header block that anybody may have written; what cannot be read is replaced or left out.
+    """Read a header block from anybody; unreadable parts are replaced or left out.
 
-    A status stands in the first line, from which the server removes it when it stores a message: so a line that is
-    called `Status` is its publisher's and says nothing. The server adds its own lines last, so of equal names the last
-    one counts.
+    The status stands in the first line, so a header named `Status` is its publisher's and ignored. The server adds its
+    own lines last, so of equal names the last one counts.
     """
     first, _, rest = block.partition(b"\r\n")
     found: dict[str, str] = {}
@@ -222,7 +222,7 @@ _LOCKED_OUT = "does not let us in: wrong or missing credentials"
 
 
 class Callbacks(msgspec.Struct, frozen=True):
-    """Whom to tell. None of them may raise or wait: they run inside nats-py's loops."""
+    """Called inside nats-py's loops: none of them may raise or wait."""
 
     denied: Callable[[str, str], None]
     """Called with `publish` or `subscription`, and the subject in lower case."""
@@ -235,7 +235,7 @@ async def connect(options: NatsOptions, told: Callbacks) -> WireClient:
     """Connect once; from then on the client reconnects by itself, for ever.
 
     Raises:
-        BusError: no server could be reached, or none let us in.
+    BusError: no server could be reached, or none let us in.
     """
     client = WireClient()
     where = ", ".join(options.servers)
@@ -268,7 +268,7 @@ async def _first_connection(
             log.warning("the server or the way to it complains", error=_LOCKED_OUT if _is_locked_out(said) else said)
         complaints.append(said)
         del complaints[:-8]
-        servers.extend(server for server in client.pool() if server not in servers)
+        servers.extend(server for server in client.pool if server not in servers)
 
     await client.connect(
         list(options.servers),

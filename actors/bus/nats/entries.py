@@ -1,11 +1,9 @@
 """Key-value entries: one JetStream bucket for all of them, read without watchers.
 
-Raw messages instead of nats-py's bucket: that one can neither renew a time to live nor tell an expired entry's marker
-from an entry.
+Raw messages: nats-py's bucket can neither renew a time to live nor tell an expired entry's marker from an entry.
 
-A server that was killed finds again what was replaced, once what replaced it has expired: it notes neither on its disk
-(nats-server 2.15). So what replaces an entry lives as long as that would have, at least: the mark of a removed entry
-has its time to live, or stays for ever; and an entry that was put for ever once is not put for a time later.
+A killed server (nats-server 2.15) finds a replaced entry again once its replacement has expired. So the mark of a
+removed entry lives as long as the entry, and an entry put for ever is never put for a time later.
 """
 
 from __future__ import annotations
@@ -16,18 +14,15 @@ from uuid import uuid4
 
 import msgspec
 
-from actors.bus.base import ConflictError, Entry, UnknownQueueError
-from actors.bus.entries import check_entry
+from actors.bus.base import ConflictError, Entry, UnknownQueueError, check_entry
 from actors.bus.nats import names
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection
-from actors.bus.nats.link import ANSWER_S, NoAnswerError, Patience
+from actors.bus.nats.connection import ANSWER_S, Connection, NoAnswerError, Patience
 from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo, proves_nothing
 from messages.base import BusError
 
 GHOST_S = 60.0
-"""An entry whose time to live is over by so much was found again by a server that had been killed, which then keeps it
-for ever. Clocks of hosts may differ by less."""
+"""An entry this long past its time to live was found again by a killed server. Host clocks must differ by less."""
 _AT_ONCE = 1000
 """Entries per answer; the server gives 1024 at most."""
 
@@ -61,11 +56,7 @@ class Bucket:
         self._replicas = replicas
 
     async def replicas(self) -> int:
-        """Return how many copies streams have here.
-
-        Raises:
-            BusError: nobody has prepared this server.
-        """
+        """Return the number of copies of streams. Raises `BusError` if nobody has prepared this server."""
         if self._connection.options.replicas is not None:
             return self._connection.options.replicas
         if not self._replicas:
@@ -78,7 +69,8 @@ class Bucket:
     async def get(self, key: str) -> Entry | None:
         """See `Bus.get`."""
         reply = await self._last(key)
-        return None if reply is None or is_gone(reply, _now()) else _entry(reply)
+        gone = reply is None or is_gone(reply, datetime.now(UTC))
+        return None if reply is None or gone else Entry(value=reply.payload, revision=reply.sequence)
 
     async def under(self, prefix: str) -> Mapping[str, Entry]:
         """See `Bus.entries`."""
@@ -91,11 +83,14 @@ class Bucket:
             subjects, found = sorted(stream.state.subjects), []
             for start in range(0, len(subjects), _AT_ONCE):
                 found += await self._last_of(subjects[start : start + _AT_ONCE]) or []
-        now = _now()
-        entries = {_subject_of(reply).removeprefix(names.ENTRIES): reply for reply in found if not is_gone(reply, now)}
-        return {key: _entry(entries[key]) for key in sorted(entries)}
+        now = datetime.now(UTC)
+        there = {reply.headers["Nats-Subject"]: reply for reply in found if not is_gone(reply, now)}
+        return {
+            subject.removeprefix(names.ENTRIES): Entry(value=reply.payload, revision=reply.sequence)
+            for subject, reply in sorted(there.items())
+        }
 
-    async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None) -> int:
+    async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None = None) -> int:
         """See `Bus.put`."""
         check_entry(key, value, ttl_s)
         headers = {} if ttl_s is None else {names.TTL: f"{ttl_s}s"}
@@ -108,11 +103,11 @@ class Bucket:
         await self._write(key, b"", {names.OPERATION: "DEL", **lives}, revision)
 
     async def mark(self, key: str) -> None:
-        """Put an entry whatever was there."""
+        """Put an entry at any revision."""
         await self._store(key, b"1", {})
 
     async def clear(self, key: str) -> None:
-        """Remove an entry whatever it is."""
+        """Remove an entry at any revision."""
         await self._store(key, b"", {names.OPERATION: "DEL"})
 
     async def _write(self, key: str, value: bytes, headers: dict[str, str], revision: int) -> int:
@@ -128,9 +123,9 @@ class Bucket:
                     raise
                 last = await self._last(key)
                 if last is not None and last.headers.get(names.MESSAGE_ID) == attempt:
-                    return _sequence(last)  # an earlier try of ours was kept, and its answer lost
-                has_gone = last is None or is_gone(last, _now())
-                there = 0 if last is None else _sequence(last)
+                    return last.sequence  # an earlier try of ours was kept, and its answer lost
+                has_gone = last is None or is_gone(last, datetime.now(UTC))
+                there = 0 if last is None else last.sequence
                 if revision == 0 and has_gone and there != expected:
                     expected = there
                     continue
@@ -189,33 +184,17 @@ class Bucket:
 
 
 def not_prepared(where: str) -> BusError:
-    """Return the error of a server that lacks what `prepare` makes."""
+    """Return the error for a server without a bucket."""
     error = BusError(f"{where} is not prepared for ksearch: it has no bucket {names.BUCKET.removeprefix('KV_')!r}")
     error.add_note("run: ksearch nats init")
     return error
 
 
 def is_gone(reply: Reply, now: datetime) -> bool:
-    """Say whether this is no entry: the mark of one that was removed, or one that should have expired."""
+    """Return True for the mark of a removed entry, or one that should have expired."""
     if names.OPERATION in reply.headers or "Nats-Marker-Reason" in reply.headers:
         return True
     lives_s = reply.headers.get(names.TTL, "").removesuffix("s")
     if not lives_s.isdecimal():
         return False
     return now - datetime.fromisoformat(reply.headers["Nats-Time-Stamp"]) > timedelta(seconds=int(lives_s) + GHOST_S)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _entry(reply: Reply) -> Entry:
-    return Entry(value=reply.payload, revision=_sequence(reply))
-
-
-def _sequence(reply: Reply) -> int:
-    return int(reply.headers["Nats-Sequence"])
-
-
-def _subject_of(reply: Reply) -> str:
-    return reply.headers["Nats-Subject"]

@@ -1,9 +1,8 @@
-"""Dead letters of a run, and the janitor's work: what the server only hints at becomes a letter.
+"""Dead letters of a run, and the janitor that makes them.
 
-Three ways lead here. A worker that ends a job copies it first. A job that was delivered too often leaves the server's
-advisory; the server notices at a pull, so the janitor pulls with a limit of one byte, which no job fits into. And where
-an advisory was lost (nobody was there to keep it), the job lies in its queue and counts neither as waiting nor as in
-hand; a sweep finds it by that.
+A worker that ends a job copies it first. A job delivered too often leaves the server's advisory; the server notices at
+a pull, so the janitor pulls with a limit of one byte, which no job fits into. Where the advisory was lost, the job lies
+in its queue and counts neither as waiting nor as in hand; a sweep finds it by that.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from actors.bus.base import DeadLetter, UnknownQueueError
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection
-from actors.bus.nats.link import NoAnswerError
+from actors.bus.nats.connection import Connection, NoAnswerError
 from actors.bus.nats.queues import NatsDelivery, Queues
 from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, Advisory, ConsumerInfo, Nothing, RefusedError
 from messages.subjects import run_of
@@ -40,35 +38,31 @@ class Letters:
         self._connection = connection
         self._blobs = blobs
         self._held: dict[str, int] = {}
-        """By run: the letter that was given last, by its number. It is forgotten when the next one is asked for."""
+        """By run: number of the letter given last, deleted at the next call."""
 
     async def bury(self, delivery: NatsDelivery, reason: str) -> None:
         """Keep a copy of a job that a worker ends."""
-        receipt = delivery.receipt
-        dead = _Dead(receipt.stream, receipt.stream_seq, delivery.msg_id, receipt.delivered, reason)
-        await self._keep(dead, delivery.payload)
+        await self._keep(delivery.queue, delivery.msg_id, delivery.attempt, reason, delivery.payload)
 
     async def next(self, run_id: str, queues: Queues) -> DeadLetter:
         """See `Bus.next_dead_letter`."""
-        held = self._held.get(run_id)
-        if held is not None:
-            await self._delete(names.dead_stream(run_id), held)
-            self._held.pop(run_id, None)
+        stream = names.dead_stream(run_id)
+        if run_id in self._held:
+            await self._delete(stream, self._held[run_id])
+            del self._held[run_id]
         janitor = _Janitor(self._connection, self, run_id, queues)
         while True:
-            found = await self._first(run_id)
+            found = await self._get(stream, {"seq": 1, "next_by_subj": ">"})
             if found is None:
                 await janitor.work()
                 await anyio.sleep(_LOOK_S)
-            elif names.is_advisory(found.headers["Nats-Subject"]):
+                continue
+            if names.is_advisory(found.headers["Nats-Subject"]):
                 await self._take_advisory(found)
-                await self._delete(names.dead_stream(run_id), int(found.headers["Nats-Sequence"]))
-            else:
-                letter = await self._letter(run_id, found)
-                self._held[run_id] = int(found.headers["Nats-Sequence"])
-                if letter is not None:
-                    return letter
-                await self._delete(names.dead_stream(run_id), self._held.pop(run_id))
+            elif (letter := await self._letter(run_id, found)) is not None:
+                self._held[run_id] = found.sequence
+                return letter
+            await self._delete(stream, found.sequence)
 
     async def convert(self, stream: str, seq: int, deliveries: int) -> None:
         """Make a letter of a job that nobody will be given any more, and remove it from its queue."""
@@ -78,13 +72,8 @@ class Letters:
         queue = names.queue_of(stream)
         payload = await self._blobs.restore(run_of(queue), reply.payload, reply.headers)
         msg_id = names.id_of(reply.headers["Nats-Subject"].rsplit(".", 1)[-1])
-        await self._keep(_Dead(stream, seq, msg_id, deliveries, "max_deliver"), payload)
+        await self._keep(queue, msg_id, deliveries, "max_deliver", payload)
         await self._delete(stream, seq)
-
-    async def held_or_waiting(self, run_id: str) -> int:
-        """Return how many letters there are."""
-        info = await self._connection.info(names.dead_stream(run_id), what=f"dead letters of run {run_id!r}")
-        return 0 if info is None else info.state.messages
 
     async def _take_advisory(self, found: Reply) -> None:
         try:
@@ -114,32 +103,28 @@ class Letters:
             reason=found.headers.get(names.REASON, ""),
         )
 
-    async def _keep(self, dead: _Dead, payload: bytes) -> None:
-        if not names.is_id(dead.msg_id):
-            log.warning("a job from outside this system was dropped", queue=dead.stream, message=dead.msg_id)
+    async def _keep(self, queue: str, msg_id: str, deliveries: int, reason: str, payload: bytes) -> None:
+        if not names.is_id(msg_id):
+            log.warning("a job from outside this system was dropped", queue=queue, message=msg_id)
             return
-        queue = names.queue_of(dead.stream)
         run_id = run_of(queue)
         headers = {
             names.EXPECTED: "0",  # no message id: whoever may write here at all could use up those of others
             names.QUEUE: queue,
-            names.DELIVERIES: str(dead.deliveries),
-            names.REASON: dead.reason[:_REASON_CHARS],
+            names.DELIVERIES: str(deliveries),
+            names.REASON: reason[:_REASON_CHARS],
         }
-        subject = names.dead_letter(run_id, names.kind_of(queue), dead.msg_id)
-        what = f"dead-lettering {dead.msg_id!r}"
+        subject = names.dead_letter(run_id, names.kind_of(queue), msg_id)
         content, headers = await self._blobs.spill(run_id, payload, headers)
+        stream, what = names.dead_stream(run_id), f"dead-lettering {msg_id!r}"
         try:
-            await self._connection.store(subject, content, headers, stream=names.dead_stream(run_id), what=what)
+            await self._connection.store(subject, content, headers, stream=stream, what=what)
         except RefusedError as error:
             if error.code not in WRONG_LAST_SEQUENCE:
                 raise
-            log.debug("this dead letter is there already", job=dead.msg_id)
+            log.debug("this dead letter is there already", job=msg_id)
         except UnknownQueueError:
-            log.info("a dead letter of a run without queues", job=dead.msg_id, reason=dead.reason)
-
-    async def _first(self, run_id: str) -> Reply | None:
-        return await self._get(names.dead_stream(run_id), {"seq": 1, "next_by_subj": ">"})
+            log.info("a dead letter of a run without queues", job=msg_id, reason=reason)
 
     async def _get(self, stream: str, which: dict[str, object]) -> Reply | None:
         """Return a message; None if it, or the stream, is not there."""
@@ -155,16 +140,8 @@ class Letters:
             log.debug("a message was gone already", stream=stream, seq=seq, code=error.code)
 
 
-class _Dead(msgspec.Struct, frozen=True):
-    stream: str
-    seq: int
-    msg_id: str
-    deliveries: int
-    reason: str
-
-
 class _Suspects(msgspec.Struct, frozen=True):
-    """Jobs of which so many are dead; which ones, is known when no others of them are left."""
+    """Jobs of which `dead` are dead; which ones is known when no others are left."""
 
     seqs: frozenset[int]
     dead: int
@@ -205,7 +182,7 @@ class _Janitor:
             log.debug("no answer to a nudge", stream=stream, error=str(error))
 
     async def _sweep(self, stream: str) -> None:
-        """Look for dead jobs of which no advisory tells."""
+        """Look for dead jobs without an advisory."""
         before = self._suspects.pop(stream, None)
         now = await self._count(stream)
         if now is None:
@@ -226,27 +203,21 @@ class _Janitor:
     async def _count(self, stream: str) -> _Suspects | None:
         """Return the delivered jobs, and how many of them are in nobody's hands; None if none is.
 
-        What changes between the three questions makes the number smaller, never larger.
+        Changes between the three questions make the number smaller, never larger.
         """
-        first = await self._consumer(stream)
-        state = await self._connection.info(stream, what=f"cleaning {stream}")
-        if first is None or state is None or state.state.messages <= first.num_pending + first.num_ack_pending:
-            return None
-        seqs = await self._delivered(stream, first.delivered.stream_seq)
-        second = await self._consumer(stream)
-        if second is None:
+        request = f"CONSUMER.INFO.{stream}.{names.kind_of(names.queue_of(stream))}"
+        what = f"sweeping {stream}"
+        try:
+            first = await self._connection.call(request, None, ConsumerInfo, what=what)
+            state = await self._connection.info(stream, what=what)
+            if state is None or state.state.messages <= first.num_pending + first.num_ack_pending:
+                return None
+            seqs = await self._delivered(stream, first.delivered.stream_seq)
+            second = await self._connection.call(request, None, ConsumerInfo, what=what)
+        except RefusedError:
             return None
         dead = len(seqs) - max(first.num_ack_pending, second.num_ack_pending)
         return _Suspects(frozenset(seqs), dead) if dead > 0 else None
-
-    async def _consumer(self, stream: str) -> ConsumerInfo | None:
-        kind = names.kind_of(names.queue_of(stream))
-        try:
-            return await self._connection.call(
-                f"CONSUMER.INFO.{stream}.{kind}", None, ConsumerInfo, what=f"cleaning {stream}"
-            )
-        except RefusedError:
-            return None
 
     async def _delivered(self, stream: str, last: int) -> list[int]:
         """Return the numbers of the jobs up to `last` that are still there."""
@@ -257,9 +228,9 @@ class _Janitor:
             await inbox.ask(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))
             while True:
                 reply = await inbox.take(_ANSWER_S)
-                if reply.status or int(reply.headers["Nats-Sequence"]) > last:
+                if reply.status or reply.sequence > last:
                     return seqs
-                seqs.append(int(reply.headers["Nats-Sequence"]))
+                seqs.append(reply.sequence)
         except NoAnswerError:
             return []
         finally:

@@ -29,40 +29,36 @@ class NatsOptions(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[str, ...]
     """`nats://host:port` or `tls://host:port`, without credentials."""
     name: str = "ksearch"
-    """What the server's monitoring calls this client."""
+    """This client's name in the server's monitoring."""
     role: str = "admin"
     """Answers arrive under `_INBOX_<role>`, so that no role can read another's."""
     user: str | None = None
     password: str | None = None
     nkey_seed: str | None = None
     ca: Path | None = None
-    """Certificates (PEM) that the server's must be signed by; None: those of the system, if the URL says `tls`."""
+    """Certificates (PEM) that sign the server's; None: the system's, if the URL says `tls`."""
     cert: Path | None = None
-    """The client's own certificate (PEM), for servers that ask for one."""
+    """The client's own certificate (PEM), if the server asks for one."""
     key: Path | None = None
     tls_first: bool = False
-    """TLS before the server says anything, as `handshake_first` of its configuration wants it."""
+    """TLS before the server's first message (`handshake_first`)."""
     replicas: int | None = None
-    """Copies of each stream; None: as many as the bucket has that `prepare` made."""
+    """Copies of each stream; None: as the bucket has them."""
     connect_s: float = 5.0
-    """Longest time for the first connection."""
+    """Time limit of the first connection."""
     patience_s: float = 60.0
-    """How long a call is tried again while the server does not answer; then it is a `BusError`."""
+    """Time limit of a call while the server does not answer; then it is a `BusError`."""
     ping_s: float = 3.0
-    """A link on which nothing was heard for three times this long counts as dead."""
+    """A link that was silent for three times this long counts as dead."""
     sweep_s: float = 5.0
-    """How often whoever waits for dead letters looks for those that the server did not tell of."""
+    """Interval between searches for dead jobs without an advisory."""
 
     def __repr__(self) -> str:
         return f"NatsOptions(servers={self.servers!r}, name={self.name!r}, role={self.role!r}, user={self.user!r})"
 
 
 def tls_context(options: NatsOptions) -> ssl.SSLContext | None:
-    """Return what TLS needs, or None for a connection without.
-
-    Raises:
-        BusError: a certificate or key cannot be read.
-    """
+    """Return the TLS context, or None for a plain connection. Raises `BusError` for unreadable certificates."""
     wanted = options.ca is not None or options.tls_first or any(url.startswith("tls://") for url in options.servers)
     if not wanted:
         return None
@@ -99,31 +95,24 @@ _QUEUE = re.compile(r"ks\.job\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+")
 
 
 def token_of(msg_id: str) -> str:
-    """Return the id as one token of a subject.
-
-    Raises:
-        BusError: it has other characters than letters, digits, dashes and dots.
-    """
+    """Return the id as one token of a subject. Raises `BusError` for characters that no id has."""
     if _MESSAGE_ID.fullmatch(msg_id) is None:
         raise BusError(f"{msg_id!r} is no message id: use letters, digits, dashes, and dots between them")
     return msg_id.replace(".", "_")
 
 
 def id_of(token: str) -> str:
-    """Return the id that `token_of` made this of."""
+    """Return the id of a token."""
     return token.replace("_", ".")
 
 
 def named(token: str, said: str) -> str:
-    """Return the id that a message says it has, if its subject's last token is made of that; else what the token says.
-
-    The token may be anything that a subject can hold: of a stranger's message it need not be an id.
-    """
+    """Return a message's own id if it fits the last token of its subject, else the token's: strangers may send any."""
     return said if _MESSAGE_ID.fullmatch(said) is not None and token_of(said) == token else id_of(token)
 
 
 def is_id(text: str) -> bool:
-    """Say whether this may be a message's id."""
+    """Return True if this may be a message's id."""
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
@@ -155,18 +144,14 @@ def decision_subject(run_id: str) -> str:
 
 @lru_cache(maxsize=4096)
 def job_stream(queue: str) -> str:
-    """Name the stream of a queue.
-
-    Raises:
-        BusError: it is no queue of ours.
-    """
+    """Name the stream of a queue. Raises `BusError` if it is none of our queues."""
     if _QUEUE.fullmatch(queue) is None:
         raise BusError(f"{queue!r} is no queue: ks.job.<kind>.<class>.<language>.<run>")
     return JOBS + queue.removeprefix("ks.job.").replace(".", "_")
 
 
 def is_queue(text: str) -> bool:
-    """Say whether this is the name of a queue of ours."""
+    """Return True if this is the name of a queue of ours."""
     return _QUEUE.fullmatch(text) is not None
 
 
@@ -176,7 +161,7 @@ def queue_of(stream: str) -> str:
 
 
 def kind_of(queue: str) -> str:
-    """Return `write`, `build` or `evaluate`; the queue's consumer is called so too."""
+    """Return `write`, `build` or `evaluate`; also the name of the queue's consumer."""
     return queue.split(".", 3)[2]
 
 
@@ -186,7 +171,7 @@ def jobs_of(run_id: str) -> str:
 
 
 def bell(kind: str) -> str:
-    """Name the subject on which it rings."""
+    """Name the subject on which submissions of this kind are announced."""
     return f"ks.bell.{kind}"
 
 
@@ -206,12 +191,12 @@ def dead_letter(run_id: str, kind: str, msg_id: str) -> str:
 
 
 def advisory(stream: str, consumer: str) -> str:
-    """Name where the server says that a job was delivered too often."""
+    """Name the subject of the server's advisories about jobs that were delivered too often."""
     return f"{_ADVISORIES}{stream}.{consumer}"
 
 
 def is_advisory(subject: str) -> bool:
-    """Say whether it is one of those."""
+    """Return True if the subject is an advisory's."""
     return subject.startswith(_ADVISORIES)
 
 
@@ -231,5 +216,5 @@ def blob_part(run_id: str, digest: str, number: int) -> str:
 
 
 def tombstone(run_id: str) -> str:
-    """Name the entry that says that a run was cancelled."""
+    """Name the entry of a cancelled run."""
     return f"cancel.{checked_id(run_id)}"

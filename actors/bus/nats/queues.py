@@ -1,14 +1,14 @@
 """Work queues: one stream each with one durable consumer; pulling jobs, and jobs in workers' hands.
 
-One queue: the request waits at the server. A wait that is cancelled takes back its interest first, so that the server
-gives the job to somebody else, and hands back what was on its way.
+One queue: the request waits at the server. A cancelled wait first takes back its interest, so that the server gives the
+job to somebody else, and hands back messages on their way.
 
-Several: nobody can wait at several streams at once. A bell is rung at each submission, and of those who wait in this
-process for the same queues the first one looks, queue by queue; if it finds something the next one looks too. They look
-once a second besides: bells may be lost, and jobs that come back ring none.
+Several queues: nobody can wait at several streams at once. A bell is rung at each submission, and the first of the
+tasks that wait for the same queues looks through them; if it finds a job the next one looks too. They also look once a
+second: bells may be lost, and returned jobs ring none.
 
-The subject of a job holds its id, and a job is stored on the condition that its subject is empty: so an id is there
-once while it is unacknowledged, and may come again afterwards.
+A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
+unacknowledged, and may come again afterwards.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -26,6 +26,7 @@ import structlog
 
 from actors.bus.base import (
     MAX_JOB_BYTES,
+    NO_HEADERS,
     CancelledRunError,
     ConflictError,
     QueueFullError,
@@ -35,9 +36,8 @@ from actors.bus.base import (
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection
+from actors.bus.nats.connection import ANSWER_S, PARTING_S, PAUSE_S, Connection, Inbox, NoAnswerError, Patience
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.link import ANSWER_S, PARTING_S, PAUSE_S, Inbox, NoAnswerError, Patience
 from actors.bus.nats.streams import Streams
 from actors.bus.nats.wire import (
     CONSUMER_NOT_FOUND,
@@ -61,47 +61,36 @@ from messages.subjects import run_of
 log = structlog.get_logger(__name__)
 
 _MARGIN = 0.05
-"""Part of the ack time-out that is kept back: the server's clock for a job starts a little before ours."""
+
+
+Bury: TypeAlias = Callable[["NatsDelivery", str], Awaitable[None]]
+"""Makes a dead letter of a job, with the reason."""
+"""Part of the ack time-out kept back: the server's clock for a job starts a little before ours."""
 
 
 _FORGOTTEN_S = 0.5
 _FORGOTTEN_TRIES = 2
 
 
-class Cancelled(Protocol):
-    """Looks for a tombstone."""
-
-    async def __call__(self, run_id: str, /) -> bool:
-        """Say whether a run was cancelled."""
-
-
-class Bury(Protocol):
-    """Makes a dead letter."""
-
-    async def __call__(self, delivery: NatsDelivery, reason: str, /) -> None:
-        """Keep a dead letter."""
-
-
 class NatsDelivery:
     """A job in a worker's hands.
 
-    JetStream lets whoever once had a job hand it back or end it, though somebody else has it by now. So each delivery
-    keeps the time by which it must have been refreshed, and says nothing after it but `ack`.
+    JetStream lets every former holder hand a job back or end it. So each delivery keeps the time by which it must have
+    been refreshed, and sends nothing but `ack` after it.
     """
 
     def __init__(
         self,
         connection: Connection,
+        queues: Queues,
+        bury: Bury,
         spec: QueueSpec,
         reply: Reply,
         receipt: Receipt,
         payload: bytes,
-        *,
-        is_cancelled: Cancelled,
-        bury: Bury,
     ) -> None:
         self._connection = connection
-        self._is_cancelled = is_cancelled
+        self._queues = queues
         self._bury = bury
         self._reply = reply
         self._is_settled = False
@@ -158,7 +147,7 @@ class NatsDelivery:
 
     async def in_progress(self) -> None:
         """See `Delivery.in_progress`."""
-        if await self._is_cancelled(self.spec.run_id):
+        if await self._queues.is_cancelled(self.spec.run_id):
             raise CancelledRunError(f"run {self.spec.run_id!r} was cancelled")
         stream = await self._connection.info(self.receipt.stream, what=f"looking for queue {self.queue!r}")
         if stream is None or self.receipt.stream_seq < stream.beginning:  # dropped, and maybe declared anew
@@ -175,8 +164,8 @@ class NatsDelivery:
     async def _say(self, word: bytes) -> bool:
         """Tell the server, until it has heard. False: it has forgotten the delivery, or the queue is gone.
 
-        A server that crashed does not know what it has delivered in its last tenth of a second, and answers no word
-        about it. Then the job will be given out again, and whoever gets it finds the result.
+        A crashed server has forgotten the deliveries of its last tenth of a second and answers nothing about them. Then
+        the job is given out again, and its next holder finds the result.
         """
         what = f"{word[:5].decode()} of job {self.msg_id!r}"
         patience, tries = Patience(self._connection, what), 0
@@ -205,22 +194,22 @@ class NatsDelivery:
 
 
 WAIT_S = 5.0
-"""How long a request waits at the server; if the server forgets it, so long is nobody woken."""
+"""Life of a request at the server; if the server forgets it, nobody is woken for so long."""
 _PULSE_S = 1.0
-"""How often the server says that it still has the request."""
+"""Interval of the server's signs of life."""
 _SILENCE_S = 2.5
-"""After so long without a word the request was lost, with a server of a cluster that died."""
+"""Silence after which a request counts as lost with a server."""
 LOOK_S = 1.0
-"""How often several queues are looked through without a bell."""
+"""Interval between looks through several queues without a bell."""
 _KEPT = 256
-"""Inboxes that wait to be used again."""
+"""Idle inboxes kept for reuse."""
 _LONG = msgspec.json.encode({"batch": 1, "expires": int(WAIT_S * 1e9), "idle_heartbeat": int(_PULSE_S * 1e9)})
 _PULSE = "100"
 _NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
 
 
 class Pulls:
-    """All who wait for jobs in this process."""
+    """All tasks of this process that wait for jobs."""
 
     def __init__(self, connection: Connection, queues: Queues, blobs: Blobs, bury: Bury) -> None:
         self._connection = connection
@@ -231,21 +220,18 @@ class Pulls:
         self._bells: set[str] = set()
         self._waiting: deque[_Turn] = deque()
 
-    async def pull(self, queues: tuple[str, ...]) -> NatsDelivery:
+    async def pull(self, *queues: str) -> NatsDelivery:
         """See `Bus.pull`."""
         for queue in queues:
             await self._queues.spec_of(queue)
-        if len(queues) == 1:
-            return await self._wait_at(queues[0])
-        return await self._look_through(queues)
-
-    # --- one queue ----------------------------------------------------------------------------------------------
-
-    async def _wait_at(self, queue: str) -> NatsDelivery:
+        if len(queues) != 1:
+            return await self._look_through(queues)
         while True:
-            found = await self._take(queue, _LONG)
+            found = await self._take(queues[0], _LONG)
             if found is not None:
                 return found
+
+    # --- one queue ----------------------------------------------------------------------------------------------
 
     async def _take(self, queue: str, request: bytes) -> NatsDelivery | None:
         """Ask once. None: there is no job, or not now."""
@@ -294,26 +280,23 @@ class Pulls:
                 for queue in queues:
                     found = await self._take(queue, _NOW)
                     if found is not None:
-                        self._wake(turn)
+                        self._call(lambda other: other is not turn and bool(other.queues & turn.queues))
                         return found
                 await turn.wait()
-                while not turn.is_called and not self._is_first(turn):
+                while not turn.called.is_set() and not self._is_first(turn):
                     await turn.wait()
-                turn.clear()
+                turn.called.clear()
         finally:
             self._waiting.remove(turn)
 
     def _rung(self, payload: bytes) -> None:
         queue = payload.decode(errors="replace")
-        for turn in self._waiting:
-            if queue in turn.queues and not turn.is_called:
-                turn.call()
-                return
+        self._call(lambda turn: queue in turn.queues and not turn.called.is_set())
 
-    def _wake(self, after: _Turn) -> None:
+    def _call(self, suits: Callable[[_Turn], bool]) -> None:
         for turn in self._waiting:
-            if turn is not after and turn.queues & after.queues:
-                turn.call()
+            if suits(turn):
+                turn.called.set()
                 return
 
     def _is_first(self, turn: _Turn) -> bool:
@@ -331,15 +314,7 @@ class Pulls:
         except BaseException:
             await self._hand_back(reply)
             raise
-        return NatsDelivery(
-            self._connection,
-            spec,
-            reply,
-            receipt,
-            payload,
-            is_cancelled=self._queues.is_cancelled,
-            bury=self._bury,
-        )
+        return NatsDelivery(self._connection, self._queues, self._bury, spec, reply, receipt, payload)
 
     async def _hand_back(self, reply: Reply) -> None:
         if receipt_of(reply.reply_to) is None:
@@ -356,21 +331,11 @@ class _Turn:
 
     def __init__(self, queues: frozenset[str]) -> None:
         self.queues = queues
-        self._called = asyncio.Event()
-
-    @property
-    def is_called(self) -> bool:
-        return self._called.is_set()
-
-    def call(self) -> None:
-        self._called.set()
-
-    def clear(self) -> None:
-        self._called.clear()
+        self.called = asyncio.Event()
 
     async def wait(self) -> None:
         with anyio.move_on_after(LOOK_S):
-            await self._called.wait()
+            await self.called.wait()
 
 
 _SPEC = "ksearch_spec"
@@ -424,7 +389,7 @@ class Queues:
         await self._connection.call(request, body, ConsumerInfo, what=f"declaring {spec.name!r}")
         self._specs[spec.name] = spec
 
-    async def submit(self, queue: str, payload: bytes, *, msg_id: str, headers: Mapping[str, str]) -> bool:
+    async def submit(self, queue: str, payload: bytes, *, msg_id: str, headers: Mapping[str, str] = NO_HEADERS) -> bool:
         """See `Bus.submit`."""
         if len(payload) > MAX_JOB_BYTES:
             raise BusError(f"job {msg_id!r} has {len(payload)} bytes; at most {MAX_JOB_BYTES} may be submitted")
@@ -442,11 +407,7 @@ class Queues:
         return True
 
     async def spec_of(self, queue: str) -> QueueSpec:
-        """Return how a queue was declared.
-
-        Raises:
-            UnknownQueueError: it is not there.
-        """
+        """Return a queue's specification. Raises `UnknownQueueError` if the queue is not there."""
         known = self._specs.get(queue)
         if known is None:
             info = await self._connection.info(names.job_stream(queue), what=f"looking for queue {queue!r}")
@@ -456,11 +417,7 @@ class Queues:
         return known
 
     async def check(self, queue: str) -> None:
-        """Look whether a queue is still there and can be pulled from.
-
-        Raises:
-            UnknownQueueError: it is not.
-        """
+        """Raise `UnknownQueueError` if a queue is not there or cannot be pulled from."""
         self._specs.pop(queue, None)
         await self.spec_of(queue)
         request = f"CONSUMER.INFO.{names.job_stream(queue)}.{names.kind_of(queue)}"
@@ -494,7 +451,7 @@ class Queues:
             await self._connection.call(f"STREAM.PURGE.{stream}", None, Nothing, what=what)
 
     async def is_cancelled(self, run_id: str) -> bool:
-        """Say whether a run has a tombstone."""
+        """Return True if the run has a tombstone."""
         return await self._bucket.get(names.tombstone(run_id)) is not None
 
     async def streams_of(self, run_id: str) -> tuple[str, ...]:
@@ -504,10 +461,10 @@ class Queues:
         return tuple(name for name in found.streams or () if name.startswith(names.JOBS))
 
     async def _is_ours(self, error: RefusedError, queue: str, subject: str, attempt: str) -> bool:
-        """Say whether a refused job is there by an earlier try of ours; False if it was there before.
+        """Return True if a refused job is there by an earlier try of ours, False if it was there before.
 
         Raises:
-            BusError: it was refused for another reason.
+        BusError: it was refused for another reason.
         """
         if error.code == TOO_MANY_MESSAGES:
             raise QueueFullError(f"queue {queue!r} is full; submit again later") from error
@@ -521,14 +478,14 @@ class Queues:
         return last is not None and last.headers.get(names.MESSAGE_ID) == attempt
 
     async def _ring(self, queue: str) -> None:
-        """Wake those who wait for several queues; they look once a second besides."""
+        """Wake the tasks that wait for several queues."""
         try:
             await self._connection.tell(names.bell(names.kind_of(queue)), queue.encode())
         except NoAnswerError:
             return
 
     async def _watch_deaths(self, run_id: str, stream: str, kind: str) -> None:
-        """Have the server's word about jobs that were delivered too often kept among the run's dead letters."""
+        """Have the server's advisories about the queue kept among the run's dead letters."""
         subject = names.advisory(stream, kind)
         letters = StreamConfig(
             name=names.dead_stream(run_id),
@@ -546,11 +503,7 @@ class Queues:
 
 
 def _spec_of(info: StreamInfo, queue: str) -> QueueSpec:
-    """Return the specification that was noted when the stream was made.
-
-    Raises:
-        BusError: there is none.
-    """
+    """Return the specification noted at the stream. Raises `BusError` if there is none."""
     try:
         return msgspec.json.decode(info.metadata.get(_SPEC, ""), type=QueueSpec)
     except msgspec.DecodeError as error:

@@ -1,13 +1,11 @@
 """Event streams: publishing with exact de-duplication, the planner's fence, and ordered reading without gaps.
 
-A reader has a consumer of its own that keeps no acknowledgements, and asks it for batches ahead of its need. The
-consumer counts what it delivers; a number that is missing, a lost connection or silence make a new consumer behind the
-last entry that was read.
+A reader has a consumer of its own without acknowledgements and asks it for batches ahead of need. A missing number, a
+lost connection or silence lead to a new consumer behind the last entry read.
 
-An event has a subject of its own, made of its publisher's role and its id, and is published on the condition that
-nothing is there yet. So an id is stored once for as long as the stream lives, whatever restarts, and nobody can use up
-the ids of another role. All decisions share one subject; each is published on the condition that the one before it is
-the one that its planner knows.
+An event's subject is made of its publisher's role and its id, and it is stored on the condition that the subject is
+empty: an id is stored once for the life of the stream, and no role can use up another's ids. Decisions share one
+subject; each is stored on the condition that the last one is the one its planner knows.
 """
 
 from __future__ import annotations
@@ -22,13 +20,12 @@ import anyio
 import msgspec
 import structlog
 
-from actors.bus.base import MAX_EVENT_BYTES, ConflictError, Posted, UnknownQueueError
+from actors.bus.base import MAX_EVENT_BYTES, NO_HEADERS, ConflictError, Posted, UnknownQueueError
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection, decoded
+from actors.bus.nats.connection import Connection, Inbox, NoAnswerError, Patience, decoded
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.link import Inbox, NoAnswerError, Patience
 from actors.bus.nats.wire import (
     STREAM_EXISTS,
     STREAM_NOT_FOUND,
@@ -51,16 +48,15 @@ _BATCH = 512
 _BATCH_BYTES = 8 << 20
 """Most that one request brings; a reader holds two requests' worth at most."""
 _LISTEN_S = 5.0
-"""How long a request stays at the server."""
+"""Life of a request at the server."""
 _PULSE_S = 1.0
-"""How often the server says that it still has the request, while there is nothing to send."""
+"""Interval of the server's signs of life while there is nothing to send."""
 _SILENCE_S = 2.5
-"""After so long without a word, request or consumer were lost with a server."""
+"""Silence after which request or consumer count as lost with a server."""
 _MADE_S = 2.0
-"""How long making a consumer may take. In a cluster it may be given to a server that has just died, and is never made;
-then one of another name is."""
+"""Time for making a consumer. A cluster may give it to a dead server; then one of another name is made."""
 _FORGOTTEN_NS = 30_000_000_000
-"""When the server drops the consumer of a reader that asks no more."""
+"""Idle time after which the server drops a reader's consumer."""
 _NEXT = msgspec.json.encode(
     {
         "batch": _BATCH,
@@ -70,12 +66,11 @@ _NEXT = msgspec.json.encode(
     }
 )
 _LOOK_S = 0.25
-"""How often somebody looks who can only look."""
+"""Interval between looks of readers without a consumer."""
 WATCHER = "watcher"
-"""The role of those who may only read."""
+"""The role with read access only."""
 _SPILL: frozenset[Role] = frozenset({"planner", "coder", "builder"})
-"""Who may put blobs. Others that name one would only have readers look for what cannot be there."""
-_READER_ROLES: dict[str, Role] = {role: role for role in get_args(Role)}
+"""Roles that may put blobs; blobs named by others cannot exist."""
 
 
 class _GapError(Exception):
@@ -123,19 +118,14 @@ class _Feed:
         self._inbox: Inbox | None = None
         self._last = 0
         self._owed = 0
-        """Messages that were asked for and have not come."""
+        """Requested messages that have not come."""
 
     @property
     def has_delivered(self) -> bool:
         return self._last > 0
 
     async def open(self) -> None:
-        """Make the consumer.
-
-        Raises:
-            UnknownQueueError: there is no such stream.
-            NoAnswerError: it was not made.
-        """
+        """Make the consumer. Raises `UnknownQueueError` without a stream, `NoAnswerError` if it was not made."""
         config = ConsumerConfig(
             name=self._name,
             ack_policy="none",
@@ -160,12 +150,7 @@ class _Feed:
         self._inbox = await self._connection.open_inbox()
 
     async def next(self) -> tuple[Reply, Receipt]:
-        """Wait for the next entry.
-
-        Raises:
-            _GapError: go on with another feed.
-            NoAnswerError: likewise.
-        """
+        """Wait for the next entry. Raises `_GapError` or `NoAnswerError`: go on with another feed."""
         if self._inbox is None:
             raise _GapError
         while True:
@@ -188,7 +173,7 @@ class _Feed:
             await self._inbox.drop()
 
     def _settle(self, reply: Reply) -> None:
-        """Take a request as ended: its time is over, or it brought as many bytes as it may. 100 is a pulse."""
+        """Take a request as ended: its time is over, or it brought enough bytes. 100 is a sign of life."""
         if reply.status == "100":
             return
         is_over = reply.status == "408" or (reply.status == "409" and "max" in reply.description.lower())
@@ -198,7 +183,7 @@ class _Feed:
 
 
 class _Looks:
-    """Looks again and again at what is stored, without a consumer."""
+    """Reads stored messages again and again, without a consumer."""
 
     def __init__(self, connection: Connection, run_id: str, after: int) -> None:
         self._connection = connection
@@ -210,27 +195,19 @@ class _Looks:
         self.has_delivered = False
 
     async def open(self) -> None:
-        """Make sure that there is something to look at.
-
-        Raises:
-            UnknownQueueError: there is no such stream.
-        """
+        """Raises `UnknownQueueError` without a stream."""
         if await self._connection.info(self._stream, what=f"reading the events of {self._run_id!r}") is None:
             raise unknown_stream(self._run_id)
         self._inbox = await self._connection.open_inbox()
 
     async def next(self) -> tuple[Reply, Receipt]:
-        """Wait for the next entry.
-
-        Raises:
-            NoAnswerError: go on with another one.
-        """
+        """Wait for the next entry. Raises `NoAnswerError`: go on with another one."""
         while not self._found:
             await self._look()
             if not self._found:
                 await anyio.sleep(_LOOK_S)
         found = self._found.popleft()
-        self._last = int(found.headers["Nats-Sequence"])
+        self._last = found.sequence
         self.has_delivered = True
         stored = datetime.fromisoformat(found.headers["Nats-Time-Stamp"])
         receipt = Receipt(self._stream, 1, self._last, 0, round(stored.timestamp() * 1e6) * 1000)
@@ -241,7 +218,7 @@ class _Looks:
             await self._inbox.drop()
 
     async def _look(self) -> None:
-        """Take what is stored behind the last entry, a batch at most."""
+        """Take the next batch of stored messages."""
         if self._inbox is None:
             raise NoAnswerError("it was not opened")
         body = {"seq": self._last + 1, "next_by_subj": ">", "batch": _BATCH, "max_bytes": _BATCH_BYTES}
@@ -257,34 +234,26 @@ class _Looks:
 
 
 def _publisher(reply: Reply) -> Role | None:
-    """Return who published it: the server's permissions tie the subject to the role."""
+    """Return the publisher: the server's permissions tie the subject to the role."""
     parts = reply.subject.split(".")
     if len(parts) == 4 and parts[3] == "decision":
         return "planner"
-    return _READER_ROLES.get(parts[3]) if len(parts) == 5 else None
+    return next((role for role in _ROLES if len(parts) == 5 and role == parts[3]), None)
 
 
 def _posted(reply: Reply, receipt: Receipt, role: Role, payload: bytes) -> Posted:
+    token = reply.subject.rsplit(".", 1)[-1]
+    seconds, rest_ns = divmod(receipt.stored_ns, 1_000_000_000)
+    stamp = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)
     return Posted(
         seq=receipt.stream_seq,
-        at=_stamp(receipt.stored_ns),
-        msg_id=_id_of(reply),
+        at=stamp.isoformat(timespec="microseconds"),
+        # The header may be anything, but for decisions it is the only id.
+        msg_id=reply.headers.get(names.ID, "") if token == "decision" else names.id_of(token),  # noqa: S105
         payload=payload,
         role=role,
         headers={name: value for name, value in reply.headers.items() if name.islower()},
     )
-
-
-def _id_of(reply: Reply) -> str:
-    """Return the id that the subject says; the header may be anything, but for decisions it is all there is."""
-    last = reply.subject.rsplit(".", 1)[-1]
-    return reply.headers.get(names.ID, "") if last == "decision" else names.id_of(last)
-
-
-def _stamp(stored_ns: int) -> str:
-    seconds, rest_ns = divmod(stored_ns, 1_000_000_000)
-    stamp = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)
-    return stamp.isoformat(timespec="microseconds")
 
 
 _ROLES: tuple[Role, ...] = get_args(Role)
@@ -333,9 +302,9 @@ class Streams:
         payload: bytes,
         *,
         msg_id: str,
-        role: Role,
-        headers: Mapping[str, str],
-        expected_last_decision: int | None,
+        role: Role = "planner",
+        headers: Mapping[str, str] = NO_HEADERS,
+        expected_last_decision: int | None = None,
     ) -> int:
         """See `Bus.publish`."""
         if len(payload) > MAX_EVENT_BYTES:
@@ -355,7 +324,7 @@ class Streams:
                 if error.code not in WRONG_LAST_SEQUENCE:
                     raise
                 last = await self._connection.read(stream, subject, what=what)
-                there = 0 if last is None else _sequence(last)
+                there = 0 if last is None else last.sequence
                 if last is not None and last.headers.get(names.ID) == msg_id:
                     return there
                 if not proves_nothing(there, expected):
@@ -365,14 +334,17 @@ class Streams:
                     ) from error
                 await patience.take(str(error))
 
-    async def find(self, run_id: str, msg_id: str, *, roles: tuple[Role, ...] = _ROLES) -> int | None:
-        """See `Bus.find`. Decisions are not looked for."""
-        stream = names.event_stream(run_id)
-        for role in roles:
-            subject = names.event_subject(run_id, role, msg_id)
-            last = await self._connection.read(stream, subject, what=f"looking for {msg_id!r} in run {run_id!r}")
+    async def find(self, run_id: str, msg_id: str, *, role: Role | None = None) -> int | None:
+        """See `Bus.find`. A worker's connection looks among its role's events, others among all; never decisions."""
+        own = self._connection.options.role
+        roles = (role,) if role is not None else tuple(each for each in _ROLES if own in (each, "planner"))
+        for each in roles or _ROLES:
+            subject = names.event_subject(run_id, each, msg_id)
+            last = await self._connection.read(
+                names.event_stream(run_id), subject, what=f"looking for {msg_id!r} in run {run_id!r}"
+            )
             if last is not None:
-                return _sequence(last)
+                return last.sequence
         return None
 
     async def delete(self, run_id: str) -> None:
@@ -382,9 +354,5 @@ class Streams:
 
 
 def unknown_stream(run_id: str) -> UnknownQueueError:
-    """Return the error of a run whose stream is not there."""
+    """Return the error of a run without a stream."""
     return UnknownQueueError(f"the event stream of run {run_id!r} was not opened")
-
-
-def _sequence(reply: Reply) -> int:
-    return int(reply.headers["Nats-Sequence"])

@@ -1,4 +1,4 @@
-"""The parts of JetStream's requests and answers that are used here. Fields that are not named are not looked at."""
+"""The parts of JetStream's requests and answers that are used here."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ from messages.base import BusError
 STREAM_NOT_FOUND = 10059
 CONSUMER_NOT_FOUND = 10014
 STREAM_EXISTS = 10058
-CONSUMER_EXISTS = frozenset({10013, 10105, 10148})
 WRONG_LAST_SEQUENCE = frozenset({10070, 10071, 10164})
 TOO_MANY_MESSAGES = 10077
 MESSAGE_TOO_LARGE = 10054
-NO_MESSAGE = 10037
 NO_ROOM = frozenset({10002, 10023, 10028, 10047, 10110})
-"""Out of memory or of disk: the operator may make room."""
+"""Out of memory or disk: the operator may make room."""
 TRANSIENT = frozenset({10008, 10049, 10009, 10012, 10039, 10068, 10122, 10158, 10163}) | NO_ROOM
-"""No leader, not loaded yet, no quorum, its folder not cleared yet, this message (or the one before it on its subject)
-still being copied to the other servers, or no room just now."""
+"""No leader, not loaded yet, no quorum, folder not cleared yet, message not copied to all servers yet, or no room."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Why JetStream refused."""
+    """Reason of a refusal."""
 
     code: int = 0
     err_code: int = 0
@@ -33,7 +30,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class RefusedError(BusError):
-    """JetStream said no, and why."""
+    """JetStream's refusal."""
 
     def __init__(self, text: str, fault: Fault, *, is_retry: bool) -> None:
         super().__init__(text)
@@ -51,14 +48,13 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """An answer that says no more than that it was done."""
+    """An answer without content."""
 
     error: Fault | None = None
-    purged: int = 0
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a stream is made."""
+    """Configuration of a stream."""
 
     name: str
     subjects: tuple[str, ...] = ()
@@ -72,13 +68,12 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     duplicate_window: int = 0
     first_seq: int = 0
     allow_direct: bool = False
-    allow_rollup_hdrs: bool = False
     allow_msg_ttl: bool = False
     metadata: Mapping[str, str] = {}
 
 
 class StreamState(msgspec.Struct, frozen=True):
-    """What a stream holds."""
+    """Contents of a stream."""
 
     messages: int = 0
     first_seq: int = 0
@@ -93,35 +88,35 @@ class StreamInfo(msgspec.Struct, frozen=True):
     """A stream as it is."""
 
     config: Mapping[str, object] = {}
-    """All of it, also what is not known here: an update sends it back."""
+    """Whole, also unknown fields: an update sends it back."""
     state: StreamState = StreamState()
     created: datetime | None = None
     error: Fault | None = None
 
     @property
     def is_haunted(self) -> bool:
-        """Whether it holds what was there before it was made."""
+        """True if it holds messages older than itself."""
         first, created = self.state.first_ts, self.created
         return bool(self.state.messages) and first is not None and created is not None and first < created
 
     @property
     def beginning(self) -> int:
-        """The number that its first message got."""
+        """Number of its first message."""
         return msgspec.convert(self.config.get("first_seq", 0), int)
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Which subjects it stores."""
+        """Stored subjects."""
         return msgspec.convert(self.config.get("subjects", ()), tuple[str, ...])
 
     @property
     def replicas(self) -> int:
-        """How many copies there are."""
+        """Number of copies."""
         return msgspec.convert(self.config.get("num_replicas", 1), int)
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What was noted at it."""
+        """Our notes on it."""
         return msgspec.convert(self.config.get("metadata", {}), dict[str, str])
 
 
@@ -134,7 +129,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a consumer is made. Times are nanoseconds."""
+    """Configuration of a consumer. Times are nanoseconds."""
 
     name: str
     durable_name: str = ""
@@ -151,7 +146,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """How far a consumer got."""
+    """Position of a consumer."""
 
     consumer_seq: int = 0
     stream_seq: int = 0
@@ -163,13 +158,12 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     delivered: Delivered = Delivered()
     num_ack_pending: int = 0
     num_redelivered: int = 0
-    num_waiting: int = 0
     num_pending: int = 0
     error: Fault | None = None
 
 
 class Advisory(msgspec.Struct, frozen=True):
-    """The server's word that a job was delivered too often."""
+    """The server's notice that a job was delivered too often."""
 
     stream: str
     consumer: str
@@ -178,7 +172,7 @@ class Advisory(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What the subject says to which a delivered message is acknowledged."""
+    """Contents of a delivered message's acknowledgement subject."""
 
     stream: str
     delivered: int
@@ -201,12 +195,9 @@ def receipt_of(reply_to: str) -> Receipt | None:
 
 
 def proves_nothing(there: int, expected: int) -> bool:
-    """Say whether what is there leaves open why a message was refused whose predecessor was to have a sequence.
+    """Return True if a refusal for a wrong last sequence leaves open whether an earlier try was stored.
 
-    Then an earlier try of it is under way, its answer lost with a leader, or who was asked does not know the last yet.
-
-    Args:
-        there: sequence of the last message on its subject, as somebody of the cluster says; 0: there is none.
-        expected: sequence that it was to have.
+    `there` is the last sequence on the subject as the server says (0: none), `expected` the required one. An earlier
+    try may be under way, or the server may lag behind.
     """
     return there == expected or 0 < there < expected

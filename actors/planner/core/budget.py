@@ -1,19 +1,17 @@
-"""What a run may still spend, and so whether a model may be asked, and which.
+"""What a run may still spend, and so which model may be asked.
 
-Before each question calls, tokens and money are looked at, with what is expected of the questions under way and of the
-one that is to be asked: the mean of the role's (of several coder models: the model's) answers so far. An answer may be
-longer than that, so the last ones can exceed a limit by what they are longer; none is asked that is expected to. Only
-the first question of all is asked whatever the limit of tokens: nothing else tells how long answers are.
-Where several coder models are left to choose from, those that no longer fit drop out: the cheap ones use up the rest.
+Calls, tokens and money are checked before each question, with the expected cost of the question and of those under way:
+the mean of the role's (or model's) answers so far. Answers longer than that may exceed a limit. The first question of
+all is asked whatever the token limit. Of several coder models those that no longer fit drop out.
 """
 
 from __future__ import annotations
 
 from actors.planner.core.arms import TYPICAL, choose, mean_usage
 from actors.planner.core.state import SearchState
-from messages.base import Usage
+from messages.base import Usage, copied
 from messages.events import CandidateWritten, EditsProposed
-from messages.facts import PlanRequested, SpendRecorded, StoppedBy, WriteRequested
+from messages.facts import SpendRecorded, StoppedBy, WriteRequested
 from messages.models import Lineup, Offer
 
 _ANY = Offer()
@@ -22,46 +20,38 @@ _ANY = Offer()
 def written_spend(
     state: SearchState, request: WriteRequested, written: CandidateWritten, node_id: str
 ) -> SpendRecorded:
-    """Return what a coder's answer cost."""
-    price = state.lineup.coder(request.model).price
-    return SpendRecorded(
-        role="coder",
-        usage=written.usage,
-        model=request.model or written.model,
-        node_id=node_id,
-        cost_usd=price.of(written.usage) if price is not None else None,
-        latency_s=written.latency_s,
-    )
+    """Return the cost of a coder's answer."""
+    cost_usd = _cost_usd(state.lineup.coder(request.model), written.usage)
+    model = request.model or written.model
+    return copied(SpendRecorded, written, role="coder", model=model, node_id=node_id, cost_usd=cost_usd)
+
+
+def _cost_usd(offer: Offer, usage: Usage) -> float | None:
+    return offer.price.of(usage) if offer.price is not None else None
 
 
 def proposed_spend(state: SearchState, proposed: EditsProposed) -> SpendRecorded:
-    """Return what an answer of the planner's model cost."""
-    price = state.lineup.planner.price
-    return SpendRecorded(
-        role="planner",
-        usage=proposed.usage,
-        model=proposed.model,
-        cost_usd=price.of(proposed.usage) if price is not None else None,
-        latency_s=proposed.latency_s,
-        prompt_bytes=proposed.prompt_bytes,
-    )
+    """Return the cost of an answer of the planner's model."""
+    cost_usd = _cost_usd(state.lineup.planner, proposed.usage)
+    return copied(SpendRecorded, proposed, role="planner", cost_usd=cost_usd)
 
 
 def is_priced(lineup: Lineup) -> bool:
-    """Say whether the price of every model is known."""
+    """Return True if the price of every model is known."""
     return all(offer.price is not None for offer in (lineup.planner, *(lineup.coders or (_ANY,))))
 
 
 def spent_usd(state: SearchState) -> float:
-    """Return what the run has cost; answers that were lost with a session count at the mean, likely billed."""
+    """Return the cost of the run; answers lost with a session count at the mean."""
     if not state.lost_calls:
         return state.cost_usd
-    mean = state.cost_usd / state.usage.calls if state.usage.calls else _usual_cost(state, _coders(state)[0])
+    offer = _coders(state)[0]
+    mean = state.cost_usd / state.usage.calls if state.usage.calls else _cost(offer, _coder_usage(state, offer.name))
     return state.cost_usd + state.lost_calls * mean
 
 
 def used_up(state: SearchState) -> tuple[StoppedBy, str] | None:
-    """Return which limit ends the run, and how far it is used; None if the run may go on."""
+    """Return the limit that ends the run and its use; None if the run may go on."""
     budget = state.settings.budget
     limits: tuple[tuple[StoppedBy, float, float | None], ...] = (
         ("rounds", state.rounds, budget.max_rounds),
@@ -80,25 +70,25 @@ def used_up(state: SearchState) -> tuple[StoppedBy, str] | None:
 
 
 def may_ask_coder(state: SearchState) -> bool:
-    """Say whether one more attempt fits into the budget, if all that are under way turn out to be evaluations."""
+    """Return True if one more attempt fits into the budget, all those under way counted as evaluations."""
     if rounds_left(state) <= 0:
         return False
     return _calls_left(state) and bool(_affordable(state))
 
 
 def rounds_left(state: SearchState) -> int:
-    """Return how many evaluations fit into the budget besides all that are under way."""
+    """Return how many evaluations fit into the budget besides those under way."""
     under_way = sum(len(branch.jobs) for branch in state.branches.values())
     return state.settings.budget.max_rounds - state.rounds - under_way
 
 
 def may_ask_planner(state: SearchState) -> bool:
-    """Say whether one more call for edits fits into the budget."""
+    """Return True if one more call for edits fits into the budget."""
     return _calls_left(state) and _fits(state, _planner_usage(state), state.lineup.planner)
 
 
 def is_overcommitted(state: SearchState) -> bool:
-    """Say whether the questions under way are more than the budget pays for: some were lost, and are asked again."""
+    """Return True if the questions under way cost more than the budget has left."""
     limit = state.settings.budget.max_calls
     if limit is not None and state.calls + len(state.questions) > limit:
         return True
@@ -106,7 +96,7 @@ def is_overcommitted(state: SearchState) -> bool:
 
 
 def next_model(state: SearchState) -> str:
-    """Return which coder model is to be asked now; empty where there is one."""
+    """Return the coder model to ask now; empty where there is one."""
     if not state.arms:
         return ""
     offers = _affordable(state) or state.lineup.coders  # asked again after a loss: it was affordable once
@@ -114,7 +104,6 @@ def next_model(state: SearchState) -> str:
 
 
 def _calls_left(state: SearchState) -> bool:
-    """Say whether one more question fits into the budget of calls: those under way will be paid for, too."""
     limit = state.settings.budget.max_calls
     return limit is None or state.calls + len(state.questions) < limit
 
@@ -128,7 +117,7 @@ def _affordable(state: SearchState) -> tuple[Offer, ...]:
 
 
 def _fits(state: SearchState, usage: Usage, offer: Offer) -> bool:
-    """Say whether an answer is expected to fit into tokens and money, along with those under way."""
+    """Return True if an answer is expected to fit into tokens and money, along with those under way."""
     if not _is_limited(state):
         return True
     is_first = not state.calls and not state.questions
@@ -137,10 +126,12 @@ def _fits(state: SearchState, usage: Usage, offer: Offer) -> bool:
 
 
 def _committed(state: SearchState) -> tuple[int, float]:
-    """Return tokens and dollars that are spent, and are expected of the questions under way."""
+    """Return tokens and dollars spent, and expected of the questions under way."""
     tokens, cost_usd = state.usage.tokens, spent_usd(state)
     for question in state.questions:
-        asked, whom = _expected(state, question)
+        asked, whom = _planner_usage(state), state.lineup.planner
+        if isinstance(question, WriteRequested):
+            asked, whom = _coder_usage(state, question.model), state.lineup.coder(question.model)
         tokens, cost_usd = tokens + asked.tokens, cost_usd + _cost(whom, asked)
     return tokens, cost_usd
 
@@ -150,12 +141,6 @@ def _is_within(state: SearchState, tokens: int, cost_usd: float) -> bool:
     return (budget.max_tokens is None or tokens <= budget.max_tokens) and (
         budget.max_cost_usd is None or cost_usd <= budget.max_cost_usd
     )
-
-
-def _expected(state: SearchState, question: WriteRequested | PlanRequested) -> tuple[Usage, Offer]:
-    if isinstance(question, PlanRequested):
-        return _planner_usage(state), state.lineup.planner
-    return _coder_usage(state, question.model), state.lineup.coder(question.model)
 
 
 def _planner_usage(state: SearchState) -> Usage:
@@ -168,22 +153,18 @@ def _coder_usage(state: SearchState, model: str) -> Usage:
 
 
 def _cost(offer: Offer, usage: Usage) -> float:
-    return offer.price.of(usage) if offer.price is not None else 0.0
-
-
-def _usual_cost(state: SearchState, offer: Offer) -> float:
-    return _cost(offer, _coder_usage(state, offer.name))
+    return _cost_usd(offer, usage) or 0.0
 
 
 def _out_of_reach(state: SearchState) -> tuple[StoppedBy, str] | None:
-    """Return which limit no further answer fits under, once nothing is under way."""
+    """Return the limit under which no further answer fits, once nothing is under way."""
     if not _is_limited(state) or state.questions or _affordable(state):
         return None
     budget = state.settings.budget
     tokens = min(_coder_usage(state, offer.name).tokens for offer in _coders(state))
     if budget.max_tokens is not None and state.usage.tokens + tokens > budget.max_tokens:
         return "tokens", f"{state.usage.tokens} of {budget.max_tokens}, and an answer takes about {tokens}"
-    cost_usd = min(_usual_cost(state, offer) for offer in _coders(state))
+    cost_usd = min(_cost(offer, _coder_usage(state, offer.name)) for offer in _coders(state))
     limit = budget.max_cost_usd or 0.0
     return "cost", f"${spent_usd(state):.4f} of ${limit:g}, and an answer costs about ${cost_usd:.4f}"
 

@@ -1,41 +1,29 @@
-"""Decides on one event: judging, lost jobs, and what follows. Begin reading here.
+"""Decides on one event: judging, lost jobs, and their consequences. Begin reading here.
 
-Where it was wrong, when it was killed, how fast it was on each workload, what the compiler said. Never expected values.
+1. The planner's model analyses the task and inserts first actions under the root.
 
-An outpaced candidate is correct, and slower than what was asked for: that is all that is known of it, besides an
-interval. So the bar is set where that is all that matters:
+2. While there are free slots, the best frontier node (`selection`) gets a branch.
 
-- A branch with a correct candidate keeps the better of the two. What is clearly below `NEAR` of the branch's best
-  cannot become its best, nor the incumbent; what is nearer is told exactly, for the coder to learn from.
-- A branch without one attaches whatever is its first, even if it is slower than its parent: that keeps paths open that
-  lead down before they lead up. Below `FAR` of the parent's (under the root: of the reference's) it is attached for the
-  low end of its interval. How slow a detour is, is not known more exactly than needed.
-
-An outpaced candidate never becomes the incumbent.
-
-What could not be timed well enough is correct. The same candidate is measured once more at once, as another round; if
-that fails as well, it counts for what both measurements are sure of, and its branch goes on improving, not debugging.
-
-A job is lost after all tries of its call and all its deliveries. One that is lost a second time may itself be why: an
-answer that never ends, a program that takes its evaluator down. It is given up, which says nothing about the action;
-asked for again and again it would stop the run as soon as nothing else is under way.
-
-1. The planner's model analyses the task and hangs first actions under the root.
-2. While there are free slots: the best frontier node (`selection`) gets a branch.
 3. A branch asks a coder for a candidate, has it built, then evaluated, and asks again (debug, improve) until
-   `stagnation_window` attempts in a row brought no improvement. Its best correct candidate is attached to the node.
-4. Finished branches are reported to the planner's model, all that are waiting in one call; it revises the tree.
-   Meanwhile the other branches go on. When open actions run short, the same call asks for more.
-5. The run ends by its budget, by its target, or when neither the model nor the machine finds anything to try.
+`stagnation_window` attempts in a row brought no improvement. Its best correct candidate is attached to the node.
 
-This module says what each event leads to; `supply` says what is begun after it. Neither reads a clock or draws.
+4. Finished branches are reported to the planner's model, all waiting ones in one call; it revises the tree while other
+branches go on. When open actions run short, the same call asks for more.
+
+5. The run ends by its budget, its target, or when neither model nor machine finds anything to try.
+
+An outpaced candidate is correct and slower than the bar (`keep_above`); it never becomes the incumbent. An unstable one
+is measured once more as another round; if that fails too, it counts for its lower bound. A job lost twice is given up:
+the job itself may be the cause.
+
+`supply` says what is begun after an event. Neither module reads a clock or draws.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -54,8 +42,8 @@ from actors.planner.core.state import (
     number_of,
 )
 from actors.planner.core.steering import carry_out, inherit
-from actors.planner.core.supply import ask_others, begin, conclude, conclude_with, drop_unpaid, present, resend, stop
-from messages.base import ProtocolError
+from actors.planner.core.supply import ask_others, begin, conclude, drop_unpaid, present, resend, stop
+from messages.base import ProtocolError, copied
 from messages.edits import EditScript, Refusal
 from messages.events import (
     Built,
@@ -99,6 +87,7 @@ from messages.verdicts import (
     CORRECT_FATES,
     Crashed,
     DidNotBuild,
+    Fate,
     Measured,
     Outpaced,
     Rejected,
@@ -119,15 +108,12 @@ _KERNEL = re.compile(r"^kernel \S+: .+$", re.MULTILINE)
 
 
 def evidence_of(verdict: Verdict) -> tuple[str, ...]:
-    """Return what is known besides the outcome's line; at most `MAX_LINES` lines of `MAX_CHARS` characters."""
+    """Return details of a verdict, without expected values; at most `MAX_LINES` lines of `MAX_CHARS` characters."""
     return tuple(_short(line) for line in _lines(verdict)[:MAX_LINES])
 
 
 def build_facts_of(log: str) -> tuple[str, ...]:
-    """Return what a builder's log says of each kernel: registers, spills, shared memory; bounded.
-
-    Builders of GPU languages print one line per kernel: `kernel NAME: 40 registers, 0 bytes spilled, …`.
-    """
+    """Return the builder log's lines of each kernel (registers, spills, shared memory); bounded."""
     kernels = [_short(line) for line in _KERNEL.findall(log)]
     left_out = len(kernels) - _KERNELS
     return (*kernels[:_KERNELS], f"({left_out} more kernels)") if left_out > 0 else tuple(kernels)
@@ -167,43 +153,40 @@ def _short(line: str) -> str:
 
 
 NEAR = 0.9
+"""Share of the branch's best below which a candidate cannot become its best, nor the incumbent."""
 FAR = 0.5
+"""The same of the base, while a branch has no correct candidate: slow detours need no exact time."""
 _REFERENCE = 1.0
 
 
 def keep_above(state: SearchState, branch: Branch) -> float | None:
-    """Return the speedup below which a branch's next candidate need not be timed to the end; None: no bar of ours."""
+    """Return the speedup below which a branch's next candidate need not be timed to the end; None: no bar."""
     if state.scored:
         return None
-    if branch.best is not None:
-        return _share(NEAR, branch.best.credit)
-    return _share(FAR, branch.base.credit if branch.base is not None else _REFERENCE)
-
-
-def _share(share: float, credit: float | None) -> float | None:
+    best, share = (branch.best, NEAR) if branch.best is not None else (branch.base, FAR)
+    credit = best.credit if best is not None else _REFERENCE
     return None if credit is None else share * credit
 
 
 def judge(step: Step, request: BuildRequested | EvaluationRequested, verdict: Verdict, *, lease_s: float = 0.0) -> None:
-    """Finish the draft that was evaluated and those that wrote the same, or have its time measured again."""
+    """Finish the evaluated draft and those that wrote the same, or have its time measured again."""
     branch = step.state.branches[request.branch_id]
     draft = branch.draft(request.draft)
     known = _known(step.state, request.candidate_id, verdict)
     round_number = step.state.rounds + 1
-    if isinstance(request, EvaluationRequested) and _is_measured_again(step.state, request, verdict):
-        finish(step, branch, draft, known, round_number=round_number, lease_s=lease_s, measured_again=True)
-        step.take(_once_more(step, request))
-        return
-    build_facts = request.build_facts if isinstance(request, EvaluationRequested) else ()
-    evidence = (*evidence_of(verdict), *build_facts)
+    evidence, artifact_id = evidence_of(verdict), None
+    if isinstance(request, EvaluationRequested):
+        if _is_measured_again(step.state, request, verdict):
+            finish(step, branch, draft, known, round_number=round_number, lease_s=lease_s, measured_again=True)
+            step.take(replace(request, job_id=step.job_id("e"), lost=0))
+            return
+        evidence, artifact_id = (*evidence, *request.build_facts), request.artifact_id
     finish(step, branch, draft, known, round_number=round_number, lease_s=lease_s, evidence=evidence)
-    artifact_id = request.artifact_id if isinstance(request, EvaluationRequested) else None
     present(step, known, branch.node_id, artifact_id=artifact_id)
-    finish_awaiting(step, known)
+    _finish_awaiting(step, known)
 
 
-def finish_awaiting(step: Step, known: Known) -> None:
-    """Finish the drafts that await what another draft's evaluation says of their candidate."""
+def _finish_awaiting(step: Step, known: Known) -> None:
     for branch in active(step.state):
         for draft in branch.drafts:
             if draft.awaiting and draft.candidate_id == known.candidate_id:
@@ -221,57 +204,29 @@ def finish(
     measured_again: bool = False,
     evidence: tuple[str, ...] = (),
 ) -> None:
-    """Say what a draft has come to. Without a round its candidate was known, or another's evaluation counts for it."""
-    step.take(
-        AttemptFinished(
-            branch_id=branch.branch_id,
-            candidate_id=known.candidate_id,
-            fate=known.fate,
-            outcome=known.outcome,
-            credit=known.credit,
-            speedup=known.speedup,
-            speedup_high=known.speedup_high,
-            latency_us=known.latency_us,
-            round=round_number,
-            improved=not measured_again and _improves(branch, known),
-            lease_s=lease_s,
-            draft=draft.number,
-            measured_again=measured_again,
-            evidence=evidence,
-        )
+    """Record the result of a draft; without a round its candidate was not evaluated for it."""
+    finished = copied(
+        AttemptFinished,
+        known,
+        branch_id=branch.branch_id,
+        round=round_number,
+        improved=not measured_again and _improves(branch, known),
+        lease_s=lease_s,
+        draft=draft.number,
+        measured_again=measured_again,
+        evidence=evidence,
     )
-
-
-def may_be_retried(known: Known) -> bool:
-    """Say whether a candidate that was evaluated may be evaluated once more when it is written again."""
-    return known.fate == "timed_out" and known.evaluations == 1 and not known.confirmed
-
-
-def is_under_way(state: SearchState, candidate_id: str) -> bool:
-    """Say whether a candidate is being built or evaluated for a branch just now."""
-    return any(draft.candidate_id == candidate_id for branch in state.branches.values() for draft in branch.drafts)
+    step.take(finished)
 
 
 def _is_measured_again(state: SearchState, request: EvaluationRequested, verdict: Verdict) -> bool:
-    """Say whether a candidate's time is worth another round: once, and not if that would be one too many."""
+    """Return True if a candidate's time is worth another round: once, and only within the budget."""
     is_first = request.candidate_id not in state.known
     return isinstance(verdict, Unstable) and is_first and not state.ending and rounds_left(state) > 0
 
 
-def _once_more(step: Step, request: EvaluationRequested) -> EvaluationRequested:
-    return EvaluationRequested(
-        job_id=step.job_id("e"),
-        branch_id=request.branch_id,
-        candidate_id=request.candidate_id,
-        artifact_id=request.artifact_id,
-        keep_above=request.keep_above,
-        draft=request.draft,
-        build_facts=request.build_facts,
-    )
-
-
 def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
-    """Return what is known of a candidate once it was evaluated."""
+    """Return the knowledge of a candidate after its evaluation."""
     credit, speedup, high, latency_us = credit_of(verdict), None, None, None
     if isinstance(verdict, Measured):
         speedup, latency_us = verdict.speedup_vs_reference, verdict.latency_us
@@ -293,24 +248,15 @@ def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
         latency_us=latency_us,
     )
     before = state.known.get(candidate_id)
-    return _least(before, known) if before is not None and known.fate == before.fate == "unstable" else known
-
-
-def _least(first: Known, second: Known) -> Known:
-    """Return what two measurements that told little are sure of: the better of them is never what counts."""
-    slower = min(first, second, key=lambda known: known.credit or 0.0)
-    return Known(
-        candidate_id=second.candidate_id,
-        fate=second.fate,
-        outcome=f"{second.outcome} (measured twice)",
-        credit=slower.credit,
-        speedup=slower.speedup,
-        speedup_high=slower.speedup_high,
-    )
+    if before is None or not known.fate == before.fate == "unstable":
+        return known
+    slower = min(before, known, key=lambda one: one.credit or 0.0)  # the better of two is never what counts
+    worth = {name: getattr(slower, name) for name in ("credit", "speedup", "speedup_high")}
+    return replace(known, outcome=f"{known.outcome} (measured twice)", latency_us=None, **worth)
 
 
 def _improves(branch: Branch, known: Known) -> bool:
-    """Say whether a candidate is better than the branch's best by more than the measurement's interval."""
+    """Return True if a candidate beats the branch's best by more than the measurement's interval."""
     if known.fate not in CORRECT_FATES:
         return False
     if branch.best is None:
@@ -323,10 +269,10 @@ _GIVEN_UP_AFTER: Final = 2
 
 
 def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
-    """Take a loss in, and have the job done again. True if it is to be given up instead: it was lost before.
+    """Take a loss in and have the job done again. True if the job is to be given up: it was lost before.
 
-    Too many losses in a row stop the run, and so does one that trying again cannot help. Neither says anything about
-    this job, nor does the loss of one that was asked before the run was resumed.
+    Too many losses in a row, or a permanent one, stop the run; neither counts for this job, nor does the loss of a job
+    that was asked before the run was resumed.
     """
     is_old = step.state.jobs[event.job_id].reopened
     step.take(LossNoted(job_id=event.job_id, error=event.error, permanent=event.permanent))
@@ -335,7 +281,13 @@ def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
         stop(step, "infrastructure", event.error)
     if is_hopeless and step.state.ending:
         return False
-    if not is_old and not is_hopeless and _may_be_given_up(request):
+    if is_old or is_hopeless:
+        resend(step, request)
+        return False
+    is_for_branch = isinstance(request, BuildRequested | EvaluationRequested) and not is_confirmation(request)
+    if isinstance(request, WriteRequested | PlanRequested | BuildRequested | EvaluationRequested) and (
+        is_for_branch or is_question(request)
+    ):
         request = replace(request, lost=request.lost + 1)
         if request.lost >= _GIVEN_UP_AFTER:
             return True
@@ -346,41 +298,33 @@ def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
 def give_up(step: Step, request: WriteRequested | BuildRequested | EvaluationRequested) -> None:
     """End the draft that waited for a job, and those that wrote the same."""
     if isinstance(request, WriteRequested):
-        step.take(
-            AttemptFinished(
-                branch_id=request.branch_id,
-                candidate_id=None,
-                fate="lost",
-                outcome="lost: no answer",
-                draft=request.draft,
-            )
-        )
+        _end_unwritten(step, request, "lost", "no answer")
         return
     nothing = Known(candidate_id=request.candidate_id, fate="lost", outcome="lost: no verdict")
     branch = step.state.branches[request.branch_id]
     finish(step, branch, branch.draft(request.draft), nothing)
-    finish_awaiting(step, nothing)
+    _finish_awaiting(step, nothing)
 
 
-def _may_be_given_up(
-    request: Requested,
-) -> TypeGuard[WriteRequested | PlanRequested | BuildRequested | EvaluationRequested]:
-    """Say whether the search can go on without it: it cannot without a confirmation, or the program it begins with."""
-    is_branchs = isinstance(request, BuildRequested | EvaluationRequested) and not is_confirmation(request)
-    return is_branchs or is_question(request)
+def _end_unwritten(step: Step, request: WriteRequested, fate: Fate, why: str) -> None:
+    step.take(
+        AttemptFinished(
+            branch_id=request.branch_id, candidate_id=None, fate=fate, outcome=f"{fate}: {why}", draft=request.draft
+        )
+    )
 
 
 NO_ANSWER = "no answer arrived: a shorter one may"
-"""What a planner's model is told that is asked again: most answers that are lost took too long."""
+"""Told to a planner's model that is asked again: most lost answers took too long."""
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
 
 
 def decide(state: SearchState, event: Event) -> tuple[Fact, ...]:
-    """Return the facts that follow from the event; none if it changes nothing (a repeated or a late result).
+    """Return the facts that follow from the event; none for a repeated or late result.
 
     Raises:
-        ProtocolError: the event answers a job that was never asked for, or opens a search that is open.
+    ProtocolError: the event answers a job that was never asked for, or opens a search that is open.
     """
     step = Step(state)
     _reactions[type(event)](step, event)
@@ -400,17 +344,8 @@ def _reacts_to(kind: type[EventT]) -> Callable[[Callable[[Step, EventT], None]],
 def _started(step: Step, event: RunStarted) -> None:
     if step.state.status != "new":
         raise ProtocolError(f"run {event.run_id!r} was started twice")
-    step.take(
-        SearchOpened(
-            run_id=event.run_id,
-            task_id=event.task.task_id,
-            target=event.target,
-            settings=event.settings,
-            seed=event.seed,
-            initial_id=event.initial.candidate_id if event.initial else None,
-            lineup=event.lineup,
-        )
-    )
+    initial_id = event.initial.candidate_id if event.initial else None
+    step.take(copied(SearchOpened, event, task_id=event.task.task_id, initial_id=initial_id))
     inherit(step, event)
 
 
@@ -447,7 +382,7 @@ def _steering_requested(step: Step, event: SteeringRequested) -> None:
 
 @_reacts_to(JobsUnserved)
 def _unserved(_step: Step, _event: JobsUnserved) -> None:
-    """Change nothing: it is said to people."""
+    """Change nothing: the event is for people."""
 
 
 @_reacts_to(ClockTicked)
@@ -479,25 +414,20 @@ def _written(step: Step, event: CandidateWritten) -> None:
         step.take(written_spend(step.state, request, event, branch.node_id))
     if event.candidate is None:
         fate, why = ("declined", event.declined) if event.declined else ("unusable", event.complaint)
-        outcome = f"{fate}: {why}"
-        step.take(
-            AttemptFinished(
-                branch_id=branch.branch_id, candidate_id=None, fate=fate, outcome=outcome, draft=draft.number
-            )
-        )
+        _end_unwritten(step, request, fate, why)
         return
     candidate_id = event.candidate.candidate_id
     known = step.state.known.get(candidate_id)
-    if is_under_way(step.state, candidate_id):
+    if any(other.candidate_id == candidate_id for each in step.state.branches.values() for other in each.drafts):
         step.take(CandidateAwaited(branch_id=branch.branch_id, candidate_id=candidate_id, draft=draft.number))
-    elif known is not None and not may_be_retried(known):
+        return
+    may_be_retried = known is not None and known.fate == "timed_out" and known.evaluations == 1 and not known.confirmed
+    if known is not None and not may_be_retried:
         finish(step, branch, draft, known)
         present(step, known, branch.node_id, artifact_id=None)
-    else:
-        job_id = step.job_id("x")
-        step.take(
-            BuildRequested(job_id=job_id, branch_id=branch.branch_id, candidate_id=candidate_id, draft=draft.number)
-        )
+        return
+    job_id = step.job_id("x")
+    step.take(BuildRequested(job_id=job_id, branch_id=branch.branch_id, candidate_id=candidate_id, draft=draft.number))
 
 
 @_reacts_to(CandidateBuilt)
@@ -507,28 +437,22 @@ def _built(step: Step, event: CandidateBuilt) -> None:
         return
     match event.outcome:
         case DidNotBuild() as verdict if is_confirmation(request):
-            conclude_with(step, request.job_id, request.candidate_id, verdict)
+            conclude(step, request, verdict)
         case DidNotBuild() as verdict:
             judge(step, request, verdict)
         case Built(artifact_id=artifact_id) if is_confirmation(request):
-            step.take(
-                ConfirmationRequested(
-                    job_id=step.job_id("e"), candidate_id=request.candidate_id, artifact_id=artifact_id
-                )
-            )
+            step.take(copied(ConfirmationRequested, request, job_id=step.job_id("e"), artifact_id=artifact_id))
         case Built(artifact_id=artifact_id, log=build_log):
-            step.take(
-                EvaluationRequested(
-                    job_id=step.job_id("e"),
-                    branch_id=request.branch_id,
-                    candidate_id=request.candidate_id,
-                    artifact_id=artifact_id,
-                    keep_above=keep_above(step.state, step.state.branches[request.branch_id]),
-                    draft=request.draft,
-                    lost=request.lost,
-                    build_facts=build_facts_of(build_log),
-                )
+            bar = keep_above(step.state, step.state.branches[request.branch_id])
+            evaluation = copied(
+                EvaluationRequested,
+                request,
+                job_id=step.job_id("e"),
+                artifact_id=artifact_id,
+                keep_above=bar,
+                build_facts=build_facts_of(build_log),
             )
+            step.take(evaluation)
 
 
 @_reacts_to(CandidateEvaluated)
@@ -540,7 +464,7 @@ def _evaluated(step: Step, event: CandidateEvaluated) -> None:
         case InitialRequested():
             _judge_initial(step, request, event.verdict)
         case ConfirmationRequested():
-            conclude(step, request, event)
+            conclude(step, request, event.verdict, lease_s=event.lease_s)
         case _:
             pass
 
@@ -598,26 +522,18 @@ def _apply(
 
 
 def _judge_initial(step: Step, request: InitialRequested, verdict: Verdict) -> None:
-    """Give the root its score. Without one nothing that follows can be told from it: the user has to look."""
-    credit = credit_of(verdict)
-    step.take(
-        InitialScored(
-            job_id=request.job_id,
-            candidate_id=request.candidate_id,
-            fate=fate_of(verdict),
-            outcome=outcome_line(verdict),
-            credit=credit,
-        )
-    )
+    """Give the root its score; without one the run stops, since nothing could be compared with it."""
+    credit, outcome = credit_of(verdict), outcome_line(verdict)
+    step.take(copied(InitialScored, request, fate=fate_of(verdict), outcome=outcome, credit=credit))
     if credit is None:
-        stop(step, "infrastructure", f"the initial program itself gets no score: {outcome_line(verdict)}")
+        stop(step, "infrastructure", f"the initial program itself gets no score: {outcome}")
 
 
 def _request(state: SearchState, job_id: str) -> Requested | None:
-    """Return what an answer answers; none if that job was answered before or given up.
+    """Return the request that an answer belongs to; None if it was answered before or given up.
 
     Raises:
-        ProtocolError: no such job was ever asked for.
+    ProtocolError: no such job was ever asked for.
     """
     if (job := state.jobs.get(job_id)) is not None and not state.finished:
         return job.request

@@ -1,17 +1,14 @@
-"""Folds one fact into the state. Total and deterministic: resuming a run folds its facts.
+"""Fold one fact into the state. Total and deterministic: resuming a run folds its facts.
 
-A prompt repeats all of it, so that one prompt begins as the one before ended: endpoints read such a beginning once. So
-nothing that was told is changed later; what is new is added, a node's line again where it is another by now, and when
-that has grown too long the whole tree is written anew (`PlanRequested.renews`).
-
-A confirmed candidate counts for what the second measurement said, wherever its screening was taken down: in the known
-verdicts, in branches at work, in reports that nobody has read, in the tree. A refuted one is taken out of all of them.
+Prompts to the planner only grow: told text is repeated unchanged and news is appended, until the whole tree is written
+anew (`PlanRequested.renews`). A confirmation's result replaces the screening's everywhere: in known verdicts, branches,
+unread reports and the tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -45,7 +42,7 @@ from actors.planner.core.state import (
     settled,
     with_all_below,
 )
-from messages.base import ROOT, Usage
+from messages.base import ROOT, Usage, copied
 from messages.facts import (
     AttemptFinished,
     BranchClosed,
@@ -93,17 +90,16 @@ from messages.steering import (
 from messages.verdicts import CORRECT_FATES, GOOD_FATES
 
 BYTES_PER_TOKEN = 4.0
-"""Of prompts, before any was counted: English prose has 4 to 5, code 3 to 4."""
+"""Before any prompt was counted."""
 _LINE, _REPORT, _ATTEMPT = 100, 400, 160
 """About how many characters a node's line takes besides its title, a report besides its action, and an attempt."""
 _LEAST, _MOST = 12_000, 32_000
 _SHARE = 0.5
-"""The tree is written anew once what was added is longer than this share of it, within `_LEAST` and `_MOST` characters:
-rarely, since all that follows it is then read anew; not too rarely, since what was added is longer than the tree."""
+"""The tree is written anew once additions exceed this share of it, within `_LEAST` and `_MOST` characters."""
 
 
 def renews(state: SearchState) -> bool:
-    """Say whether the next call is to have the whole tree written anew."""
+    """Return True if the next call has the whole tree written anew."""
     if state.snapshot is None:
         return True
     changed = sum(_line_size(state.nodes[node_id]) for node_id in state.changed_ids)
@@ -112,7 +108,7 @@ def renews(state: SearchState) -> bool:
 
 
 def with_told(state: SearchState, fact: PlanRequested) -> SearchState:
-    """Return the state with what this call tells."""
+    """Return the state with the contents of this call noted as told."""
     reports = tuple(report for report in _untold(state) if report.branch_id in fact.branch_ids)
     changed = [] if fact.renews else [state.nodes[key] for key in sorted(state.changed_ids, key=number_of)]
     told = _told(state, tuple(changed), reports)
@@ -129,11 +125,9 @@ def with_told(state: SearchState, fact: PlanRequested) -> SearchState:
 
 
 def as_told(state: SearchState, request: PlanRequested) -> tuple[Snapshot, tuple[Told, ...]]:
-    """Return the tree as it was last written whole, and what was added since, this call included.
+    """Return the tree as last written whole, and the additions since, this call's included.
 
-    Args:
-        state: the search right after the request.
-        request: the call; what it tells of is taken from it where the state has no record of what was told.
+    `state` is the search right after `request`. Old journals hold no record of what was told: then it is the request's.
     """
     if state.snapshot is not None:
         return state.snapshot, state.told
@@ -142,7 +136,7 @@ def as_told(state: SearchState, request: PlanRequested) -> tuple[Snapshot, tuple
 
 
 def with_rate(state: SearchState, model: str, prompt_bytes: int, usage: Usage) -> SearchState:
-    """Return the state with one more prompt of the planner's counted, if its endpoint did that."""
+    """Return the state with one more counted prompt of the planner's."""
     if not prompt_bytes or not usage.prompt_tokens or usage.estimated_calls:
         return state
     known = next((rate for rate in state.rates if rate.model == model), TokenRate(model=model))
@@ -151,7 +145,7 @@ def with_rate(state: SearchState, model: str, prompt_bytes: int, usage: Usage) -
 
 
 def bytes_per_token(state: SearchState) -> float:
-    """Return how many bytes a token of a prompt has, as the model that answered last counts them."""
+    """Return the bytes per prompt token of the model that answered last."""
     return state.rates[0].prompt_bytes / state.rates[0].tokens if state.rates else BYTES_PER_TOKEN
 
 
@@ -189,27 +183,15 @@ def _report_size(report: Report) -> int:
     return _REPORT + sum(_ATTEMPT + sum(map(len, attempt.evidence)) for attempt in report.attempts)
 
 
-def recomputed_changes(state: SearchState) -> set[str]:
-    """Return which nodes are told otherwise than they were last told, from the nodes themselves; for tests."""
-    told: dict[str, Node] = dict(state.snapshot.nodes.items()) if state.snapshot else {}
-    for one in state.told:
-        told |= {node.node_id: node for node in one.nodes}
-    return {
-        node_id
-        for node_id, node in state.nodes.items()
-        if node_id not in told or told[node_id].told_form != node.told_form
-    }
+_Fold: TypeAlias = Callable[[SearchState, Any], SearchState]
+FOLDS: dict[type, _Fold] = {}
+"""How each kind of fact changes the state."""
 
 
-FoldT = TypeVar("FoldT", bound=Callable[[SearchState, Any], SearchState])
-FOLDS: dict[type, Callable[[SearchState, Any], SearchState]] = {}
-"""How each kind of fact changes the state; `evolve` adds those of the search."""
-
-
-def folds_in(kind: type[Fact]) -> Callable[[FoldT], FoldT]:
+def folds_in(kind: type[Fact]) -> Callable[[_Fold], _Fold]:
     """Register a fold."""
 
-    def register(fold: FoldT) -> FoldT:
+    def register(fold: _Fold) -> _Fold:
         FOLDS[kind] = fold
         return fold
 
@@ -218,26 +200,18 @@ def folds_in(kind: type[Fact]) -> Callable[[FoldT], FoldT]:
 
 @folds_in(SearchOpened)
 def _opened(state: SearchState, fact: SearchOpened) -> SearchState:
-    opened = replace(
-        state,
-        run_id=fact.run_id,
-        task_id=fact.task_id,
-        target=fact.target,
-        settings=fact.settings,
-        seed=fact.seed,
-        initial_id=fact.initial_id,
-        lineup=fact.lineup,
-        arms=arms_of(fact.lineup),
-        status="running",
-    )
+    opened = copied(SearchState, fact, arms=arms_of(fact.lineup), status="running", facts=state.facts)
     return put_node(opened, root_node())
 
 
 @folds_in(SearchReopened)
 def _reopened(state: SearchState, fact: SearchReopened) -> SearchState:
     lineup = fact.lineup or state.lineup
+    for job_id, job in list(state.jobs.items()):
+        if not job.withheld and not job.reopened:
+            state = put(state, "jobs", job_id, replace(job, reopened=True))
     return replace(
-        _pause_released(_carried_over(state)),
+        _released_jobs(state),
         settings=replace(state.settings, budget=fact.budget),
         lineup=lineup,
         arms=arms_of(lineup, state.arms),
@@ -280,17 +254,10 @@ def _paused(state: SearchState, _fact: RunPaused) -> SearchState:
 
 @folds_in(RunContinued)
 def _continued(state: SearchState, _fact: RunContinued) -> SearchState:
-    return replace(_pause_released(state), paused=False)
+    return replace(_released_jobs(state), paused=False)
 
 
-def _carried_over(state: SearchState) -> SearchState:
-    for job_id, job in list(state.jobs.items()):
-        if not job.withheld and not job.reopened:
-            state = put(state, "jobs", job_id, replace(job, reopened=True))
-    return state
-
-
-def _pause_released(state: SearchState) -> SearchState:
+def _released_jobs(state: SearchState) -> SearchState:
     for job_id, job in list(state.jobs.items()):
         if job.withheld:
             state = put(state, "jobs", job_id, replace(job, withheld=False))
@@ -315,9 +282,9 @@ def _branch_started(state: SearchState, fact: BranchStarted) -> SearchState:
         attempt_limit=fact.attempt_limit,
         sample=node.tries + node.in_flight + node.samples,
     )
-    samples = node.samples + branch.extra
-    node = replace(chosen(node, branch), state="in_flight", in_flight=node.in_flight + 1, samples=samples)
-    state = put_node(state, node)
+    pinned = node.pinned if branch.extra else 0  # a pin is for one choice, and extra samples are none
+    samples, in_flight = node.samples + branch.extra, node.in_flight + 1
+    state = put_node(state, replace(node, pinned=pinned, state="in_flight", in_flight=in_flight, samples=samples))
     state = put(state, "branches", branch.branch_id, branch)
     return replace(state, issued=state.issued + 1, begun=state.begun + (not branch.extra))
 
@@ -361,13 +328,19 @@ def _attempt_finished(state: SearchState, fact: AttemptFinished) -> SearchState:
         branch = _with_ended(branch, fact)
         state = _with_reward(state, fact, draft.model)
     node = state.node(branch.node_id)
-    node = replace(node, fates=_counted(node.fates, fact.fate), rounds=node.rounds + bool(fact.round))
+    fates = dict(node.fates)
+    fates[fact.fate] = fates.get(fact.fate, 0) + 1
+    node = replace(node, fates=tuple(fates.items()), rounds=node.rounds + bool(fact.round))
     state = put_node(put(state, "branches", branch.branch_id, branch), node)
     if not fact.round:
         return replace(state, idle_attempts=state.idle_attempts + 1)
     parent = state.node(node.parent_id)
     state = put_node(state, replace(parent, child_rounds=parent.child_rounds + 1))
-    state = _remember(state, fact, node)
+    if fact.candidate_id is not None:
+        before = state.known.get(fact.candidate_id)
+        evaluations = before.evaluations + 1 if before else 1
+        known = copied(Known, fact, evaluations=evaluations, node_id=node.node_id)
+        state = put(state, "known", fact.candidate_id, known)
     screen_s = state.screen_s + fact.lease_s
     return replace(state, rounds=state.rounds + 1, idle_attempts=0, losses=0, screen_s=screen_s)
 
@@ -385,17 +358,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
     state = replace(state, dry=state.dry and branch.extra)
     if state.settings.world_model != "evolving":
         return state  # nobody will be told
-    report = Report(
-        branch_id=branch.branch_id,
-        node_id=node.node_id,
-        reason=fact.reason,
-        base=branch.base,
-        best=branch.best,
-        attempts=branch.attempts,
-        second=branch.second,
-        expected_gain=branch.expected_gain,
-        extra=branch.extra,
-    )
+    report = copied(Report, branch, reason=fact.reason, extra=branch.extra)
     return replace(state, reports=(*state.reports, report))
 
 
@@ -416,33 +379,10 @@ def issue(state: SearchState, request: Requested) -> SearchState:
     return replace(put(state, "jobs", request.job_id, job), issued=state.issued + 1)
 
 
-def lost(state: SearchState, request: WriteRequested | BuildRequested | EvaluationRequested) -> SearchState:
-    """Return the state with the draft of a lost job waiting for nothing: it is asked for again."""
-    branch = state.branches[request.branch_id]
-    draft = replace(branch.draft(request.draft), job_id=None, candidate_id=None)
-    return put(state, "branches", branch.branch_id, branch.with_draft(draft))
-
-
 def _with_ended(branch: Branch, fact: AttemptFinished) -> Branch:
-    attempt = Attempt(
-        number=len(branch.attempts) + 1,
-        candidate_id=fact.candidate_id,
-        fate=fact.fate,
-        outcome=fact.outcome,
-        credit=fact.credit,
-        speedup=fact.speedup,
-        speedup_high=fact.speedup_high,
-        latency_us=fact.latency_us,
-        round=fact.round,
-        evidence=fact.evidence,
-    )
-    branch = replace(
-        branch,
-        ended=(*branch.ended, attempt),
-        best=better(branch.best, attempt.score),
-        improved=branch.improved or fact.improved,
-    )
-    return branch.without_draft(fact.draft)
+    attempt = copied(Attempt, fact, number=len(branch.attempts) + 1)
+    best, improved = better(branch.best, attempt.score), branch.improved or fact.improved
+    return replace(branch, ended=(*branch.ended, attempt), best=best, improved=improved).without_draft(fact.draft)
 
 
 def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> SearchState:
@@ -454,7 +394,7 @@ def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> Searc
 
 
 def _closed(node: Node, branch: Branch) -> Node:
-    """Return a node with one branch less at work, and with what came of it."""
+    """Return a node with one branch less at work, and with its result."""
     best = better(node.best, branch.best)
     if best is not None and best != node.best:
         node = replace(node, best=best, base=branch.base, expected_then=branch.expected_gain)
@@ -468,42 +408,9 @@ def _closed(node: Node, branch: Branch) -> Node:
     )
 
 
-def _counted(fates: tuple[tuple[str, int], ...], fate: str) -> tuple[tuple[str, int], ...]:
-    counts = dict(fates)
-    counts[fate] = counts.get(fate, 0) + 1
-    return tuple(counts.items())
-
-
-def _remember(state: SearchState, fact: AttemptFinished, node: Node) -> SearchState:
-    if fact.candidate_id is None:
-        return state
-    before = state.known.get(fact.candidate_id)
-    known = Known(
-        candidate_id=fact.candidate_id,
-        fate=fact.fate,
-        outcome=fact.outcome,
-        credit=fact.credit,
-        speedup=fact.speedup,
-        speedup_high=fact.speedup_high,
-        latency_us=fact.latency_us,
-        evaluations=before.evaluations + 1 if before else 1,
-        node_id=node.node_id,
-    )
-    return put(state, "known", fact.candidate_id, known)
-
-
 @folds_in(ConfirmationOwed)
 def _owed(state: SearchState, fact: ConfirmationOwed) -> SearchState:
-    provisional = Provisional(
-        candidate_id=fact.candidate_id,
-        node_id=fact.node_id,
-        artifact_id=fact.artifact_id,
-        round=fact.round,
-        credit=fact.credit,
-        speedup=fact.speedup,
-        latency_us=fact.latency_us,
-    )
-    return put(state, "provisional", fact.candidate_id, provisional)
+    return put(state, "provisional", fact.candidate_id, copied(Provisional, fact))
 
 
 @folds_in(ConfirmationFinished)
@@ -514,11 +421,12 @@ def _finished(state: SearchState, fact: ConfirmationFinished) -> SearchState:
     state = put(state, "known", known.candidate_id, known)
     state = replace(state, confirm_s=state.confirm_s + fact.lease_s, losses=0)
     for branch in list(state.branches.values()):
-        state = put(state, "branches", branch.branch_id, _corrected_branch(branch, known))
+        state = put(state, "branches", branch.branch_id, _corrected_work(branch, known))
     at_work = ((*branch.attempts, *branch.ended) for branch in state.branches.values())
-    pending = [*at_work, *(report.attempts for report in state.reports)]
-    was_told = not any(_holds(attempts, known) for attempts in pending)
-    state = replace(state, reports=tuple(_corrected_report(report, known) for report in state.reports))
+    untold = [attempt for attempts in at_work for attempt in attempts]
+    untold += [attempt for report in state.reports for attempt in report.attempts]
+    was_told = all(attempt.candidate_id != known.candidate_id for attempt in untold)
+    state = replace(state, reports=tuple(_corrected_work(report, known) for report in state.reports))
     for node in list(state.nodes.values()):
         if node.node_id != ROOT and node.best is not None and node.best.candidate_id == known.candidate_id:
             state = put_node(state, _corrected_node(state, node, known))
@@ -530,100 +438,52 @@ def _finished(state: SearchState, fact: ConfirmationFinished) -> SearchState:
     return _with_news(state, fact, known) if was_told else state
 
 
-def without_surpassed(state: SearchState, credit: float) -> SearchState:
-    """Forget the provisional candidates that are no better than a new incumbent, even if all they said is true.
-
-    The one that is being confirmed stays until its answer comes.
-    """
-    asked = {job.request.candidate_id for job in state.jobs.values() if is_confirmation(job.request)}
-    for found in list(state.provisional.values()):
-        if found.credit <= credit and found.candidate_id not in asked:
-            state = drop(state, "provisional", found.candidate_id)
-    return state
-
-
 def _corrected(known: Known, fact: ConfirmationFinished) -> Known:
-    """Return what is known of a candidate from now on."""
+    """Return the verdict that counts from now on."""
+    known = replace(known, confirmed=True, **{name: getattr(fact, name) for name in _WORTH})
     if fact.credit is None:
         outcome = f"{fact.outcome} (in its confirmation; its screening said {fact.screen_speedup:.2f}x)"
-        known = replace(known, fate=fact.fate, outcome=outcome, confirmed=True)
-        return replace(known, credit=None, speedup=None, speedup_high=None, latency_us=None)
+        return replace(known, fate=fact.fate, outcome=outcome, speedup=None, speedup_high=None, latency_us=None)
     outcome = fact.outcome if fact.fate in GOOD_FATES else f"{known.outcome}; in its confirmation {fact.outcome}"
-    return replace(
-        known,
-        outcome=outcome,
-        credit=fact.credit,
-        speedup=fact.speedup,
-        speedup_high=fact.speedup_high,
-        latency_us=fact.latency_us,
-        confirmed=True,
-    )
+    return replace(known, outcome=outcome)
 
 
 def _score(known: Known) -> Score | None:
-    if known.fate not in CORRECT_FATES:
-        return None
-    return Score(
-        candidate_id=known.candidate_id,
-        credit=known.credit,
-        speedup=known.speedup,
-        speedup_high=known.speedup_high,
-        latency_us=known.latency_us,
-    )
+    return copied(Score, known) if known.fate in CORRECT_FATES else None
 
 
-def _holds(attempts: tuple[Attempt, ...], known: Known) -> bool:
-    return any(attempt.candidate_id == known.candidate_id for attempt in attempts)
+_WORTH = ("credit", "speedup", "speedup_high", "latency_us")
 
 
 def _corrected_attempts(attempts: tuple[Attempt, ...], known: Known) -> tuple[Attempt, ...]:
+    verdict = {name: getattr(known, name) for name in ("fate", "outcome", *_WORTH)}
     return tuple(
-        replace(
-            attempt,
-            fate=known.fate,
-            outcome=known.outcome,
-            credit=known.credit,
-            speedup=known.speedup,
-            speedup_high=known.speedup_high,
-            latency_us=known.latency_us,
-        )
-        if attempt.candidate_id == known.candidate_id
-        else attempt
-        for attempt in attempts
+        replace(attempt, **verdict) if attempt.candidate_id == known.candidate_id else attempt for attempt in attempts
     )
 
 
-def _best_of(attempts: tuple[Attempt, ...]) -> Score | None:
+T = TypeVar("T", Branch, Report)
+
+
+def _corrected_work(work: T, known: Known) -> T:
+    """Return a branch or report with a candidate's new verdict as base, second parent, attempts and best."""
+    for name in ("base", "second"):
+        score: Score | None = getattr(work, name)
+        if score is not None and score.candidate_id == known.candidate_id:
+            work = replace(work, **{name: _score(known)})
+    lists = {name: getattr(work, name) for name in ("attempts", "ended") if hasattr(work, name)}
+    if not any(attempt.candidate_id == known.candidate_id for attempts in lists.values() for attempt in attempts):
+        return work
+    lists = {name: _corrected_attempts(attempts, known) for name, attempts in lists.items()}
     best: Score | None = None
-    for attempt in attempts:
-        best = better(best, attempt.score)
-    return best
-
-
-def _corrected_base(base: Score | None, known: Known) -> Score | None:
-    return _score(known) if base is not None and base.candidate_id == known.candidate_id else base
-
-
-def _corrected_branch(branch: Branch, known: Known) -> Branch:
-    base, second = _corrected_base(branch.base, known), _corrected_base(branch.second, known)
-    branch = replace(branch, base=base, second=second)
-    if not _holds((*branch.attempts, *branch.ended), known):
-        return branch
-    attempts, ended = _corrected_attempts(branch.attempts, known), _corrected_attempts(branch.ended, known)
-    return replace(branch, attempts=attempts, ended=ended, best=_best_of((*attempts, *ended)))
-
-
-def _corrected_report(report: Report, known: Known) -> Report:
-    base, second = _corrected_base(report.base, known), _corrected_base(report.second, known)
-    report = replace(report, base=base, second=second)
-    if not _holds(report.attempts, known):
-        return report
-    attempts = _corrected_attempts(report.attempts, known)
-    return replace(report, attempts=attempts, best=_best_of(attempts))
+    for attempts in lists.values():
+        for attempt in attempts:
+            best = better(best, attempt.score)
+    return replace(work, best=best, **lists)
 
 
 def _corrected_node(state: SearchState, node: Node, known: Known) -> Node:
-    """Return a node with its best corrected; if that was refuted, with its next best, or as one that failed."""
+    """Return a node with its best corrected; if that was refuted, with its next best, or as failed."""
     if (score := _score(known)) is not None:
         return replace(node, best=score)
     best: Score | None = None
@@ -638,7 +498,6 @@ def _corrected_node(state: SearchState, node: Node, known: Known) -> Node:
 
 
 def _recounted(node: Node, before: Known, known: Known) -> Node:
-    """Return a node whose counts of fates say what an attempt has come to."""
     fates = dict(node.fates)
     fates[before.fate] = fates.get(before.fate, 1) - 1
     fates[known.fate] = fates.get(known.fate, 0) + 1
@@ -646,7 +505,7 @@ def _recounted(node: Node, before: Known, known: Known) -> Node:
 
 
 def _with_news(state: SearchState, fact: ConfirmationFinished, known: Known) -> SearchState:
-    """Have the planner's model told that what it was told is not so."""
+    """Have the planner's model told that an earlier result does not hold."""
     if state.settings.world_model != "evolving":
         return state
     attempt = Attempt(number=1, candidate_id=known.candidate_id, fate=known.fate, outcome=known.outcome)
@@ -662,15 +521,10 @@ def _with_news(state: SearchState, fact: ConfirmationFinished, known: Known) -> 
     return replace(state, reports=(*state.reports, report))
 
 
-def chosen(node: Node, branch: Branch) -> Node:
-    """Return a node on which a branch begins: a pin is for one choice, and extra samples are none."""
-    return node if branch.extra else replace(node, pinned=0)
-
-
 @folds_in(InstructionGiven)
 def _given(state: SearchState, fact: InstructionGiven) -> SearchState:
-    instruction = Instruction(number=fact.number, text=fact.text, to=fact.to)
-    return replace(state, instructions=(*state.instructions, instruction), instructions_given=fact.number)
+    instructions = (*state.instructions, copied(Instruction, fact))
+    return replace(state, instructions=instructions, instructions_given=fact.number)
 
 
 @folds_in(InstructionForgotten)
@@ -681,7 +535,7 @@ def _forgotten(state: SearchState, fact: InstructionForgotten) -> SearchState:
 
 @folds_in(NodePinned)
 def _pinned(state: SearchState, fact: NodePinned) -> SearchState:
-    """Remember when: of several the first is chosen first. What was pruned is open again."""
+    """Remember when: the first of several comes first. A pruned node is open again."""
     node = state.node(fact.node_id)
     node = replace(node, pinned=node.pinned or state.facts + 1)
     if node.state == "pruned":
@@ -717,7 +571,7 @@ def _order_refused(state: SearchState, _fact: SteeringRefused) -> SearchState:
 
 
 def _barred_below(state: SearchState, node_id: str) -> SearchState:
-    """Say anew of a node and all below it whether it, or a node above it, is forbidden."""
+    """Update `barred` of a node and all below it."""
     for node in list(with_all_below(state, state.node(node_id))):
         above = bool(node.parent_id) and state.node(node.parent_id).barred
         barred = above or node.forbidden is not None
@@ -734,20 +588,7 @@ def evolve(state: SearchState, fact: Fact) -> SearchState:
 @folds_in(NodeInserted)
 def _inserted(state: SearchState, fact: NodeInserted) -> SearchState:
     parent = state.node(fact.parent_id)
-    node = Node(
-        node_id=fact.node_id,
-        parent_id=fact.parent_id,
-        title=fact.title,
-        description=fact.description,
-        difficulty=fact.difficulty,
-        priority=fact.priority,
-        expected_gain=fact.expected_gain,
-        second_id=fact.second_id,
-        origin=fact.origin,
-        earlier=fact.earlier,
-        barred=parent.barred,
-        depth=parent.depth + 1,
-    )
+    node = copied(Node, fact, barred=parent.barred, depth=parent.depth + 1)
     return put_node(put_node(state, replace(parent, children=(*parent.children, node.node_id))), node)
 
 
@@ -814,27 +655,19 @@ def _initial_scored(state: SearchState, fact: InitialScored) -> SearchState:
     state = drop(state, "jobs", fact.job_id)
     if fact.credit is None:
         return state
-    known = Known(candidate_id=fact.candidate_id, fate=fact.fate, outcome=fact.outcome, credit=fact.credit)
-    score = Score(candidate_id=fact.candidate_id, credit=fact.credit)
     if fact.candidate_id not in state.known:  # a branch may have written the same, and been quicker
-        state = put(state, "known", fact.candidate_id, known)
-    return replace(put_node(state, replace(state.node(ROOT), best=score)), losses=0)
+        state = put(state, "known", fact.candidate_id, copied(Known, fact))
+    return replace(put_node(state, replace(state.node(ROOT), best=copied(Score, fact))), losses=0)
 
 
 @folds_in(IncumbentChanged)
 def _incumbent_changed(state: SearchState, fact: IncumbentChanged) -> SearchState:
-    return replace(
-        without_surpassed(state, fact.credit),
-        incumbent=Incumbent(
-            candidate_id=fact.candidate_id,
-            node_id=fact.node_id,
-            round=fact.round,
-            credit=fact.credit,
-            speedup=fact.speedup,
-            latency_us=fact.latency_us,
-            screen_speedup=fact.screen_speedup,
-        ),
-    )
+    """Provisional candidates that cannot be better are forgotten, except the one being confirmed."""
+    asked = {job.request.candidate_id for job in state.jobs.values() if is_confirmation(job.request)}
+    for found in list(state.provisional.values()):
+        if found.credit <= fact.credit and found.candidate_id not in asked:
+            state = drop(state, "provisional", found.candidate_id)
+    return replace(state, incumbent=copied(Incumbent, fact))
 
 
 @folds_in(LossNoted)
@@ -842,11 +675,12 @@ def _loss_noted(state: SearchState, fact: LossNoted) -> SearchState:
     job = state.jobs.get(fact.job_id)
     is_old = job is not None and job.reopened
     state = replace(drop(state, "jobs", fact.job_id), losses=state.losses + (not is_old))
-    if job is None or is_confirmation(job.request):
+    request = job.request if job is not None else None
+    if not isinstance(request, WriteRequested | BuildRequested | EvaluationRequested) or is_confirmation(request):
         return state
-    if isinstance(job.request, WriteRequested | BuildRequested | EvaluationRequested):
-        return lost(state, job.request)
-    return state
+    branch = state.branches[request.branch_id]  # its draft waits for nothing, and is asked for again
+    draft = replace(branch.draft(request.draft), job_id=None, candidate_id=None)
+    return put(state, "branches", branch.branch_id, branch.with_draft(draft))
 
 
 @folds_in(InitialRequested)
@@ -872,7 +706,7 @@ def _conclude_plan(state: SearchState, job_id: str) -> SearchState:
 
 
 class Step:
-    """Collects the facts of one decision; `state` is always the state after them."""
+    """Collects the facts of one decision; `state` is the state after them."""
 
     def __init__(self, state: SearchState) -> None:
         self.state = state

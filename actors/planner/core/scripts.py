@@ -1,10 +1,9 @@
-"""Edit scripts of the planner's model: what is wrong with one, and what it changes.
+"""Edit scripts of the planner's model: their conflicts, and their changes.
 
-A script is checked as one, against the state at the moment it arrives. What the machine did since the model was asked
-(open, in flight, closed, given up) is never a conflict: pruning a node in flight means "when its branches end", a child
-of a node that was given up hangs under the nearest ancestor that was not. Conflicts are references that never existed,
-values that are not allowed, what repeats a node, what contradicts the model's own earlier edits, and what a person
-ordered otherwise.
+A script is checked as one, against the state at the moment it arrives. Changes by the machine since the model was asked
+are no conflict: pruning a node in flight means "when its branches end", a child of a given-up node goes under the
+nearest ancestor that was not given up. Conflicts are references that never existed, illegal values, repeated nodes,
+contradictions to the model's earlier edits or to a person's orders.
 """
 
 from __future__ import annotations
@@ -13,24 +12,18 @@ from collections.abc import Iterator, Sequence
 
 from actors.planner.core.state import Node, SearchState, ancestors, live_parent
 from actors.planner.core.steering import contradiction
-from messages.base import ROOT
+from messages.base import ROOT, copied
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Refusal, Split, Update
 from messages.events import EditsProposed
 from messages.facts import NodeInserted, NodePruned, NodeUpdated
 
 Change = NodeInserted | NodeUpdated | NodePruned
 WHOLE = -1
-"""`Refusal.index` of what is wrong with the script as a whole."""
+"""`Refusal.index` for the script as a whole."""
 
 
 def conflicts(state: SearchState, script: EditScript, *, limit: int) -> tuple[Refusal, ...]:
-    """Return why the script cannot be applied as it is; empty if it can.
-
-    Args:
-        state: the search now.
-        script: what the model proposes.
-        limit: how many new nodes one script may bring.
-    """
+    """Return why the script, with at most `limit` new nodes, cannot be applied; empty if it can."""
     check = _Check(state)
     refusals = [
         Refusal(index=index, reason=reason)
@@ -49,7 +42,7 @@ def without_refused(script: EditScript, refusals: Sequence[Refusal], *, limit: i
     kept: list[int] = []
     for index, edit in enumerate(script.edits):
         depends = isinstance(edit, Insert) and edit.parent in gone
-        size = new_nodes(edit)
+        size = _new_nodes(edit)
         if index in refused or depends or size > limit:
             gone |= {edit.key} - {""} if isinstance(edit, Insert) else set()
             continue
@@ -59,7 +52,7 @@ def without_refused(script: EditScript, refusals: Sequence[Refusal], *, limit: i
 
 
 def in_answer(refusals: tuple[Refusal, ...], event: EditsProposed) -> tuple[Refusal, ...]:
-    """Return all refusals by the positions of their edits in the answer, which also has edits that cannot be read."""
+    """Return all refusals by their positions in the answer, which also has unreadable edits."""
     unread = {refusal.index for refusal in event.unread}
     count = len(unread) + (len(event.script.edits) if event.script else 0)
     places = {WHOLE: WHOLE, **dict(enumerate(index for index in range(count) if index not in unread))}
@@ -67,15 +60,37 @@ def in_answer(refusals: tuple[Refusal, ...], event: EditsProposed) -> tuple[Refu
 
 
 def changes(state: SearchState, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return what edits without conflicts change, with ids given out in order."""
-    resolved = _Resolution(state)
+    """Return the changes of edits without conflicts, with ids given out in order."""
+    ids: dict[str, str] = {}
+    found: list[Change] = []
+    count = len(state.nodes)
+
+    def insert(parent_id: str, proposal: Insert | Proposal) -> str:
+        nonlocal count
+        node_id, count = f"n{count}", count + 1
+        second_id = proposal.merge if isinstance(proposal, Insert) else ""
+        found.append(copied(NodeInserted, proposal, node_id=node_id, parent_id=parent_id, second_id=second_id))
+        return node_id
+
     for edit in edits:
-        resolved.take(edit)
-    return tuple(resolved.changes)
+        match edit:
+            case Insert():
+                parent_id = ids.get(edit.parent) or live_parent(state, state.node(edit.parent)).node_id
+                ids[edit.key] = insert(parent_id, edit)
+                ids.pop("", None)
+            case Update():
+                found.append(copied(NodeUpdated, edit, node_id=edit.node))
+            case Prune():
+                found.append(NodePruned(node_id=edit.node, reason=edit.reason))
+            case Split():
+                parent = live_parent(state, state.node(state.node(edit.node).parent_id))
+                for part in edit.into:
+                    insert(parent.node_id, part)
+                found.append(NodePruned(node_id=edit.node, reason="split"))
+    return tuple(found)
 
 
-def new_nodes(edit: Edit) -> int:
-    """Return how many nodes the edit brings."""
+def _new_nodes(edit: Edit) -> int:
     match edit:
         case Insert():
             return 1
@@ -86,7 +101,7 @@ def new_nodes(edit: Edit) -> int:
 
 
 class _Check:
-    """Looks at the edits in order; knows the keys and titles that earlier ones brought."""
+    """Checks the edits in order; knows the keys and titles of earlier ones."""
 
     def __init__(self, state: SearchState) -> None:
         self._state = state
@@ -97,7 +112,7 @@ class _Check:
 
     def reason(self, edit: Edit) -> str | None:
         """Return why this edit cannot be applied."""
-        self.new_nodes += new_nodes(edit)
+        self.new_nodes += _new_nodes(edit)
         if (ordered := contradiction(self._state, edit)) is not None:
             return ordered
         match edit:
@@ -142,7 +157,7 @@ class _Check:
         return None
 
     def _path(self, name: str) -> set[str]:
-        """Return the ids of a node and those above it; of an earlier insert, those above it."""
+        """Return the ids of a node and its ancestors; of an earlier insert, of its ancestors."""
         for _ in self._keys:  # at most so many steps: refused inserts may name each other
             name = self._keys.get(name, name)
         node = self._state.nodes.get(name)
@@ -183,7 +198,7 @@ class _Check:
         return None
 
     def _title(self, parent_id: str, title: str) -> str | None:
-        """Refuse a child that says what a living sibling says already, where it will hang."""
+        """Refuse a child with the title of a living sibling."""
         titles = self._siblings(parent_id)
         wanted = _comparable(title)
         if (there := titles.get(wanted)) is not None:
@@ -192,7 +207,7 @@ class _Check:
         return None
 
     def _siblings(self, parent_id: str) -> dict[str, str]:
-        """Return the titles under a parent, each with the id of its node; empty for those of this script."""
+        """Return the titles under a parent, with their nodes' ids; empty ids for those of this script."""
         parent = self._state.nodes.get(parent_id)
         place = live_parent(self._state, parent) if parent else None
         place_id = place.node_id if place else parent_id
@@ -203,7 +218,7 @@ class _Check:
 
 
 def _living_children(state: SearchState, parent: Node) -> Iterator[Node]:
-    """Yield the children that are not pruned, and those of children that the machine gave up: they build on this."""
+    """Yield the children that are not pruned, and those of given-up children."""
     for child_id in parent.children:
         child = state.node(child_id)
         if child.state != "pruned":
@@ -214,62 +229,3 @@ def _living_children(state: SearchState, parent: Node) -> Iterator[Node]:
 
 def _comparable(title: str) -> str:
     return title.casefold().strip()
-
-
-class _Resolution:
-    """Turns edits into facts: real ids for keys, living parents."""
-
-    def __init__(self, state: SearchState) -> None:
-        self._state = state
-        self._ids: dict[str, str] = {}
-        self._next = len(state.nodes)
-        self.changes: list[Change] = []
-
-    def take(self, edit: Edit) -> None:
-        """Append what this edit changes."""
-        match edit:
-            case Insert():
-                node_id = self._insert(self._parent(edit.parent), edit)
-                if edit.key:
-                    self._ids[edit.key] = node_id
-            case Update():
-                self.changes.append(
-                    NodeUpdated(
-                        node_id=edit.node,
-                        title=edit.title,
-                        description=edit.description,
-                        difficulty=edit.difficulty,
-                        priority=edit.priority,
-                        expected_gain=edit.expected_gain,
-                    )
-                )
-            case Prune():
-                self.changes.append(NodePruned(node_id=edit.node, reason=edit.reason))
-            case Split():
-                node = self._state.node(edit.node)
-                for part in edit.into:
-                    self._insert(live_parent(self._state, self._state.node(node.parent_id)).node_id, part)
-                self.changes.append(NodePruned(node_id=edit.node, reason="split"))
-
-    def _parent(self, name: str) -> str:
-        if name in self._ids:
-            return self._ids[name]
-        parent: Node = live_parent(self._state, self._state.node(name))
-        return parent.node_id
-
-    def _insert(self, parent_id: str, proposal: Insert | Proposal) -> str:
-        node_id = f"n{self._next}"
-        self._next += 1
-        self.changes.append(
-            NodeInserted(
-                node_id=node_id,
-                parent_id=parent_id,
-                title=proposal.title,
-                description=proposal.description,
-                difficulty=proposal.difficulty,
-                priority=proposal.priority,
-                expected_gain=proposal.expected_gain,
-                second_id=proposal.merge if isinstance(proposal, Insert) else "",
-            )
-        )
-        return node_id

@@ -1,22 +1,24 @@
 """Selects the open node to refine next, from the model's V and from evidence.
 
-A gain is a factor over the candidate that an action built on. What was expected is taken from the time when the branch
-began: a model that revises its expectations after the fact is not calibrated by that. Scores have no natural zero, so
-they have no gains.
+The score of a frontier node, rule `spread`, is the sum of:
 
-The score of a frontier node, rule `spread`:
+- belief: `V * failure_decay ** failures`
 
-    V * failure_decay ** failures                                what the model believes, after failures
-    + evidence    * clip(ln(parent / incumbent), -1, 0)          a parent near the best is worth more
-    + exploration * sqrt(ln(1 + rounds) / (1 + parent's rounds)) little tried parents (UCB1: Auer et al. 2002)
-    - difficulty  * (difficulty - 1)                             ties go to the simpler
-    - virtual_loss * load                                        branches in flight close by (Chaslot et al. 2008)
+- evidence: `evidence * clip(ln(parent / incumbent), -1, 0)`
 
-where `load` sums, over the node's ancestors, the branches in flight below them, halved with each generation.
-    + steering                                                   what a person added; a pinned node comes first anyway
+- exploration: `exploration * sqrt(ln(1 + rounds) / (1 + parent's rounds))` (UCB1: Auer et al. 2002)
 
-Rule `paper` is K-Search's: the largest V (after failures, and with what a person added), ties to the simpler, then to
-the older.
+- difficulty: `- difficulty * (difficulty - 1)`
+
+- load: `- virtual_loss * load`, branches in flight below the node's ancestors, halved with each generation (Chaslot et
+al. 2008)
+
+- steering: a person's boost; a pinned node comes first anyway
+
+Rule `paper` is K-Search's: the largest belief plus boost, ties to the simpler, then to the older.
+
+A gain is a factor over the candidate that an action built on. Expectations are those at the branch's start. Scores have
+no gains.
 """
 
 from __future__ import annotations
@@ -31,28 +33,27 @@ from messages.verdicts import Interval
 
 
 class Gain(msgspec.Struct, frozen=True, kw_only=True):
-    """How many times as fast as its base a candidate is."""
+    """A candidate's speedup over its base."""
 
     gain: float
     interval: Interval
-    """From the intervals of both: it holds the true gain whenever these hold the true speedups."""
+    """From both intervals: it holds the true gain whenever they hold the true speedups."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """The record of expected against measured gains."""
 
     count: int = 0
-    """Actions of which a gain was expected and measured."""
     mean_ratio: float | None = None
-    """Geometric mean of measured / expected: below 1, too much is expected."""
+    """Geometric mean of measured / expected."""
     reached: int = 0
-    """Of these, actions whose gain's interval does not lie below what was expected."""
+    """Actions with a gain interval not below the expectation."""
     failed: int = 0
-    """Actions of which a gain was expected, and that have no correct candidate after a branch."""
+    """Actions with an expectation and no correct candidate after a branch."""
 
 
 def gain_of(best: Score | None, base: Score | None) -> Gain | None:
-    """Return the gain of a candidate over its base, None being the reference; None unless both were timed."""
+    """Return the gain of a candidate over its base (None: the reference); None unless both were timed."""
     if best is None or not best.speedup or not best.credit:
         return None
     speedup, low, high = (1.0, 1.0, 1.0) if base is None else (base.speedup, base.credit, base.speedup_high)
@@ -64,11 +65,6 @@ def gain_of(best: Score | None, base: Score | None) -> Gain | None:
     )
 
 
-def gain_of_node(state: SearchState, node: Node) -> Gain | None:
-    """Return the gain of a node's best over what it was built on."""
-    return None if state.scored else gain_of(node.best, node.base)
-
-
 def calibration(state: SearchState) -> Calibration:
     """Return the record over all nodes."""
     ratios: list[float] = []
@@ -77,7 +73,7 @@ def calibration(state: SearchState) -> Calibration:
         expected = node.expected_then
         if expected is None:
             continue
-        found = gain_of_node(state, node)
+        found = None if state.scored else gain_of(node.best, node.base)
         if found is not None:
             ratios.append(math.log(found.gain / expected))
             reached += found.interval.high >= expected
@@ -104,7 +100,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def select(state: SearchState) -> Node | None:
-    """Return the node to refine next; none if the frontier is empty."""
+    """Return the node to refine next; None if the frontier is empty."""
     candidates = frontier(state)
     if pinned := [node for node in candidates if node.pinned]:
         return min(pinned, key=lambda node: node.pinned)
@@ -114,7 +110,7 @@ def select(state: SearchState) -> Node | None:
 
 
 def ranking(state: SearchState) -> list[tuple[Node, Terms]]:
-    """Return the frontier with the parts of each node's score, in the order in which its nodes would be chosen now."""
+    """Return the frontier with the parts of each score, in the order of choice."""
     limit = state.settings.max_difficulty
 
     def place(pair: tuple[Node, Terms]) -> tuple[float, ...]:
@@ -151,21 +147,18 @@ def score(state: SearchState, nodes: list[Node]) -> list[tuple[Node, Terms]]:
 
 
 def spreads(state: SearchState) -> bool:
-    """Say whether the rule `spread` is in force, and not that of the paper."""
+    """Return True if the rule `spread` is in force."""
     rule = state.settings.selection.rule
     return rule == "spread" or (rule == "auto" and state.settings.branches > 1)
 
 
 def belief(state: SearchState, node: Node) -> float:
-    """Return what V counts for after a node's failures."""
+    """Return V discounted by the node's failures."""
     return float(node.priority * state.settings.selection.failure_decay**node.failures)
 
 
 def distance(state: SearchState, credit: float) -> float:
-    """Return how far a credit is from the incumbent's, 0 or below if it is no better: as a logarithm of speedups.
-
-    Scores may have any sign and scale: there the distance is the share of what was gained over the initial program.
-    """
+    """Return how far a credit is below the incumbent's: a logarithm of speedups, or a share of the gained score."""
     if state.incumbent is None:
         return 0.0
     best = state.incumbent.credit
@@ -176,7 +169,7 @@ def distance(state: SearchState, credit: float) -> float:
 
 
 class _Places:
-    """The terms that siblings share, worked out once per parent."""
+    """The terms that siblings share, computed once per parent."""
 
     def __init__(self, state: SearchState) -> None:
         self._state = state
@@ -190,7 +183,7 @@ class _Places:
             self._in_flight[parent_id] = self._in_flight.get(parent_id, 0.0) + 1.0 / state.settings.branches
 
     def under(self, parent_id: str) -> Terms:
-        """Return the terms of a child of this node, its own belief and difficulty left out."""
+        """Return the terms shared by a node's children."""
         if parent_id not in self._known:
             self._known[parent_id] = self._terms(self._state.node(parent_id))
         return self._known[parent_id]
@@ -218,5 +211,5 @@ class _Places:
 
 
 def _plain(part: float) -> float:
-    """Return a part of a score that is never -0.0: people would read that something speaks against the action."""
+    """Return a part of a score that is never -0.0."""
     return part + 0.0

@@ -1,9 +1,4 @@
-"""The state of a search: an immutable fold of its facts, with its tree, its branches and its maps.
-
-Values only; `drafting` folds facts into them.
-
-Holds ids, numbers and one-line outcomes. Programs, prompts and build logs stay in the events that brought them.
-"""
+"""The state of a search: an immutable fold of its facts. Values only; `evolve` folds facts into them."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from msgspec.structs import replace
 from rpds import HashTrieMap, HashTrieSet
 
 from actors.planner.core.arms import Arm
-from messages.base import ROOT, Usage
+from messages.base import ROOT, Usage, copied
 from messages.facts import (
     BuildRequested,
     ConfirmationRequested,
@@ -48,7 +43,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_least(self) -> bool:
-        """Say whether `speedup` is only what it has at least, since its time was not steady enough to be told."""
+        """True if `speedup` is a lower bound only: the time was not steady."""
         return self.speedup is not None and self.speedup == self.credit and (self.speedup_high or 0.0) > self.speedup
 
 
@@ -79,31 +74,23 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def score(self) -> Score | None:
-        """What it is worth; None unless it is correct."""
+        """The candidate's score; None unless it is correct."""
         if self.fate not in CORRECT_FATES or self.candidate_id is None:
             return None
-        return Score(
-            candidate_id=self.candidate_id,
-            credit=self.credit,
-            speedup=self.speedup,
-            speedup_high=self.speedup_high,
-            latency_us=self.latency_us,
-        )
+        return copied(Score, self)
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of a coder that is under way: being written, built, evaluated, or waiting for another's verdict."""
+    """One answer under way: being written, built, evaluated, or waiting for another draft's verdict."""
 
     number: int
     """From 0, within its attempt."""
     job_id: str | None = None
-    """The job it waits for."""
     candidate_id: str | None = None
-    """The candidate that is being built or evaluated for it, or whose verdict it awaits."""
+    """Being built or evaluated for this draft, or awaited by it."""
     awaiting: bool = False
-    """Another draft is having the same candidate evaluated."""
+    """Another draft has the same candidate evaluated."""
     model: str = ""
-    """Which of several coder models was asked."""
 
 
 class Branch(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,50 +101,49 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
     base: Score | None
     """The parent's candidate; None: the reference."""
     second: Score | None = None
-    """Candidate of a second parent, whose technique is to be merged into the base."""
+    """Candidate of a second parent, to be merged into the base."""
     expected_gain: float | None = None
-    """What was expected of its action when it began."""
     attempts: tuple[Attempt, ...] = ()
     best: Score | None = None
     stale: int = 0
-    """Attempts in a row without improvement; without a correct candidate all of them."""
+    """Attempts in a row without improvement."""
     attempt_limit: int | None = None
     drafts: tuple[Draft, ...] = ()
-    """Those of the present attempt that are under way; none: the next one may begin."""
+    """Drafts of the present attempt that are under way."""
     ended: tuple[Attempt, ...] = ()
     """Outcomes of its other drafts."""
     improved: bool = False
-    """One of these was better than all before."""
+    """One of `ended` was better than all before."""
     sample: int = 0
-    """How many branches and extra samples there were on this node before it."""
+    """Number of earlier branches and extra samples on this node."""
 
     @property
     def extra(self) -> bool:
-        """It is an extra sample: one attempt for a node that another branch refines."""
+        """Extra sample: one attempt for a node that another branch refines."""
         return self.attempt_limit is not None
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        """The jobs that it waits for."""
+        """Jobs that the branch waits for."""
         return tuple(draft.job_id for draft in self.drafts if draft.job_id is not None)
 
     def draft(self, number: int) -> Draft:
-        """Return a draft that is under way; one that waits for nothing if it is not."""
+        """Return a draft under way, or an empty one."""
         return next((draft for draft in self.drafts if draft.number == number), Draft(number=number))
 
     def with_draft(self, draft: Draft) -> Branch:
-        """Return the branch with this draft under way, as it now is."""
+        """Return the branch with this draft added or replaced."""
         kept = [other for other in self.drafts if other.number != draft.number]
         return replace(self, drafts=tuple(sorted([*kept, draft], key=lambda other: other.number)))
 
     def without_draft(self, number: int) -> Branch:
-        """Return the branch with one draft less under way; with the last one the attempt is over."""
+        """Return the branch without a draft; removing the last one ends the attempt."""
         left = tuple(draft for draft in self.drafts if draft.number != number)
         branch = replace(self, drafts=left)
         return branch if left else branch.concluded()
 
     def concluded(self) -> Branch:
-        """Return the branch with what ended of the present attempt as its outcome."""
+        """Return the branch with the best of `ended` as an attempt."""
         if not self.ended:
             return self
         ranked = sorted(self.ended, key=_promise)
@@ -178,7 +164,7 @@ _NEARNESS: tuple[Fate, ...] = (
 
 
 def _promise(attempt: Attempt) -> tuple[int, float]:
-    """Rank drafts of one attempt: correct ones by credit, others by how far they came, equals in order of ending."""
+    """Rank drafts: correct ones by credit, others by how far they got, then in order of ending."""
     if attempt.fate in CORRECT_FATES:
         return -1, -(attempt.credit or 0.0)
     return _NEARNESS.index(attempt.fate) if attempt.fate in _NEARNESS else len(_NEARNESS), 0.0
@@ -196,14 +182,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     second: Score | None = None
     expected_gain: float | None = None
     extra: bool = False
-    """An extra sample: told along with others, no reason to call."""
+    """Extra sample: no reason to call the model."""
     refuted: bool = False
-    """No branch: a candidate that was attached, and that its confirmation refuted."""
+    """An attached candidate that its confirmation refuted."""
     told: bool = False
     """A call under way tells of it."""
 
 
-__all__ = ("Attempt", "Branch", "Draft", "Report", "Score", "better")  # of `branch`, for whoever reads a state
 NodeState: TypeAlias = Literal["open", "in_flight", "closed", "pruned"]
 Status: TypeAlias = Literal["new", "running", "stopping", "finished"]
 Requested: TypeAlias = (
@@ -211,7 +196,7 @@ Requested: TypeAlias = (
 )
 
 PAUSES: frozenset[StoppedBy] = frozenset({"interrupted", "infrastructure"})
-"""Ends that leave branches in the middle; a resumed run takes them up."""
+"""Ends after which a resumed run goes on with its branches."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,60 +211,57 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     priority: float = 0.0
     """V, as the planner's model last said it."""
     expected_gain: float | None = None
-    """Factor over its base that it is expected to bring, as the planner's model last said it."""
+    """Expected factor over its base, as the planner's model last said."""
     second_id: str = ""
-    """A node of another branch whose technique is to be merged; empty: none."""
+    """Node of another branch to merge; empty: none."""
     origin: Origin = "model"
     state: NodeState = "open"
     depth: int = 0
     children: tuple[str, ...] = ()
     live_children: int = 0
-    """Of these, open or in flight."""
+    """Children that are open or in flight."""
     child_rounds: int = 0
-    """Evaluations spent on its children."""
     best: Score | None = None
-    """Attached when its first branch with a correct candidate ended; the best over its branches.
-    The root has one where candidates are scored: the initial program's."""
+    """Best correct candidate of its ended branches. The root has the initial program's, where candidates are scored."""
     base: Score | None = None
-    """What `best` was built on; None: the reference, or there is no best."""
+    """Base of `best`; None: the reference."""
     expected_then: float | None = None
-    """What was expected of it when the branch began that brought `best`, or, without one, its latest branch."""
+    """Expected gain at the start of the branch that brought `best`, else of the latest branch."""
     in_flight: int = 0
-    """Branches at work on it now."""
+    """Branches at work on it."""
     samples: int = 0
-    """Extra samples drawn for it while the planner's model was thinking."""
+    """Extra samples drawn for it."""
     tries: int = 0
-    """Branches that ended, extra samples not counted."""
+    """Ended branches, without extra samples."""
     failures: int = 0
-    """Of these, without a correct candidate."""
+    """Tries without a correct candidate."""
     rounds: int = 0
-    """Evaluations spent on it."""
     fates: tuple[tuple[Fate, int], ...] = ()
-    """How often its attempts met each fate, in order of first appearance."""
+    """Attempts by fate, in order of first appearance."""
     prune_reason: str = ""
-    """Set when it was pruned, or is to be when its branches end."""
+    """Set when it was pruned, or will be when its branches end."""
     given_up: bool = False
-    """Pruned by the machine, after too many failures."""
+    """Pruned by the machine after too many failures."""
     asked: bool = False
     """The planner was asked for children."""
     spent: bool = False
     """Closed, and gets no further children."""
     earlier: str = ""
-    """What came of it in the run that it was inherited from."""
+    """Its outcome in the run it was inherited from."""
     given_id: str | None = None
-    """Candidate that its first attempt is."""
+    """Candidate used as its first attempt."""
     pinned: int = 0
-    """When a person had it chosen next, in facts; 0: nobody has, or it was."""
+    """Number of the fact by which a person pinned it; 0: not pinned."""
     boost: float = 0.0
-    """What a person adds to its score."""
+    """Added to its score by a person."""
     forbidden: str | None = None
-    """Why a person ruled it out; None: nobody has."""
+    """A person's reason for ruling it out."""
     barred: bool = False
-    """It, or a node above it, is forbidden."""
+    """It or an ancestor is forbidden."""
 
     @property
     def told_form(self) -> tuple[object, ...]:
-        """What of it the planner's model is told: while this stays the same, so does its line."""
+        """Everything about the node that the planner's model is told."""
         return (
             self.title, self.priority, self.difficulty, self.expected_gain, self.best, self.base, self.tries,
             self.state == "closed", self.state == "pruned", self.spent, self.forbidden, self.barred, self.pinned,
@@ -288,12 +270,12 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Something may still come of it by itself."""
+        """Open and not barred, or in flight."""
         return self.state == "in_flight" or (self.state == "open" and not self.barred)
 
     @property
     def barren(self) -> bool:
-        """Closed, may get children, and has none that is live. The root's children are nobody's duty."""
+        """Closed and able to have children, but none is live. The root is never barren."""
         is_done = self.spent or self.barred or self.live_children or self.node_id == ROOT
         return self.state == "closed" and not is_done
 
@@ -310,13 +292,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     latency_us: float | None = None
     evaluations: int = 1
     node_id: str = ""
-    """Node for which it was evaluated."""
     confirmed: bool = False
-    """It was measured again, whatever came of it; that is done once."""
+    """It was measured a second time, with any outcome."""
 
 
 class Provisional(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate whose screening was better than the incumbent, and that has not been confirmed."""
+    """A candidate with a better screening than the incumbent, not yet confirmed."""
 
     candidate_id: str
     node_id: str
@@ -332,9 +313,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     request: Requested
     withheld: bool = False
-    """Decided while the run was being stopped, or a question of a run that is paused: not sent before it goes on."""
+    """Decided during a stop, or a question of a paused run: sent when the run goes on."""
     reopened: bool = False
-    """It was under way when the run was resumed: news of its loss may be from before, and is no reason to stop."""
+    """Under way when the run was resumed: its loss is no reason to stop."""
 
 
 class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,37 +329,37 @@ class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
     """None where candidates are scored."""
     latency_us: float | None = None
     screen_speedup: float | None = None
-    """What its screening had said; None if it was not confirmed."""
+    """Speedup of its screening; None if it was not confirmed."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The tree as the planner's model was last told it whole, and what its text depends on besides."""
+    """The tree as the planner's model was last told it whole."""
 
     nodes: HashTrieMap[str, Node]
     round: int
     incumbent_id: str | None
-    """Its node."""
+    """Id of its node."""
     bytes_per_token: float
-    """As learned by then: what fits into the budget stays what it was."""
+    """As learned by then: it fixes what fits into the budget."""
     size: int
-    """Characters, about."""
+    """Approximate number of characters."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call for edits added to what the planner's model had been told before."""
+    """What one call added to what the planner's model had been told."""
 
     round: int
     nodes: tuple[Node, ...]
-    """Nodes that were new, or of which something else was to be told."""
+    """New or changed nodes."""
     reports: tuple[Report, ...]
     subjects: tuple[Node, ...]
-    """The node of each report as it was then."""
+    """The node of each report at that time."""
     incumbent: Incumbent | None
     size: int
 
 
 class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model of the planner's counts prompts."""
+    """Prompt bytes per token of a planner model."""
 
     model: str
     prompt_bytes: int = 0
@@ -386,7 +367,7 @@ class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instruction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person wants minded."""
+    """An instruction of a person."""
 
     number: int
     text: str
@@ -402,72 +383,69 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     settings: SearchSettings = SearchSettings()
     seed: int = 0
     initial_id: str | None = None
-    """Candidate that the root stands for, where candidates are scored."""
+    """The root's candidate, where candidates are scored."""
     status: Status = "new"
     stopped_by: StoppedBy | None = None
     stop_detail: str = ""
     paused: bool = False
-    """Nothing new begins; answers under way are still taken in, built and evaluated."""
+    """Nothing new begins; answers under way are still built and evaluated."""
     summary: str = ""
     open_questions: tuple[str, ...] = ()
     instructions: tuple[Instruction, ...] = ()
-    """Those that hold, oldest first."""
+    """Those in force, oldest first."""
     instructions_given: int = 0
-    """Those that were forgotten included; numbers the next."""
+    """Including forgotten ones; numbers the next."""
     nodes: HashTrieMap[str, Node] = HashTrieMap()
     """By id; ids are `n0` (the root), `n1`, … in order of insertion."""
     frontier_ids: HashTrieSet[str] = HashTrieSet()
     """Index: ids of open nodes whose parent is closed."""
     barren_ids: HashTrieSet[str] = HashTrieSet()
-    """Index: ids of barren nodes."""
     branches: HashTrieMap[str, Branch] = HashTrieMap()
-    """Branches at work."""
     jobs: HashTrieMap[str, Job] = HashTrieMap()
     known: HashTrieMap[str, Known] = HashTrieMap()
     provisional: HashTrieMap[str, Provisional] = HashTrieMap()
-    """By candidate; all of them are better than the incumbent, as far as their screening goes."""
+    """By candidate; each has a better screening than the incumbent."""
     reports: tuple[Report, ...] = ()
     snapshot: Snapshot | None = None
     """None: the planner's model was told nothing yet."""
     told: tuple[Told, ...] = ()
-    """What was added since."""
+    """Additions since the snapshot."""
     changed_ids: HashTrieSet[str] = HashTrieSet()
-    """Index: ids of nodes that are told otherwise than they were."""
+    """Index: ids of nodes that changed since they were told."""
     rates: tuple[TokenRate, ...] = ()
     """The model that answered last comes first."""
     dry: bool = False
     """The last call for edits inserted nothing, and nothing was learned since."""
     misread: bool = False
-    """The last call for edits inserted nothing because what was said could not be used, or not in all its parts."""
+    """The last call for edits inserted nothing because it was not understood."""
     incumbent: Incumbent | None = None
     rounds: int = 0
     idle_attempts: int = 0
-    """Attempts in a row that led to no evaluation."""
+    """Attempts in a row without an evaluation."""
     losses: int = 0
-    """Jobs in a row that the infrastructure lost."""
+    """Jobs in a row lost by the infrastructure."""
     issued: int = 0
     """Jobs and branches so far; makes ids."""
     facts: int = 0
     lost_calls: int = 0
-    """Questions that were under way when the run was stopped or killed."""
+    """Questions under way when the run was stopped or killed."""
     screen_s: float = 0.0
-    """Seconds for which screenings held the timing lease."""
+    """Timing lease held by screenings."""
     confirm_s: float = 0.0
-    """The same for confirmations."""
+    """Timing lease held by confirmations."""
     usage_planner: Usage = Usage()
     usage_coder: Usage = Usage()
     lineup: Lineup = Lineup()
     arms: tuple[Arm, ...] = ()
-    """The records of several coder models, as the line-up names them; none if there is one."""
+    """Records of several coder models; empty if there is one."""
     cost_usd: float = 0.0
-    """Of all answers whose price is known."""
+    """Of all answers with a known price."""
     planner_s: float = 0.0
-    """Seconds that the planner's model took for its answers."""
     begun: int = 0
-    """Branches that began since it was last asked, extra samples not counted."""
+    """Branches begun since the planner's model was last asked, without extra samples."""
     elapsed_s: float = 0.0
     entries_hash: int = 0
-    """Exclusive or of the hashes of all entries of all maps; see `state_hash`."""
+    """Exclusive or of the hashes of all map entries; see `state_hash`."""
 
     @property
     def running(self) -> bool:
@@ -476,27 +454,27 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Nothing more happens unless the run is resumed."""
+        """Nothing happens unless the run is resumed."""
         return self.status == "finished"
 
     @property
     def pausing(self) -> bool:
-        """The run is being stopped in the middle, to be resumed; otherwise what was written is still evaluated."""
+        """Being stopped in the middle, to be resumed."""
         return self.status == "stopping" and self.stopped_by in PAUSES
 
     @property
     def ending(self) -> bool:
-        """The run is being stopped for good, by its budget or because nothing is left to try."""
+        """Being stopped for good; what was written is still evaluated."""
         return self.status == "stopping" and not self.pausing
 
     @property
     def scored(self) -> bool:
-        """Candidates have scores, of any sign and scale, instead of speedups."""
+        """Candidates have scores instead of speedups."""
         return self.initial_id is not None
 
     @property
     def plan(self) -> PlanRequested | None:
-        """The call for edits that is in flight."""
+        """The call for edits in flight."""
         for job in self.jobs.values():
             if isinstance(job.request, PlanRequested):
                 return job.request
@@ -509,19 +487,19 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def questions(self) -> list[WriteRequested | PlanRequested]:
-        """Questions to models that are under way, oldest first; not those that are withheld."""
+        """Questions to models under way, oldest first, without withheld ones."""
         asked = [job.request for job in self.jobs.values() if not job.withheld]
         found = [request for request in asked if is_question(request)]
         return sorted(found, key=lambda request: number_of(request.job_id))
 
     @property
     def calls(self) -> int:
-        """Questions that are paid for, as far as anybody knows."""
+        """Questions that are presumably paid for."""
         return self.usage.calls + self.lost_calls
 
     @property
     def usage(self) -> Usage:
-        """What the run's models cost so far."""
+        """Usage of all models."""
         return self.usage_planner.plus(self.usage_coder)
 
     def node(self, node_id: str) -> Node:
@@ -530,23 +508,22 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_confirmation(request: Requested) -> TypeGuard[ConfirmationRequested | BuildRequested]:
-    """Say whether a request serves the confirmation of a candidate."""
+    """True if a request serves the confirmation of a candidate."""
     return isinstance(request, ConfirmationRequested) or (isinstance(request, BuildRequested) and not request.branch_id)
 
 
 def is_question(request: Requested | Fact) -> TypeGuard[WriteRequested | PlanRequested]:
-    """Say whether a model is asked: not for a candidate that is there already."""
+    """True if a model is asked, and not for a given candidate."""
     return isinstance(request, PlanRequested) or (isinstance(request, WriteRequested) and request.given_id is None)
 
 
 def number_of(identifier: str) -> int:
     """Return the number at the end of `n12`, `b7` or a job id."""
-    digits = identifier[len(identifier.rstrip("0123456789")) :]
-    return int(digits)
+    return int(identifier[len(identifier.rstrip("0123456789")) :])
 
 
 def in_order(nodes: HashTrieMap[str, Node]) -> list[Node]:
-    """Return nodes in order of insertion: ids are `n0` … without gaps."""
+    """Return nodes in order of insertion (ids have no gaps)."""
     return [nodes[f"n{index}"] for index in range(len(nodes))]
 
 
@@ -561,36 +538,32 @@ def root_node() -> Node:
 
 
 def frontier(state: SearchState) -> list[Node]:
-    """Return the open nodes whose parent is the root or closed, in order of insertion.
-
-    A parent that the machine has given up stands in nobody's way: its children then build on what is above it. So an
-    action that only names a family of others does not bury them.
-    """
+    """Return the open nodes with a closed (or given up) parent, in order of insertion."""
     return [state.nodes[node_id] for node_id in sorted(state.frontier_ids, key=number_of)]
 
 
 def ancestors(state: SearchState, node: Node) -> Iterator[Node]:
-    """Yield the parent, its parent, … up to the root."""
+    """Yield the ancestors, nearest first."""
     while node.parent_id:
         node = state.node(node.parent_id)
         yield node
 
 
 def childless(state: SearchState) -> list[Node]:
-    """Return the barren nodes, best first: closed, may get children, and have none open or in flight."""
+    """Return the barren nodes, best first."""
     nodes = [state.nodes[node_id] for node_id in state.barren_ids]
     return sorted(nodes, key=lambda node: (-worth(node), number_of(node.node_id)))
 
 
 def worth(node: Node) -> float:
-    """Return a closed node's credit; a root without a score counts as 1, an untimed candidate as 0."""
+    """Return a closed node's credit; 1 for an unscored root, 0 for an untimed candidate."""
     if node.best is None:
         return 1.0 if node.node_id == ROOT else 0.0
     return node.best.credit or 0.0
 
 
 def with_all_below(state: SearchState, node: Node) -> Iterator[Node]:
-    """Yield the node and all its descendants, parents before children."""
+    """Yield the node and its descendants, parents first."""
     waiting = [node.node_id]
     while waiting:
         found = state.node(waiting.pop())
@@ -599,7 +572,7 @@ def with_all_below(state: SearchState, node: Node) -> Iterator[Node]:
 
 
 def live_parent(state: SearchState, node: Node) -> Node:
-    """Return the node itself, or the nearest ancestor that the machine has not given up."""
+    """Return the node itself, or its nearest ancestor that was not given up."""
     while node.given_up:
         node = state.node(node.parent_id)
     return node
@@ -613,7 +586,7 @@ def path_titles(state: SearchState, node_id: str) -> tuple[str, ...]:
 
 
 def settled(node: Node, max_tries: int) -> Node:
-    """Return a node whose last branch has ended, in the state that follows."""
+    """Return the node in the state that follows its last branch's end."""
     if node.best is not None:
         return replace(node, state="closed", spent=node.spent or bool(node.prune_reason))
     if node.prune_reason:
@@ -630,14 +603,14 @@ Entry: TypeAlias = Node | Branch | Job | Known | Provisional
 
 
 def put(state: SearchState, name: MapName, key: str, value: Entry) -> SearchState:
-    """Return the state with one entry of one of its maps set."""
+    """Return the state with one map entry set."""
     entries: HashTrieMap[str, Entry] = getattr(state, name)
     mixed = state.entries_hash ^ _entry_hash(name, key, entries.get(key)) ^ _entry_hash(name, key, value)
     return msgspec.structs.replace(state, **{name: entries.insert(key, value), "entries_hash": mixed})
 
 
 def put_node(state: SearchState, node: Node) -> SearchState:
-    """Return the state with a node set, its parent's count of live children and the indexes kept true."""
+    """Return the state with a node set; keeps live-children counts and indexes true."""
     before = state.nodes.get(node.node_id)
     state = _index(put(state, "nodes", node.node_id, node), node)
     if node.node_id not in state.changed_ids and (before is None or before.told_form != node.told_form):
@@ -652,7 +625,6 @@ def put_node(state: SearchState, node: Node) -> SearchState:
 
 
 def _bears(node: Node) -> tuple[bool, bool]:
-    """Return what of a node decides whether those below it may be tried."""
     return node.state == "closed", node.given_up
 
 
@@ -682,7 +654,7 @@ def _indexed(index: HashTrieSet[str], node_id: str, *, belongs: bool) -> HashTri
 
 
 def drop(state: SearchState, name: MapName, key: str) -> SearchState:
-    """Return the state without one entry of one of its maps; the same state if it is not there."""
+    """Return the state without one map entry, if it is there."""
     entries: HashTrieMap[str, Entry] = getattr(state, name)
     if key not in entries:
         return state
@@ -691,29 +663,16 @@ def drop(state: SearchState, name: MapName, key: str) -> SearchState:
 
 
 def state_hash(state: SearchState) -> str:
-    """Return a hash (blake2b-128, hex) that equal states share and others, but for chance, do not.
-
-    The maps enter by the exclusive or of their entries' hashes, kept up to date by `put` and `drop`: a hash of
-    10,000 entries costs no more than one of ten.
-    """
+    """Return a hash (blake2b-128, hex) of the state; the maps enter by `entries_hash`, so the cost does not grow."""
     digest = blake2b(state.entries_hash.to_bytes(16, "little"), digest_size=16)
     for name in _PLAIN_FIELDS:
         digest.update(_encoder.encode((name, getattr(state, name))))
     return digest.hexdigest()
 
 
-def recomputed_entries_hash(state: SearchState) -> int:
-    """Return what `entries_hash` has to be, from the maps themselves; for tests."""
-    mixed = 0
-    for name in _MAPS:
-        for key, value in getattr(state, name).items():
-            mixed ^= _entry_hash(name, key, value)
-    return mixed
-
-
 _MAPS: tuple[MapName, ...] = ("nodes", "branches", "jobs", "known", "provisional")
 _DERIVED = (*_MAPS, "entries_hash", "frontier_ids", "barren_ids", "changed_ids", "snapshot", "told")
-"""What follows from the maps and from the facts that made them, and would cost too much to hash again and again."""
+"""Not hashed: follows from the maps and facts, or is too large."""
 _PLAIN_FIELDS = tuple(name for name in SearchState.__struct_fields__ if name not in _DERIVED)
 
 

@@ -1,8 +1,7 @@
-"""What people order of a search: what of it can be done, and what it means. Every order has a fact, if only a refusal.
+"""Orders of people to a search: which can be carried out, and their facts. Every order has a fact, if only a refusal.
 
-An order counts for more than a score, and for more than the model's edits (`contradiction`): a pinned action is chosen
-next, a forbidden one never, nor any below it. It does not count for more than the rules of the tree: an action whose
-parent has no correct candidate waits for it, pinned or not.
+An order counts for more than a score and more than the model's edits (`contradiction`), but not for more than the rules
+of the tree: an action below a node without a correct candidate waits, pinned or not.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import assert_never
 
 from actors.planner.core.evolve import Step
 from actors.planner.core.state import Node, SearchState
-from messages.base import ROOT
+from messages.base import ROOT, copied
 from messages.edits import Edit, Insert, Prune, Split, Update
 from messages.events import RunStarted
-from messages.facts import EditsApplied, Fact, NodeInserted, NodePruned
-from messages.settings import Heritage, InheritedNode
+from messages.facts import EditsApplied, Fact, NodeInserted, NodePruned, NodeUpdated
+from messages.settings import Heritage
 from messages.steering import (
     Boost,
     CandidateGiven,
@@ -41,17 +40,16 @@ from messages.tasks import Candidate
 
 MAX_INSTRUCTION_CHARS = 4000
 MAX_INSTRUCTIONS = 32
-"""Instructions that hold at once."""
+"""Instructions in force at once."""
 MAX_BOOST = 1.0
-"""V has this range, too."""
+"""The range of V."""
 MAX_CANDIDATE_BYTES = 1 << 19
-"""Of a candidate that is injected: a job, which holds several programs, has at most twice as much."""
+"""Of an injected candidate; a job, which holds several programs, has at most twice as much."""
 _MAX_TITLE_CHARS = 120
 _MAX_REASON_CHARS = 500
-_GIVEN_DIFFICULTY, _GIVEN_PRIORITY = 1, 0.5
 _FILE_PATH = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[\w\-./+]{1,200}", re.ASCII)
 _NO_TEXT = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
-"""Unicode's categories of what is no text: controls, marks of direction, lone surrogates."""
+"""Unicode categories of control characters, direction marks and surrogates."""
 
 
 class _RefusedError(Exception):
@@ -59,7 +57,7 @@ class _RefusedError(Exception):
 
 
 def carry_out(step: Step, order: Steering) -> None:
-    """Take the facts that an order leads to; if it cannot be carried out, one that says why."""
+    """Take the facts of an order; if it cannot be carried out, a refusal."""
     try:
         facts = _facts_of(step.state, order)
     except _RefusedError as error:
@@ -69,7 +67,7 @@ def carry_out(step: Step, order: Steering) -> None:
 
 
 def inherit(step: Step, started: RunStarted) -> None:
-    """Hang what a run begins with into its tree: another run's world model, then a candidate to start from."""
+    """Insert another run's world model and a candidate to start from into a new run's tree."""
     if started.heritage is not None:
         _take_over(step, started.heritage)
     if started.solution is not None:
@@ -77,7 +75,7 @@ def inherit(step: Step, started: RunStarted) -> None:
 
 
 def contradiction(state: SearchState, edit: Edit) -> str | None:
-    """Return what a person ordered that an edit of the model's would undo; none if it undoes nothing."""
+    """Return the order of a person that an edit would undo; None if it undoes none."""
     if isinstance(edit, Insert):
         node = state.nodes.get(edit.parent)
         return _ruled_out(node) if node is not None and node.barred else None
@@ -98,17 +96,12 @@ def contradiction(state: SearchState, edit: Edit) -> str | None:
 
 
 def cleaned(text: str) -> str:
-    """Return a text without what is none: terminals and models are given no control characters."""
+    """Return a text without control characters."""
     kept = (letter for letter in text.expandtabs(4) if letter == "\n" or unicodedata.category(letter) not in _NO_TEXT)
     return "".join(kept).strip()
 
 
 def _facts_of(state: SearchState, order: Steering) -> tuple[Fact, ...]:
-    """Return what an order leads to.
-
-    Raises:
-        _RefusedError: it cannot be carried out.
-    """
     match order:
         case Instruct():
             return (_instruct(state, order),)
@@ -140,7 +133,11 @@ def _steer_node(node: Node, state: SearchState, order: Pin | Boost | Forbid | Re
         case Pin():
             return _pin(node, state)
         case Boost(by=by):
-            return _boost(node, by)
+            if not isfinite(by) or abs(by) > MAX_BOOST:
+                raise _RefusedError(f"a score can be changed by {-MAX_BOOST:g} to {MAX_BOOST:g}, not by {by:g}")
+            if node.state in ("closed", "pruned"):
+                raise _RefusedError(f"node {node.node_id!r} is {node.state}: only an open node has a score")
+            return NodeBoosted(node_id=node.node_id, by=by)
         case Forbid(reason=reason):
             if node.forbidden is not None:
                 raise _RefusedError(f"node {node.node_id!r} is forbidden already")
@@ -160,14 +157,6 @@ def _pin(node: Node, state: SearchState) -> Fact:
     if parent.state == "pruned" and not parent.given_up:
         raise _RefusedError(f"{node.node_id!r} lies below {parent.node_id!r}, which was pruned: pin that one first")
     return NodePinned(node_id=node.node_id)
-
-
-def _boost(node: Node, by: float) -> Fact:
-    if not isfinite(by) or abs(by) > MAX_BOOST:
-        raise _RefusedError(f"a score can be changed by {-MAX_BOOST:g} to {MAX_BOOST:g}, not by {by:g}")
-    if node.state in ("closed", "pruned"):
-        raise _RefusedError(f"node {node.node_id!r} is {node.state}: only an open node has a score")
-    return NodeBoosted(node_id=node.node_id, by=by)
 
 
 def _release(node: Node) -> Fact:
@@ -193,8 +182,8 @@ def _inject(state: SearchState, order: Inject) -> tuple[Fact, ...]:
         parent_id=parent.node_id,
         title=title,
         description=cleaned(order.description)[:MAX_INSTRUCTION_CHARS],
-        difficulty=_GIVEN_DIFFICULTY,
-        priority=_GIVEN_PRIORITY,
+        difficulty=1,
+        priority=0.5,
         origin="person",
     )
     given = CandidateGiven(node_id=node_id, candidate_id=order.candidate.candidate_id)
@@ -202,11 +191,6 @@ def _inject(state: SearchState, order: Inject) -> tuple[Fact, ...]:
 
 
 def _check_candidate(candidate: Candidate) -> None:
-    """Accept a candidate whose files can be written down and sent.
-
-    Raises:
-        _RefusedError: they cannot.
-    """
     if not candidate.files or not all(_FILE_PATH.fullmatch(file.path) for file in candidate.files):
         raise _RefusedError("the candidate's files need plain relative paths")
     size = sum(len(file.text.encode("utf-8", "surrogatepass")) for file in candidate.files)
@@ -216,34 +200,20 @@ def _check_candidate(candidate: Candidate) -> None:
 
 def _take_over(step: Step, heritage: Heritage) -> None:
     first = len(step.state.nodes)
-    facts = [fact for place, node in enumerate(heritage.nodes) for fact in _inherited(node, first, place)]
-    inserted = tuple(fact for fact in facts if isinstance(fact, NodeInserted | NodePruned))
-    step.take(
-        EditsApplied(job_id="", changes=inserted, summary=heritage.summary, open_questions=heritage.open_questions)
-    )
-    for fact in facts:
-        if isinstance(fact, CandidateGiven):
-            step.take(fact)
-
-
-def _inherited(node: InheritedNode, first: int, place: int) -> list[Fact]:
-    node_id = f"n{first + place}"
-    facts: list[Fact] = [
-        NodeInserted(
-            node_id=node_id,
-            parent_id=f"n{first + node.parent}" if node.parent >= 0 else ROOT,
-            title=node.title,
-            description=node.description,
-            difficulty=node.difficulty,
-            priority=node.priority,
-            earlier=node.earlier,
-        )
-    ]
-    if node.pruned:
-        facts.append(NodePruned(node_id=node_id, reason=node.pruned))
-    elif node.candidate is not None:
-        facts.append(CandidateGiven(node_id=node_id, candidate_id=node.candidate.candidate_id))
-    return facts
+    changed: list[NodeInserted | NodeUpdated | NodePruned] = []
+    given: list[CandidateGiven] = []
+    for place, node in enumerate(heritage.nodes):
+        node_id = f"n{first + place}"
+        parent_id = f"n{first + node.parent}" if node.parent >= 0 else ROOT
+        changed.append(copied(NodeInserted, node, node_id=node_id, parent_id=parent_id))
+        if node.pruned:
+            changed.append(NodePruned(node_id=node_id, reason=node.pruned))
+        elif node.candidate is not None:
+            given.append(CandidateGiven(node_id=node_id, candidate_id=node.candidate.candidate_id))
+    questions = heritage.open_questions
+    step.take(EditsApplied(job_id="", changes=tuple(changed), summary=heritage.summary, open_questions=questions))
+    for fact in given:
+        step.take(fact)
 
 
 def _action(state: SearchState, node_id: str) -> Node:

@@ -1,41 +1,31 @@
 """Starts work: next attempts, branches, confirmations, calls for edits, and the end of the run.
 
-Of many measurements the best is one that chance favoured. So a candidate whose screening is better than the incumbent
-is provisional: in a fresh process, on fresh data and in more pairs it is measured once more, and what that says
-replaces what the screening said, in either direction. The rules:
-
-1. One confirmation at a time, the best provisional candidate first: what is then seen to be no better is spared.
-2. It is no round. While confirmations have more than `SHARE` of the time for which candidates were timed, the next one
-   waits; so does what is no faster than the reference. What could end the run by reaching its target does not wait.
-3. Before a run ends by its budget, or because nothing is left to try, what is still provisional is confirmed. A run
-   that is stopped leaves it for when it is resumed; so does one whose evaluators cannot do it.
-4. A candidate is confirmed once. What is refuted (wrong, crashed, …) is no correct candidate any more; what cannot be
-   timed well enough, or is outpaced, stays in the tree for no more than either measurement says.
-
-Scores and candidates that are not timed need none: an evaluator that scores says what it repeats itself, and where
-nothing is timed nothing is owed to chance.
-
-Several branches at once start from different programs, and what one of them finds is not in the others: rounds spent on
-polishing a program that has been overtaken are lost. So the window shrinks with the distance to the incumbent, as
-brackets of successive halving do (Jamieson and Talwalkar 2016), but without a schedule. docs/design/0009 has figures.
-
 Rules in order, repeated until none applies:
 
-1. A used-up budget ends the run: what builders and evaluators hold is finished, what was written meanwhile is built and
-   evaluated, no model is asked again. What could be the best is confirmed (`confirming`), here as at any time before.
-2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left.
+1. A used-up budget ends the run: jobs at builders and evaluators are finished, no model is asked again. What could be
+the best is confirmed.
+
+2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left. Its window
+shrinks with the distance to the incumbent, as in successive halving (Jamieson and Talwalkar 2016; docs/design/0009).
+
 3. Closed nodes that the planner was asked about in vain get a "vary" child from the machine, or are spent.
+
 4. Free slots take the best frontier node. While the planner's model thinks and nothing is open, they draw one extra
-   sample each for the best nodes in flight.
-5. The planner's model is called if branches wait to be told of, if open nodes are fewer than twice the free slots,
-   or if closed nodes lack children. One call at a time; what comes meanwhile is folded into the next.
+sample each for the best nodes in flight.
+
+5. The planner's model is called if branches wait to be reported, if open nodes are fewer than twice the free slots, or
+if closed nodes lack children. One call at a time.
+
 6. With nothing in flight and nothing open, the machine reopens the best closed node; if it has reopened all, the run is
-   over, unless the planner's model was not understood the last time: then there may be more, and it varies again.
+over, unless the planner's model was not understood the last time: then it varies again.
 
-While the run is paused only the first applies, and questions that are to be asked again wait.
+While the run is paused only the first applies. With a `frozen` or `off` world model the planner's model is called at
+most once, and free slots get actions of the machine's instead.
 
-With a world model that is `frozen` or `off` the planner's model is called at most once: free slots for which nothing is
-open get an action of the machine's instead (`variations`).
+Confirmations: the best of many measurements owes something to chance, so a candidate whose screening beats the
+incumbent is provisional until it is measured once more, and the second measurement replaces the first. One at a time,
+the best first; not while confirmations take more than `SHARE` of the timing time, nor for candidates no faster than the
+reference (unless the target is at stake). Scores and untimed candidates need none.
 """
 
 from __future__ import annotations
@@ -72,10 +62,9 @@ from actors.planner.core.state import (
     live_parent,
     worth,
 )
-from messages.base import ROOT
+from messages.base import ROOT, copied
 from messages.commands import WriteMode
 from messages.edits import Refusal
-from messages.events import CandidateEvaluated
 from messages.facts import (
     BranchClosed,
     BranchStarted,
@@ -110,48 +99,22 @@ from messages.verdicts import (
 )
 
 SHARE = 0.2
-"""Of the time for which the timing lease was held: from here on confirmations wait."""
-
-
-def surpasses(state: SearchState, credit: float) -> bool:
-    """Say whether a credit is above the incumbent's."""
-    return state.incumbent is None or credit > state.incumbent.credit
+"""Share of the timing lease above which confirmations wait."""
 
 
 def present(step: Step, known: Known, node_id: str, *, artifact_id: str | None) -> None:
-    """Make a candidate with a credit the incumbent or provisional, if it is better than the incumbent.
-
-    Args:
-        step: the decision.
-        known: the candidate, as it was just evaluated or is known.
-        node_id: whose branch wrote it.
-        artifact_id: what was evaluated; None: it was evaluated before.
-    """
-    if known.fate not in GOOD_FATES or known.credit is None or not surpasses(step.state, known.credit):
+    """Make a candidate that beats the incumbent the incumbent, or provisional; `artifact_id` None: evaluated before."""
+    if known.fate not in GOOD_FATES or known.credit is None or not _surpasses(step.state, known.credit):
         return
     if known.speedup is None or not step.state.settings.confirm:
-        step.take(
-            IncumbentChanged(
-                candidate_id=known.candidate_id,
-                node_id=node_id,
-                round=step.state.rounds,
-                credit=known.credit,
-                speedup=known.speedup,
-                latency_us=known.latency_us,
-            )
-        )
+        step.take(copied(IncumbentChanged, known, node_id=node_id, round=step.state.rounds))
     elif artifact_id is not None:
-        step.take(
-            ConfirmationOwed(
-                candidate_id=known.candidate_id,
-                node_id=node_id,
-                artifact_id=artifact_id,
-                round=step.state.rounds,
-                credit=known.credit,
-                speedup=known.speedup,
-                latency_us=known.latency_us,
-            )
-        )
+        owed = copied(ConfirmationOwed, known, node_id=node_id, artifact_id=artifact_id, round=step.state.rounds)
+        step.take(owed)
+
+
+def _surpasses(state: SearchState, credit: float) -> bool:
+    return state.incumbent is None or credit > state.incumbent.credit
 
 
 def confirm(step: Step) -> None:
@@ -160,11 +123,8 @@ def confirm(step: Step) -> None:
     if not state.provisional or state.confirming:
         return
     found = max(state.provisional.values(), key=lambda one: (one.credit, -one.round, one.candidate_id))
-    if state.running and not _may_be_timed(state, found):
-        return
-    step.take(
-        ConfirmationRequested(job_id=step.job_id("e"), candidate_id=found.candidate_id, artifact_id=found.artifact_id)
-    )
+    if not state.running or _may_be_timed(state, found):
+        step.take(copied(ConfirmationRequested, found, job_id=step.job_id("e")))
 
 
 def _may_be_timed(state: SearchState, found: Provisional) -> bool:
@@ -176,57 +136,35 @@ def _may_be_timed(state: SearchState, found: Provisional) -> bool:
     return state.confirm_s <= SHARE * (state.screen_s + state.confirm_s)
 
 
-def conclude(step: Step, request: ConfirmationRequested, event: CandidateEvaluated) -> None:
-    """Take in what a confirmation said."""
-    conclude_with(step, request.job_id, request.candidate_id, event.verdict, lease_s=event.lease_s)
-
-
-def conclude_with(step: Step, job_id: str, candidate_id: str, verdict: Verdict, *, lease_s: float = 0.0) -> None:
-    """Take in what a confirmation, or the build for it, said. The better of two measurements is never what counts."""
-    found = step.state.provisional[candidate_id]
-    step.take(_finished(job_id, found, verdict, lease_s))
-    credit = credit_of(verdict)
-    if not isinstance(verdict, Measured) or credit is None or not surpasses(step.state, credit):
-        return
-    step.take(
-        IncumbentChanged(
-            candidate_id=candidate_id,
-            node_id=found.node_id,
-            round=found.round,
-            credit=credit,
-            speedup=verdict.speedup_vs_reference,
-            latency_us=verdict.latency_us,
-            screen_speedup=found.speedup,
-        )
-    )
-
-
-def _finished(job_id: str, found: Provisional, verdict: Verdict, lease_s: float) -> ConfirmationFinished:
-    worth = _worth(found, verdict)
-    return ConfirmationFinished(
-        job_id=job_id,
-        candidate_id=found.candidate_id,
+def conclude(
+    step: Step, request: ConfirmationRequested | BuildRequested, verdict: Verdict, *, lease_s: float = 0.0
+) -> None:
+    """Take in the verdict of a confirmation, or of the build for it."""
+    found = step.state.provisional[request.candidate_id]
+    finished = copied(
+        ConfirmationFinished,
+        _worth(found, verdict) or Score(candidate_id=found.candidate_id),
+        job_id=request.job_id,
         node_id=found.node_id,
         round=found.round,
         fate=fate_of(verdict),
         outcome=outcome_line(verdict),
         screen_credit=found.credit,
         screen_speedup=found.speedup,
-        credit=worth.credit if worth else None,
-        speedup=worth.speedup if worth else None,
-        speedup_high=worth.speedup_high if worth else None,
-        latency_us=worth.latency_us if worth else None,
         lease_s=lease_s,
     )
+    step.take(finished)
+    credit = credit_of(verdict)
+    if isinstance(verdict, Measured) and credit is not None and _surpasses(step.state, credit):
+        now = {"credit": credit, "speedup": verdict.speedup_vs_reference, "latency_us": verdict.latency_us}
+        step.take(copied(IncumbentChanged, found, screen_speedup=found.speedup, **now))
 
 
 def _worth(found: Provisional, verdict: Verdict) -> Score | None:
-    """Return what a candidate counts for after its confirmation; None if it was refuted."""
+    """Return the worth of a candidate after its confirmation, never the better of both; None if it was refuted."""
     if fate_of(verdict) in REFUTING_FATES:
         return None
-    screened = Score(
-        candidate_id=found.candidate_id, credit=found.credit, speedup=found.speedup, latency_us=found.latency_us
-    )
+    screened = copied(Score, found)
     if isinstance(verdict, Measured) and (credit := credit_of(verdict)) is not None:
         high = verdict.speedup_interval.high if verdict.speedup_interval is not None else None
         speedup, latency_us = verdict.speedup_vs_reference, verdict.latency_us
@@ -239,7 +177,7 @@ def _worth(found: Provisional, verdict: Verdict) -> Score | None:
 
 
 _PRIORITY = 0.2
-_VARY = (
+_VARIATION = (
     "Keep the algorithm and vary how it is carried out: block sizes, loop order, unrolling, vector width, number of "
     "accumulators, memory access. Change one thing at a time and say which."
 )
@@ -251,10 +189,10 @@ _ATTEMPT_SCORED = "Write a program that scores higher than any so far."
 _ATTEMPT_DIRECTLY = "Write the fastest correct program you can, fusing what the reference does in separate passes."
 
 
-def vary(step: Step, node: Node) -> None:
-    """Hang an action of the machine's under a closed node: under the root, a direct attempt at the task."""
+def _vary(step: Step, node: Node) -> None:
+    """Insert a machine's action under a closed node: under the root, a direct attempt at the task."""
     title = "Direct attempt" if node.node_id == ROOT else f"Vary {node.node_id}"
-    texts = (_ATTEMPT_SCORED, _VARY_SCORED) if step.state.scored else (_ATTEMPT_DIRECTLY, _VARY)
+    texts = (_ATTEMPT_SCORED, _VARY_SCORED) if step.state.scored else (_ATTEMPT_DIRECTLY, _VARIATION)
     number = 1 + _variations(step.state, node)
     step.take(
         NodeInserted(
@@ -269,23 +207,17 @@ def vary(step: Step, node: Node) -> None:
     )
 
 
-def is_varied(state: SearchState, node: Node) -> bool:
-    """Say whether a node has a child of the machine's."""
-    return _variations(state, node) > 0
-
-
-def best_unvaried(state: SearchState) -> Node | None:
+def _best_unvaried(state: SearchState) -> Node | None:
     """Return the best closed node that the machine has neither made nor varied; the root comes last."""
-    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not is_varied(state, node)]
+    closed = [node for node in in_order(state.nodes) if node.state == "closed" and not _variations(state, node)]
     ranked = sorted(closed, key=lambda node: -worth(node) if node.node_id != ROOT else 0.0)
     return next((node for node in ranked if node.origin != "machine" and not node.barred), None)
 
 
-def most_promising(state: SearchState) -> Node:
-    """Return the closed node that is to be varied next, however often it was.
+def _most_promising(state: SearchState) -> Node:
+    """Return the closed node to vary next, however often it was; the root is always among them.
 
-    Of the closed nodes, best first, the p-th is as promising as the best once the best has p variations more: the best
-    results are varied most, and several slots do not all vary the same one. The root is always among them.
+    The p-th best node is as promising as the best once the best has p variations more.
     """
     closed = [node for node in in_order(state.nodes) if node.state == "closed" and not (node.spent or node.barred)]
     ranked = sorted(closed, key=lambda node: -worth(node))
@@ -298,7 +230,7 @@ def _variations(state: SearchState, node: Node) -> int:
 
 
 def stagnation(state: SearchState, branch: Branch) -> str | None:
-    """Say that a branch made no progress for as long as it may: not correct yet, and correct but not faster."""
+    """Return why a branch made no progress for as long as it may; None if it goes on."""
     if branch.best is None:
         window = state.settings.repair_window or state.settings.stagnation_window
         return f"{branch.stale} attempts without a correct candidate" if branch.stale >= window else None
@@ -341,7 +273,7 @@ def _end_reason(state: SearchState, branch: Branch) -> str | None:
 
 
 def _end_of_node(node: Node, branch: Branch) -> str | None:
-    """Say why the node of a branch has no need of another attempt."""
+    """Return why the node of a branch needs no further attempt."""
     if node.prune_reason:
         return "its node was pruned"
     if node.barred:
@@ -354,21 +286,13 @@ def _end_of_node(node: Node, branch: Branch) -> str | None:
 def close(step: Step, branch: Branch, reason: str) -> None:
     """End a branch."""
     found = None if step.state.scored else gain_of(branch.best, branch.base)
-    step.take(
-        BranchClosed(
-            branch_id=branch.branch_id,
-            node_id=branch.node_id,
-            reason=reason,
-            best_id=branch.best.candidate_id if branch.best else None,
-            expected_gain=branch.expected_gain,
-            gain=found.gain if found is not None else None,
-            gain_interval=found.interval if found is not None else None,
-        )
-    )
+    best_id = branch.best.candidate_id if branch.best else None
+    gain, interval = (found.gain, found.interval) if found is not None else (None, None)
+    step.take(copied(BranchClosed, branch, reason=reason, best_id=best_id, gain=gain, gain_interval=interval))
 
 
 def request_attempt(step: Step, branch: Branch) -> None:
-    """Ask for the drafts of a branch's next attempt: the first, and as many more as are wanted and can be paid for."""
+    """Ask for the drafts of a branch's next attempt: the first, and more where wanted and affordable."""
     node = step.state.node(branch.node_id)
     given_id = None if branch.attempts or branch.extra or node.tries else node.given_id
     _request_draft(step, branch, number=0, given_id=given_id)
@@ -396,7 +320,7 @@ def _request_draft(step: Step, branch: Branch, *, number: int, given_id: str | N
 
 
 def _next_attempt(branch: Branch) -> tuple[WriteMode, Score | None, str | None, str]:
-    """Return mode, base, the latest attempt where it is not the base, and what was wrong with the latest answer."""
+    """Return mode, base, latest attempt if it is not the base, and the complaint about the latest answer."""
     if not branch.attempts:
         return "apply", branch.base, None, ""
     last = branch.attempts[-1]
@@ -410,20 +334,19 @@ def _next_attempt(branch: Branch) -> tuple[WriteMode, Score | None, str | None, 
 
 
 _MAX_WANTED = 16
-"""New actions that one call asks for at most, or twice the slots: longer answers get worse, idle coders are worse."""
+"""New actions asked for in one call at most, or twice the slots: longer answers get worse."""
 _MAX_ASKED = 8
-"""Childless nodes that one call asks about at most."""
+"""Childless nodes asked about in one call at most."""
 _MAX_SAMPLES = 2
-"""Extra samples that one node gets at most; more of the same action teach little."""
+"""Extra samples of one node at most."""
 _NEAR_BEST = 0.9
-"""Share of the incumbent's credit (of its gain, if candidates are scored) from which on a closed node is worth a
-machine-made child."""
+"""Share of the incumbent's credit (or gain) above which a closed node gets a machine-made child."""
 
 
 def begin(step: Step) -> None:
-    """Begin whatever can begin now."""
-    if step.state.running:
-        _check_budget(step)
+    """Begin everything that can begin now."""
+    if step.state.running and (reason := used_up(step.state)) is not None:
+        stop(step, *reason)
     if step.state.running and not step.state.paused:
         confirm(step)
         _request_initial(step)
@@ -442,16 +365,15 @@ def begin(step: Step) -> None:
 
 
 def stop(step: Step, stopped_by: StoppedBy, detail: str = "") -> None:
-    """Begin nothing new from now on. A run that is ending may still be stopped, if confirmations are left to do."""
+    """Begin nothing new from now on. An ending run may still be stopped while confirmations are left."""
     if step.state.running or (step.state.ending and step.state.provisional and stopped_by in PAUSES):
         step.take(RunStopping(stopped_by=stopped_by, detail=detail))
 
 
 def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()) -> None:
-    """Ask again for what was lost or refused, under a new id.
+    """Ask again for a lost or refused job, under a new id; an ending run asks no model again.
 
-    For a lost evaluation the build is asked for: its artifact may be gone, and where it is not, building costs nothing.
-    A run that is ending asks no model again.
+    For a lost evaluation the build is asked for: its artifact may be gone, and an existing one is found at no cost.
     """
     if step.state.ending and isinstance(request, WriteRequested | PlanRequested):
         return
@@ -460,15 +382,7 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
             model = "" if request.given_id else next_model(step.state)
             step.take(replace(request, job_id=step.job_id("w"), model=model))
         case BuildRequested() | EvaluationRequested():
-            step.take(
-                BuildRequested(
-                    job_id=step.job_id("x"),
-                    branch_id=request.branch_id,
-                    candidate_id=request.candidate_id,
-                    draft=request.draft,
-                    lost=request.lost,
-                )
-            )
+            step.take(copied(BuildRequested, request, job_id=step.job_id("x")))
         case ConfirmationRequested():
             step.take(BuildRequested(job_id=step.job_id("x"), branch_id="", candidate_id=request.candidate_id))
         case InitialRequested():
@@ -480,10 +394,7 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
 
 
 def drop_unpaid(step: Step) -> None:
-    """Of the questions that a stop has lost, keep only as many as the budget pays for once more, and has rounds for.
-
-    What was written is evaluated all the same, and may exceed the rounds.
-    """
+    """Keep only as many of the questions lost by a stop as the budget pays for once more."""
     for request in reversed(step.state.questions):
         if isinstance(request, WriteRequested) and rounds_left(step.state) < 0:
             step.take(QuestionDropped(job_id=request.job_id))
@@ -497,7 +408,7 @@ def drop_unpaid(step: Step) -> None:
 
 
 def ask_others(step: Step) -> None:
-    """Ask the run's models what was asked of coder models that it no longer has."""
+    """Ask the run's models the questions of coder models that it no longer has."""
     names = {offer.name for offer in step.state.lineup.coders} | {""}
     for request in step.state.questions if step.state.lineup.coders else ():
         if isinstance(request, WriteRequested) and request.model not in names:
@@ -505,13 +416,8 @@ def ask_others(step: Step) -> None:
             resend(step, request)
 
 
-def _check_budget(step: Step) -> None:
-    if (reason := used_up(step.state)) is not None:
-        stop(step, *reason)
-
-
 def _draining(state: SearchState) -> bool:
-    """Say whether builders or evaluators still work on something that was sent."""
+    """Return True while builders or evaluators work on sent jobs."""
     return any(
         not isinstance(job.request, WriteRequested | PlanRequested) and not job.withheld for job in state.jobs.values()
     )
@@ -537,7 +443,7 @@ def _finish(step: Step) -> None:
 
 
 def _request_initial(step: Step) -> None:
-    """Have the initial program scored, once, beside everything else."""
+    """Have the initial program scored, once."""
     state = step.state
     if state.initial_id is None or state.node(ROOT).best is not None:
         return
@@ -552,14 +458,14 @@ def _settle_childless(step: Step) -> None:
     for node in childless(step.state):
         if not node.asked:
             continue
-        if node.origin != "machine" and _is_near_best(step.state, node) and not is_varied(step.state, node):
-            vary(step, node)
+        if node.origin != "machine" and _is_near_best(step.state, node) and not _variations(step.state, node):
+            _vary(step, node)
         else:
             step.take(NodeSpent(node_id=node.node_id))
 
 
 def _is_near_best(state: SearchState, node: Node) -> bool:
-    """Say whether a closed node is worth going on from; scores have no natural zero, so there the gain is compared."""
+    """Return True if a closed node is worth going on from; of scores, which have no zero, the gain counts."""
     if state.incumbent is None:
         return True
     zero = worth(state.node(ROOT)) if state.scored else 0.0
@@ -598,20 +504,16 @@ def _start(step: Step, node: Node, limit: int | None) -> None:
 def _sampled(state: SearchState) -> Node | None:
     """Return the best node in flight that may have one more extra sample."""
     extra = {branch.node_id for branch in state.branches.values() if branch.extra}
-    refined = {branch.node_id for branch in state.branches.values()} - extra
-    nodes = [state.node(node_id) for node_id in refined if _may_sample(state.node(node_id))]
+    refined = [state.node(node_id) for node_id in {branch.node_id for branch in state.branches.values()} - extra]
+    nodes = [node for node in refined if node.samples < _MAX_SAMPLES and not node.barred and node.given_id is None]
     return max(nodes, key=lambda node: (belief(state, node), node.node_id), default=None)
-
-
-def _may_sample(node: Node) -> bool:
-    return node.samples < _MAX_SAMPLES and not node.barred and node.given_id is None
 
 
 def _wanted(state: SearchState, slots: int, open_nodes: int) -> int:
     """Return how many new actions to ask for.
 
-    So many that twice the slots are open; if more branches than slots began while the last answer was awaited, twice as
-    many as began: one half for the time until this answer comes, the other until the next. And some for idle slots.
+    Enough for twice the slots; if more branches than slots began during the last answer, twice as many as began, and
+    some for idle slots.
     """
     target = 2 * slots
     if state.begun > slots > 1:  # one branch waits for no answer
@@ -644,7 +546,7 @@ def _call_planner(step: Step) -> None:
 
 
 def _asks_planner(state: SearchState) -> bool:
-    """Say whether the planner's model has a say in the tree as it is now."""
+    """Return True if the planner's model may change the tree now."""
     match state.settings.world_model:
         case "evolving":
             return True
@@ -657,21 +559,21 @@ def _asks_planner(state: SearchState) -> bool:
 
 
 def _has_no_idea(state: SearchState) -> bool:
-    """Say whether there is no action, but for those that people brought."""
+    """Return True if there is no action but those that people brought."""
     return all(node.origin == "person" for node in state.nodes.values() if node.node_id != ROOT)
 
 
 def _vary_for_free_slots(step: Step) -> None:
-    """Without a planner's model to ask, give every free slot an action of the machine's."""
+    """Without a planner's model, give every free slot an action of the machine's."""
     while step.state.settings.world_model != "evolving" and step.state.plan is None and not step.state.frontier_ids:
         if len(step.state.branches) >= step.state.settings.branches or not may_ask_coder(step.state):
             return
-        vary(step, most_promising(step.state))
+        _vary(step, _most_promising(step.state))
         _fill_slots(step)
 
 
 def _has_news(state: SearchState) -> bool:
-    """Say whether a branch ended that the planner's model has not been told of; an extra sample is no news."""
+    """Return True if the planner's model has not been told of an ended branch (extra samples aside)."""
     return any(not report.extra for report in state.reports)
 
 
@@ -679,11 +581,11 @@ def _revive(step: Step) -> None:
     """With nothing under way: reopen the best closed node, or end the run."""
     while not step.state.branches and all(is_confirmation(job.request) for job in step.state.jobs.values()):
         if not step.state.frontier_ids:
-            node = best_unvaried(step.state)
+            node = _best_unvaried(step.state)
             if node is None and step.state.misread:
-                node = most_promising(step.state)
+                node = _most_promising(step.state)
             if node is None:
                 stop(step, "exhausted", "nothing is open, and nothing is left to vary")
                 return
-            vary(step, node)
+            _vary(step, node)
         _fill_slots(step)

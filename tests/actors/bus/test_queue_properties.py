@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.bus.base import QueueFullError, QueueSpec
-from actors.bus.queue import Job, WorkQueue
+from actors.bus.memory import Job, WorkQueue
 
 SPEC = QueueSpec(name="q", run_id="r", ack_wait_s=10.0, max_deliver=3, max_jobs=3)
 

@@ -36,7 +36,7 @@ async def test_each_job_beats_in_its_own_time_until_it_ends(jobs: list[Delivery]
 
     async with anyio.create_task_group() as tasks:
         start = anyio.current_time()
-        tasks.start_soon(heartbeats.run)
+        await tasks.start(heartbeats.run)
         async with anyio.create_task_group() as working:
             working.start_soon(work, jobs[0], 0, 35)
             working.start_soon(work, jobs[1], 3, 12)
@@ -56,7 +56,7 @@ async def test_a_beat_that_takes_long_holds_up_no_other_job(jobs: list[Delivery]
 
     heartbeats = Heartbeats(10, beat)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(heartbeats.run)
+        await tasks.start(heartbeats.run)
         scopes = anyio.CancelScope(), anyio.CancelScope()
         with heartbeats.keeping(jobs[0], scopes[0]), heartbeats.keeping(jobs[1], scopes[1]):
             await anyio.sleep(45)
@@ -80,7 +80,7 @@ async def test_only_the_job_that_nobody_wants_any_more_is_stopped(jobs: list[Del
             ended.append(f"{job.msg_id} {attempt.cancelled_caught}")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(heartbeats.run)
+        await tasks.start(heartbeats.run)
         async with anyio.create_task_group() as working:
             for job in jobs:
                 working.start_soon(work, job)

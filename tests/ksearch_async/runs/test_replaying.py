@@ -16,7 +16,7 @@ from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.replay import ReplayModel
 from actors.planner import actor
-from actors.planner.adviser import read_proposal
+from actors.planner.answers import read_proposal
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash

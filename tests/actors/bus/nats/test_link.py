@@ -14,7 +14,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.lowlevel import checkpoint
 from anyio.streams.tls import TLSStream
 
-from actors.bus.nats.link import Link
+from actors.bus.nats.connection import Connection
 from actors.bus.nats.names import NatsOptions
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +53,7 @@ async def test_a_link_that_the_server_reset_can_be_closed_with_words_unsaid(
         tasks.start_soon(listener.serve, answer)
         port = listener.listeners[0].extra(SocketAttribute.local_port)  # noqa: S610 - a socket, not a query
         server = f"tls://127.0.0.1:{port}" if is_encrypted else f"nats://127.0.0.1:{port}"
-        link = Link(NatsOptions(servers=(server,), ca=tmp_path / "ca.pem" if is_encrypted else None))
+        link = Connection(NatsOptions(servers=(server,), ca=tmp_path / "ca.pem" if is_encrypted else None))
         await link.open()
         ends[0].extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)  # noqa: S610
         await anyio.aclose_forcefully(ends[0])

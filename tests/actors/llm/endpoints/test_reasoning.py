@@ -13,7 +13,7 @@ from actors.llm.base import Answer, Request
 from actors.llm.endpoints.endings import FenceEnding, JsonEnding, OutsideReasoning
 from actors.llm.endpoints.reasoning import split_reasoning
 from actors.llm.scripted import ScriptedModel
-from actors.planner.adviser import read_proposal
+from actors.planner.answers import read_proposal
 from messages.base import Usage
 from messages.commands import WriteCandidate
 from tests.actors.coder.jobs import APPLY, job

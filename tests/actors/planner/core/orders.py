@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from actors.planner.core.evolve import evolve
 from actors.planner.core.scripts import changes
-from actors.planner.core.state import recomputed_entries_hash
 from messages.edits import EditScript
 from messages.facts import BranchStarted, EditsApplied, Fact
 from messages.steering import Steering, SteeringRefused, SteeringRequested
+from tests.actors.planner.core.recomputed import recomputed_entries_hash
 from tests.actors.planner.core.world import WRONG, World, inserts, search
 
 GOOD = 1.5

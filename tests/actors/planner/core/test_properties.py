@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from actors.planner.core.evolve import evolve, recomputed_changes
+from actors.planner.core.evolve import evolve
 from actors.planner.core.state import (
     PAUSES,
     Branch,
@@ -18,7 +18,6 @@ from actors.planner.core.state import (
     in_order,
     is_confirmation,
     live_parent,
-    recomputed_entries_hash,
     state_hash,
 )
 from messages.edits import Edit, EditScript, Insert, Proposal, Prune, Split, Update
@@ -56,6 +55,7 @@ from messages.steering import (
     SteeringRequested,
 )
 from messages.verdicts import CORRECT_FATES, Crashed, Interval, Outpaced, Scored, TimedOut, Unstable, Verdict, Wrong
+from tests.actors.planner.core.recomputed import recomputed_changes, recomputed_entries_hash
 from tests.actors.planner.core.world import World, built, candidate, evaluated, measured, proposed, written
 
 SCORED = Scored(score=-1.0)
