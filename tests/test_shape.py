@@ -11,7 +11,7 @@ PACKAGES = ("messages", "evaluators", "actors", "ksearch_async")
 MAY_CATCH_ALL = {
     "actors/supervision.py",  # an unknown error has an answer there: another start
     "evaluators/programs/scoring.py",
-    "evaluators/runners/module/call.py",
+    "evaluators/runners/module_call.py",
     "evaluators/runners/warm.py",
     "evaluators/languages/python/building.py",
     "evaluators/languages/python/rehearsal.py",

@@ -9,7 +9,7 @@ from evaluators.runners.base import NO_KERNEL
 
 if TYPE_CHECKING:
     from evaluators.runners.denial import Denial
-    from evaluators.runners.triton.launches import Launches
+    from evaluators.runners.launches import Launches
 
 
 class Rules:
@@ -45,6 +45,6 @@ class Rules:
 
 
 def _watch_launches() -> Launches:
-    from evaluators.runners.triton.launches import Launches  # noqa: PLC0415 - Triton's interpreter needs numpy, modules have none
+    from evaluators.runners.launches import Launches  # noqa: PLC0415 - Triton's interpreter needs numpy, modules have none
 
     return Launches()

@@ -31,7 +31,7 @@ from triton.runtime.cache import triton_key
 
 from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge, print_by_lines
 from evaluators.runners.denial import Denial
-from evaluators.runners.module.inline import offer_built
+from evaluators.runners.inline import offer_built
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 from evaluators.runners.rules import Rules
 from evaluators.runners.structure import with_numbers

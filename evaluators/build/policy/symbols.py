@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from evaluators.build.policy.native_text import names_in
-from evaluators.runners.module.inline import INLINE
-from evaluators.runners.triton.kernels import KERNELS, LAUNCHER
+from evaluators.runners.inline import INLINE
+from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.base import EvaluatorError, Language
 from messages.tasks import Candidate, TaskRules
 

@@ -251,7 +251,7 @@ class _EitherLauncher:
 
     def __init__(self) -> None:
         self._plain = WarmLauncher("module", {})
-        self._for_gpus = WarmLauncher("triton.module", _INTERPRETS)
+        self._for_gpus = WarmLauncher("interpreted_module", _INTERPRETS)
         self.pids = self._plain.pids | self._for_gpus.pids
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
@@ -267,20 +267,18 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
         for_gpus: which candidates on a CPU are taken for programs for a GPU: `some`, those whose text says so.
     """
     match kind:
-        case "native":
-            return NativeLauncher.of("native")
-        case "cuda_native":
-            return NativeLauncher.of("cuda.native")
+        case "native" | "cuda_native":
+            return NativeLauncher.of(kind)
         case "cuda_triton" | "cuda_module":
             # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-            return WarmLauncher(kind.replace("_", "."), cache)
+            return WarmLauncher(kind, cache)
         case "module" if for_gpus == "all":
-            return WarmLauncher("triton.module", _INTERPRETS)
+            return WarmLauncher("interpreted_module", _INTERPRETS)
         case "module":
             return _EitherLauncher() if for_gpus == "some" else WarmLauncher("module", {})
         case _:
-            return WarmLauncher("triton.interpreted", _INTERPRETS)
+            return WarmLauncher("interpreted", _INTERPRETS)
 
 
 def runner_environment() -> dict[str, str]:

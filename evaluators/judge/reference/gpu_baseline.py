@@ -20,7 +20,7 @@ from evaluators.judge.protocol import Baseline
 from evaluators.judge.reference.baseline import ATTACH, ATTACHED_FDS, KEEP, LAYOUT_BYTES, BaselineError, fork_worker
 from evaluators.judge.reference.problem import Problem, Tensors, as_form, load_model, run_model, share_parameters
 from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC
-from evaluators.runners.cuda.device import Harness
+from evaluators.runners.cuda import Harness
 from messages.calls import CallForm
 from messages.tasks import TaskSpec, TensorSpec, Workload
 

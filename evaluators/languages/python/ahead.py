@@ -7,7 +7,7 @@ import msgspec
 from evaluators.languages.base import BuildPlan, CalledWith
 from evaluators.languages.programs import ADDRESS_SPACE_BYTES, MEMORY_BYTES, command_of, programs_of
 from evaluators.languages.triton.ahead import ARCHITECTURES, capability_of
-from evaluators.runners.triton.kernels import KERNELS, LAUNCHER
+from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.calls import CallForm
 from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
 

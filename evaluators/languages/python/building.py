@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from evaluators.languages import syntax
-from evaluators.runners.module import inline
+from evaluators.runners import inline
 from evaluators.runners.program import import_from, tell_raised
 
 _BUILDERS = frozenset(("load_inline", "load"))

@@ -27,7 +27,7 @@ from evaluators.languages import syntax
 from evaluators.languages.programs import headline
 from evaluators.languages.python import building
 from evaluators.languages.triton.building import be_compiler, say_kernel
-from evaluators.runners.triton.kernels import KERNELS
+from evaluators.runners.kernels import KERNELS
 
 _GRACE_S = 2.0
 """More, for a candidate that waits for something itself."""

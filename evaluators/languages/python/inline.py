@@ -12,7 +12,7 @@ from evaluators.languages.base import BuildPlan
 from evaluators.languages.cpp.toolchain import find_compiler
 from evaluators.languages.cuda.toolchain import find_nvcc
 from evaluators.languages.programs import ADDRESS_SPACE_BYTES, command_of, programs_of
-from evaluators.runners.module.inline import INLINE
+from evaluators.runners.inline import INLINE
 from messages.base import EvaluatorError
 from messages.tasks import Candidate, Target
 

@@ -19,8 +19,8 @@ from evaluators.languages.triton.absent import pretend_gpu
 from evaluators.languages.triton.apart import cores
 from evaluators.languages.triton.compiling import Compilers
 from evaluators.languages.triton.kernel_needs import BlockLimits
-from evaluators.runners.module.call import lay_state
-from evaluators.runners.module.inline import offer_built
+from evaluators.runners.inline import offer_built
+from evaluators.runners.module_call import lay_state
 from evaluators.runners.program import import_from, tell_raised
 from evaluators.runners.structure import rebuild
 

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Mapping
 
 from evaluators.languages import syntax
-from evaluators.runners.triton.kernels import KERNELS
+from evaluators.runners.kernels import KERNELS
 
 _REPORT_BYTES = 1 << 20
 _UNCERTAIN = frozenset({"RuntimeError", "NotImplementedError", "AcceleratorError"})

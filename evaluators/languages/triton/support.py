@@ -18,7 +18,7 @@ from evaluators.languages.programs import (
 )
 from evaluators.languages.triton import contract, toolchain
 from evaluators.languages.triton.ahead import ARCHITECTURES, Argument, arguments_of, capability_of
-from evaluators.runners.triton.kernels import KERNELS, LAUNCHER
+from evaluators.runners.kernels import KERNELS, LAUNCHER
 from messages.base import EvaluatorError
 from messages.calls import CallForm
 from messages.tasks import Candidate, Target, TensorSpec

@@ -29,7 +29,7 @@ import sys
 sys.path.insert(0, {str(Path(evaluators.__file__).parents[1])!r})
 import json, os, time
 from evaluators.runners.base import LOADED, SEAL, bind_to_judge, map_areas, serve
-from evaluators.runners.cuda.device import Sealing
+from evaluators.runners.cuda import Sealing
 from evaluators.sandbox.confine import confine
 from evaluators.sandbox.profiles import run_cuda
 

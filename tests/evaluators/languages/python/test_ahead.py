@@ -16,7 +16,7 @@ from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
 from evaluators.languages.base import CalledWith
 from evaluators.languages.python.ahead import calls_of, plan_ahead
-from evaluators.runners.triton.kernels import KERNELS, seed_cache
+from evaluators.runners.kernels import KERNELS, seed_cache
 from messages.calls import CallForm, Calling, ConstantPlace, DictOf, ListOf, TensorPlace, TupleOf
 from messages.commands import BuildCandidate
 from messages.events import Built

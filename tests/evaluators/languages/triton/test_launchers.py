@@ -13,7 +13,7 @@ from triton.runtime import build
 
 from evaluators.build.policy.symbols import read_imports
 from evaluators.languages.triton.launchers import Launchers
-from evaluators.runners.triton.kernels import LAUNCHER
+from evaluators.runners.kernels import LAUNCHER
 
 TEXT = "int cuInit(unsigned); int cuCtxSynchronize(void); int launch(void) { return cuInit(0) + cuCtxSynchronize(); }"
 

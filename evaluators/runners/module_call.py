@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from evaluators.runners.base import BAD_OUTPUT, GIVE, HOLD, LOADED, NO_ENTRY_POINT, NOT_LOADED, REUSED, Called, serve
+from evaluators.runners.inline import offer_built
 from evaluators.runners.mapping import begin_on_cpu
-from evaluators.runners.module.inline import offer_built
-from evaluators.runners.module.results import Results
 from evaluators.runners.pages import keep_freed_memory
 from evaluators.runners.program import NoEntryPointError, import_from, tell_raised
+from evaluators.runners.results import Results
 from evaluators.runners.rules import Rules
 from evaluators.runners.structure import StructureError, describe, flatten, paths, rebuild, same_form
 from evaluators.runners.warm import DTYPES, Order, load_function, tell
@@ -92,7 +92,7 @@ class _Part:
         try:
             form, tensors = flatten(result, lambda value: type(value) is torch.Tensor, "it")
         except StructureError as error:
-            raise BadOutputError(f"the returned value cannot be an output: {error}") from error
+            raise BadOutputError(f"what is returned cannot be an output: {error}") from error
         if not same_form(form, self._call["outputs"]):
             wanted = describe(self._call["outputs"])
             raise BadOutputError(f"it returns {describe(form)[:300]}, the reference {wanted[:300]}")

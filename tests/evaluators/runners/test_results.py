@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluators.runners.module.results import Results
+from evaluators.runners.results import Results
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 40])

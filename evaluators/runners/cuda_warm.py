@@ -12,10 +12,10 @@ from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime import driver
 
 from evaluators.hardware.vendors.nvidia.tensors import view_memory
+from evaluators.runners.autotune import remember_configurations
 from evaluators.runners.base import arranged
-from evaluators.runners.cuda.device import Harness, Sealing
-from evaluators.runners.triton.autotune import remember_configurations
-from evaluators.runners.triton.launches import Launches  # noqa: F401 - behind the sandbox our own packages cannot be read
+from evaluators.runners.cuda import Harness, Sealing
+from evaluators.runners.launches import Launches  # noqa: F401 - behind the sandbox our own packages cannot be read
 from evaluators.runners.warm import DTYPES, Order, be_ready_to_launch, fork_runners
 from evaluators.sandbox.confine import Confined, confine
 from evaluators.sandbox.profiles import run_cuda

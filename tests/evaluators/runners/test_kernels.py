@@ -12,7 +12,7 @@ import pytest
 
 from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
-from evaluators.runners.triton.kernels import KERNELS, seed_cache
+from evaluators.runners.kernels import KERNELS, seed_cache
 from messages.commands import BuildCandidate
 from messages.events import Built
 from tests.evaluators.languages.triton.test_ahead import TENSORS

@@ -14,10 +14,10 @@ from typing import TypeVar
 import torch
 
 from evaluators.runners.base import GIVE, HOLD, REUSED, SEAL, serve
-from evaluators.runners.cuda.warm import Began, fork_gpu_runners
-from evaluators.runners.module.call import Loader, is_destination, nested
+from evaluators.runners.cuda_warm import Began, fork_gpu_runners
+from evaluators.runners.kernels import KERNELS, seed_cache
+from evaluators.runners.module_call import Loader, is_destination, nested
 from evaluators.runners.rules import Rules
-from evaluators.runners.triton.kernels import KERNELS, seed_cache
 from evaluators.runners.warm import Order, load_function
 
 _DEVICE = "cuda:0"

@@ -10,7 +10,7 @@ import pytest
 import torch.utils
 
 from evaluators.languages.python.inline import compiles_inside, plan_inline
-from evaluators.runners.module.inline import REPLACED, NotBuiltError, arguments_of, key_of, offer_built
+from evaluators.runners.inline import REPLACED, NotBuiltError, arguments_of, key_of, offer_built
 from messages.base import EvaluatorError
 from messages.tasks import Candidate, SourceFile, Target
 

@@ -15,7 +15,7 @@ def main() -> int:
     with contextlib.suppress(ImportError):  # an installation may lack it, and so do candidates then
         for module in ("numpy.linalg", "numpy.fft", "numpy.random"):
             importlib.import_module(module)
-    from evaluators.runners.module.call import serve_candidate  # noqa: PLC0415 - not before
+    from evaluators.runners.module_call import serve_candidate  # noqa: PLC0415 - not before
     from evaluators.runners.warm import fork_runners  # noqa: PLC0415
 
     return fork_runners(serve_candidate)

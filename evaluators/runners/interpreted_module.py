@@ -11,8 +11,8 @@ import sys
 import triton.runtime.interpreter  # noqa: F401 - with numpy, while it can still be read
 
 from evaluators.judge.reference.problem import redirected
-from evaluators.runners.module.call import serve_candidate
-from evaluators.runners.triton.autotune import take_first_configurations
+from evaluators.runners.autotune import take_first_configurations
+from evaluators.runners.module_call import serve_candidate
 from evaluators.runners.warm import Order, fork_runners
 
 

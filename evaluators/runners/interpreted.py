@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import sys
 
-import evaluators.runners.triton.launches  # noqa: F401 - imported by the rules, when our packages cannot be read any more
+import evaluators.runners.launches  # noqa: F401 - imported by the rules, when our packages cannot be read any more
+from evaluators.runners.autotune import take_first_configurations
 from evaluators.runners.base import serve
 from evaluators.runners.mapping import begin_on_cpu
 from evaluators.runners.rules import Rules
-from evaluators.runners.triton.autotune import take_first_configurations
 from evaluators.runners.warm import Order, fork_runners, load_function
 from evaluators.sandbox.profiles import packages
 

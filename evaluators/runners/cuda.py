@@ -61,7 +61,7 @@ class Harness:
             cupti: the library by which calls can be recorded; empty: none will be.
         """
         self._recorder: Recorder | None = None
-        self._no_recorder = "no records were asked for"
+        self._no_recorder = "nobody asked for records"
         if cupti:
             try:
                 self._recorder = Recorder(cupti)

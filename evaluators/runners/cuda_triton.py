@@ -10,9 +10,9 @@ import os
 import sys
 
 from evaluators.runners.base import SEAL, serve
-from evaluators.runners.cuda.warm import Began, fork_gpu_runners
+from evaluators.runners.cuda_warm import Began, fork_gpu_runners
+from evaluators.runners.kernels import KERNELS, seed_cache
 from evaluators.runners.rules import Rules
-from evaluators.runners.triton.kernels import KERNELS, seed_cache
 from evaluators.runners.warm import Order, load_function
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 
 from evaluators.runners.base import SEAL, bind_to_judge, serve
-from evaluators.runners.cuda.device import Harness, Sealing
+from evaluators.runners.cuda import Harness, Sealing
 from evaluators.runners.native import CUDA, arguments_of, load
 from evaluators.sandbox.confine import confine
 from evaluators.sandbox.profiles import run_cuda

@@ -1,1 +1,0 @@
-"""Runners on NVIDIA GPUs."""

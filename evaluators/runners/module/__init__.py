@@ -1,1 +1,0 @@
-"""Runners of torch modules on a CPU."""

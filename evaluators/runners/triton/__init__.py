@@ -1,1 +1,0 @@
-"""Runners of Triton programs in the interpreter."""
