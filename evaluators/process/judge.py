@@ -44,7 +44,7 @@ from evaluators.languages.interpreting import is_interpreted
 from evaluators.process.guarded import Guard, GuardJob, OwnGuard, plain_environment, start_guarded
 from evaluators.process.lease import Lease
 from evaluators.process.warmed import WarmProcess
-from evaluators.runners.pages import HEAP_ENVIRONMENT
+from evaluators.runners.base import HEAP_ENVIRONMENT
 from messages.base import ConfigError, EvaluatorError, Language, ProtocolError
 from messages.commands import Purpose
 from messages.tasks import TaskDescription

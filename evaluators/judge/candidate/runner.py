@@ -25,7 +25,7 @@ from evaluators.judge.data.memory import Buffers
 from evaluators.languages.base import RunnerKind
 from evaluators.process.guard import kill
 from evaluators.process.printed import folded, printable
-from evaluators.runners.pages import HEAP_ENVIRONMENT
+from evaluators.runners.base import HEAP_ENVIRONMENT
 from messages.calls import CallForm
 
 _TAIL = 1500
@@ -148,10 +148,8 @@ class NativeLauncher:
 
     pids: frozenset[int] = frozenset()
 
-    def __init__(self, name: str) -> None:
-        """Make a launcher of a module of `evaluators/runners/`."""
-        path, module = f"import sys; sys.path.insert(0, {ROOT!r})", f"evaluators.runners.{name}"
-        self._code = f"{path}; from {module} import main; sys.exit(main())"
+    def __init__(self, code: str) -> None:
+        self._code = f"import sys; sys.path.insert(0, {ROOT!r})\n{code}"
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         """Start a runner."""
@@ -176,7 +174,7 @@ class WarmLauncher:
         self._is_ready = False
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-P", "-m", f"evaluators.runners.{name}", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "evaluators.runners", name, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={
@@ -263,7 +261,8 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
     """
     match kind:
         case "native" | "cuda_native":
-            return NativeLauncher(kind)
+            module = "cuda" if kind == "cuda_native" else "native"
+            return NativeLauncher(f"from evaluators.runners.{module} import main; sys.exit(main())")
         case "cuda_triton" | "cuda_module":
             # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}

@@ -22,7 +22,7 @@ import msgspec
 import torch
 
 from evaluators.judge.reference.problem import DTYPES, Tensors
-from evaluators.runners.pages import collapse, rounded
+from evaluators.runners.base import collapse, rounded
 from messages.tasks import TensorSpec
 
 GUARD_BYTES = 4096

@@ -32,8 +32,7 @@ from evaluators.judge.reference.problem import (
     stage_of,
 )
 from evaluators.process.guard import fork_child, kill
-from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC, arranged
-from evaluators.runners.pages import keep_freed_memory, map_shared
+from evaluators.runners.base import CALL, EMPTY, FRAME, MAGIC, arranged, keep_freed_memory, map_shared
 from messages.calls import CallForm
 from messages.tasks import TaskSpec, TensorSpec, Workload
 

@@ -107,7 +107,7 @@ def interpret_triton() -> None:
     if os.environ.get("TRITON_INTERPRET") != "1" and "triton.language" in sys.modules:
         raise RuntimeError("triton was imported before it was to be interpreted")
     os.environ["TRITON_INTERPRET"] = "1"
-    from evaluators.runners.autotune import take_first_configurations  # noqa: PLC0415 - it imports triton
+    from evaluators.runners.triton_hooks import take_first_configurations  # noqa: PLC0415 - it imports triton
 
     take_first_configurations()
 

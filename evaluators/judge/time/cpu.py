@@ -58,7 +58,7 @@ _BETWEEN_PROCESSES = 0.02
 """Least difference between two processes of the same program. A reference's own program as a
 module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
-"""And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
+"""And without huge pages: up to 29 %, see `evaluators/runners/base.py`."""
 _NOISE_BETWEEN, _NOISE_PAIRS = 2.4, 40
 """What makes calls differ from one second to the next makes processes differ, too, as a multiple of what so many pairs
 leave open: more pairs know more of their own process, and no more of others. Of 50 evaluations by ten judges beside a
