@@ -39,9 +39,9 @@ from evaluators.judge.protocol import (
 )
 from evaluators.languages.interpreting import is_interpreted, why_candidate_untimed, why_untimed
 from evaluators.policy.gate import Examined, examine
+from evaluators.process.guarded import WarmProcess
 from evaluators.process.judge import JudgeProcess, begin_judge, start_judge, warm_judges
 from evaluators.process.lease import HostLease, Lease
-from evaluators.process.warmed import WarmProcess
 from evaluators.proof import Ails, Health, SickDeviceError
 from evaluators.sandbox.probe import require_layers
 from evaluators.vendors.nvidia.probe import ails as gpu_ails

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -115,22 +115,6 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunnerError(Exception):
     """No runner can be started: the judge is broken, not the candidate."""
-
-
-class RunnerProcess(Protocol):
-    """A runner, as its parent holds it; `subprocess.Popen` is one."""
-
-    pid: int
-    returncode: int | None
-
-    def poll(self) -> int | None:
-        """Return its exit code, negative for a signal; None while it lives."""
-
-    def kill(self) -> None:
-        """Kill it, if it lives."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code."""
 
 
 class Launcher(Protocol):
@@ -250,6 +234,9 @@ class _EitherLauncher:
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         text = Path(spec.product).read_bytes()
         return (self._for_gpus if b"triton" in text or b"cuda" in text else self._plain).start(spec, log=log)
+
+
+RunnerProcess: TypeAlias = subprocess.Popen[bytes] | _Forked
 
 
 def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] = "none") -> Launcher:
