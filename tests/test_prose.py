@@ -27,6 +27,7 @@ FOR_MODELS = (
     "actors/planner/core/steering.py",  # a title that journals hold
     "actors/coder",
     "actors/llm/offline",
+    "evaluators/hardware/profiles.py",
     "evaluators/judge/description.py",
     "evaluators/languages",
     "evaluators/tasks/flashinfer/reading.py",

@@ -24,9 +24,8 @@ from evaluators.base import BuildReport
 from evaluators.build.folders import foreign_entry, is_plain_name, keep_only, name_clash, remove_tree
 from evaluators.languages import support_of
 from evaluators.languages.base import BuildPlan, CalledWith, LanguageSupport
-from evaluators.process.guarded import GuardJob, GuardReport, plain_environment, run_guarded
+from evaluators.process.guarded import GuardJob, GuardReport, WarmProcess, plain_environment, run_guarded
 from evaluators.process.printed import printable
-from evaluators.process.warmed import WarmProcess
 from evaluators.sandbox.probe import require_layers
 from evaluators.sandbox.profiles import readable_by
 from messages.base import EvaluatorError, Isolation, Language

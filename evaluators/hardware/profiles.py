@@ -28,7 +28,7 @@ def describe_profile(profile: Sequence[WorkloadProfile]) -> str:
 def _lines(profile: WorkloadProfile) -> Iterator[str]:
     where = f" on the workload {profile.workload!r}" if profile.workload else ""
     yield (
-        f"GPU work in one call of it{where}: {profile.span_us:.1f} us from the first kernel to the last, idle "
+        f"What the GPU does in one call of it{where}: {profile.span_us:.1f} us from the first kernel to the last, idle "
         f"for {profile.idle_share:.0%} of that."
     )
     total_us = profile.kernels_us

@@ -17,7 +17,6 @@ import anyio
 import anyio.to_thread
 from anyio.abc import UNIXSocketStream
 
-import evaluators
 from evaluators.hardware.target import platform_of, visible_gpu
 from evaluators.judge.protocol import (
     HEADER_BYTES,
@@ -41,10 +40,9 @@ from evaluators.judge.protocol import (
     encode_frame,
 )
 from evaluators.languages.interpreting import is_interpreted
-from evaluators.process.guarded import Guard, GuardJob, OwnGuard, plain_environment, start_guarded
+from evaluators.process.guarded import ROOT, Guard, GuardJob, OwnGuard, WarmProcess, plain_environment, start_guarded
 from evaluators.process.lease import Lease
-from evaluators.process.warmed import WarmProcess
-from evaluators.runners.pages import HEAP_ENVIRONMENT
+from evaluators.runners.base import HEAP_ENVIRONMENT
 from messages.base import ConfigError, EvaluatorError, Language, ProtocolError
 from messages.commands import Purpose
 from messages.tasks import TaskDescription
@@ -275,7 +273,7 @@ async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
 
 def _environment(**own: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    return plain_environment(PYTHONPATH=str(Path(evaluators.__file__).parents[1]), **kept, **HEAP_ENVIRONMENT, **own)
+    return plain_environment(PYTHONPATH=ROOT, **kept, **HEAP_ENVIRONMENT, **own)
 
 
 def _prepare() -> tuple[Path, socket.socket, socket.socket]:

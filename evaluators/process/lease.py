@@ -15,11 +15,11 @@ import os
 import pwd
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TypeAlias
 
 import anyio
 import msgspec
@@ -37,16 +37,8 @@ _RECORD_BYTES = 4096
 _COMMAND_CHARACTERS = 120
 
 
-class Lease(Protocol):
-    """The exclusive right to time on a device; `anyio.Lock` is one too, inside one process."""
-
-    async def __aenter__(self) -> object:
-        """Wait for it."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> object:
-        """Give it back."""
+Lease: TypeAlias = AbstractAsyncContextManager[object]
+"""The exclusive right to time on a device; `anyio.Lock` is one too, inside one process."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,21 +1,17 @@
-"""Shared by all runners: the frames they answer, their limits, the memory they map. Stdlib only: every start pays.
+"""Shared by all runners: frames, mapped memory, huge pages and the heap. Stdlib only, because every start pays for it.
 
-A runner maps the input memory read-only and the output memory writable, then answers fixed-size frames on a socket:
-empty calls, the loading of the candidate, and calls. It knows neither expected values nor tolerances, seeds or clocks;
-it decides nothing. What the candidate prints goes to a bounded file.
+A runner maps the input memory read-only and the output memory writable, then answers fixed-size frames on a socket.
+It knows no expected values, tolerances, seeds or clocks, and decides nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
-
-from evaluators.runners.pages import map_shared
 
 FRAME = struct.Struct("<4sIQQqQ")
 """Magic, operation, sequence number, nonce, status, and on a GPU the ns between the events around the call, else 0. In
@@ -49,14 +45,20 @@ _IOLBF = 1
 
 Called: TypeAlias = Mapping[int, Sequence[Callable[[], int]]]
 """Calls on each workload that was loaded, by its number and arrangement: each returns 0 if it went well."""
+Span: TypeAlias = Callable[[Callable[[], int]], tuple[int, int]]
 _Made = TypeVar("_Made")
+
+
+def call_untimed(call: Callable[[], int]) -> tuple[int, int]:
+    """Make a call; its time is 0."""
+    return call(), 0
 
 
 def serve(
     control: int,
     nonce: int,
     load: Callable[[int], tuple[int, Called]],
-    span: Callable[[Callable[[], int]], tuple[int, int]] = lambda call: (call(), 0),
+    span: Span = call_untimed,
     *,
     isolation: int = 0,
     others: Mapping[int, Callable[[], int]] = {},
@@ -66,12 +68,12 @@ def serve(
 
     Args:
         control: the socket's descriptor.
-        nonce: the judge's, sent back in every frame.
-        load: loads the candidate for a workload, or for all. Returns a status, and what can be called from now on.
-        span: makes a call. Returns its status, and its time in ns by the clock of the device, 0 where there is none.
-        isolation: the layers that this process is behind; see `evaluators/sandbox/claims.py`.
-        others: what else it does when it is asked, by operation.
-        ways: how else calls are made, by operation: each is given a call, and returns a status.
+        nonce: sent back in every frame.
+        load: loads the candidate for a workload, or for all. Returns a status and the calls.
+        span: makes a call. Returns its status, and its time in ns by the device's clock (0: none).
+        isolation: the active layers; see `evaluators/sandbox/claims.py`.
+        others: handlers of further operations.
+        ways: further ways to make a call, by operation.
     """
     calls: Called = {}
     while True:
@@ -94,12 +96,7 @@ def serve(
 
 
 def arranged(placed: Sequence[Mapping[str, Any]], view: Callable[[int, int], _Made]) -> list[list[_Made]]:
-    """Return the tensors of a workload in each arrangement, all made now and not in a call.
-
-    Args:
-        placed: `Placed` of each tensor.
-        view: makes a tensor, given its index and an offset; asked once for each place.
-    """
+    """Return the tensors of a workload in each arrangement, all made now; `view` makes one from index and offset."""
     rows: list[list[_Made]] = []
     for index, tensor in enumerate(placed):
         made = {at: view(index, at) for at in tensor["offsets"]}
@@ -114,30 +111,16 @@ def nothing() -> int:
 
 
 def bind_to_judge(judge_pid: int) -> None:
-    """End with the judge, whatever ends it."""
+    """End this process when the judge ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != judge_pid:
         os._exit(1)
 
 
-def restrict_files(file_bytes: int) -> None:
-    """Bind this process to the size of any file that it writes."""
-    # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, file_bytes)
-
-
 def print_by_lines() -> None:
-    """Have C's `printf` hand over each line at once: a candidate's process is killed, and never flushes."""
+    """Flush C's stdout at line ends: a candidate's process is killed and never flushes."""
     libc = ctypes.CDLL(None)
     libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _IOLBF, 0)
-
-
-def _limit(which: int, value: int) -> None:
-    hard = resource.getrlimit(which)[1]
-    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (bound, bound))
 
 
 def map_areas(spec: dict[str, int]) -> dict[str, int]:
@@ -150,3 +133,80 @@ def map_areas(spec: dict[str, int]) -> dict[str, int]:
     os.close(spec["inputs_fd"])
     os.close(spec["outputs_fd"])
     return areas
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+
+
+def keep_freed_memory() -> None:
+    """Have malloc reuse freed memory instead of giving it back to the kernel.
+
+    By default chance decides whether each eager result costs thousands of page faults (seen: 1.0 or 6.6 ms for the same
+    call). Reference and candidates always get the good case.
+    """
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_TRIM_THRESHOLD, -1)
+    libc.mallopt(_M_MMAP_MAX, 0)
+
+
+HUGE_BYTES = 2 << 20
+HEAP_ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""Has glibc's malloc ask for huge pages (2.35 and later; others take no notice). It is read when a program starts."""
+
+_PROT_NONE, _PROT_READ, _PROT_WRITE = 0, 1, 2
+_MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS = 0x01, 0x02, 0x10, 0x20
+_MAP_NORESERVE, _MAP_POPULATE = 0x4000, 0x8000
+_MADV_COLLAPSE = 25
+"""Linux 6.1."""
+
+
+def rounded(size_bytes: int) -> int:
+    """Round up to whole huge pages, unless the size is much smaller than one."""
+    return size_bytes if size_bytes < HUGE_BYTES // 2 else -(-size_bytes // HUGE_BYTES) * HUGE_BYTES
+
+
+def map_shared(fd: int, size_bytes: int, *, writable: bool, private: bool = False) -> int:
+    """Map a file at a huge page boundary, populated. Returns the address."""
+    around = size_bytes + HUGE_BYTES
+    begin = _map(None, around, _PROT_NONE, _MAP_PRIVATE | _MAP_ANONYMOUS | _MAP_NORESERVE, -1)
+    address = -(-begin // HUGE_BYTES) * HUGE_BYTES
+    protection = _PROT_READ | (_PROT_WRITE if writable or private else 0)
+    flags = (_MAP_PRIVATE if private else _MAP_SHARED) | _MAP_FIXED | _MAP_POPULATE
+    _map(address, size_bytes, protection, flags, fd)
+    end = -(-(address + size_bytes) // os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PAGE_SIZE")
+    unmap(begin, address - begin)
+    unmap(end, begin + around - end)
+    return address
+
+
+def unmap(address: int, size_bytes: int) -> None:
+    """Unmap a mapping, or a part of one."""
+    if size_bytes > 0:
+        _libc().munmap(address, size_bytes)
+
+
+def collapse(fd: int, size_bytes: int, *, is_new: bool = True) -> bool:
+    """Ask the kernel to back a memfd with huge pages; `is_new`: it holds nothing yet. Returns False if it refuses."""
+    address = map_shared(fd, size_bytes, writable=True)
+    if is_new:
+        # First written to, then collapsed: holes have no pages.
+        ctypes.memset(address, 0, size_bytes)
+    is_huge: bool = _libc().madvise(address, size_bytes, _MADV_COLLAPSE) == 0
+    unmap(address, size_bytes)
+    return is_huge
+
+
+def _map(address: int | None, size_bytes: int, protection: int, flags: int, fd: int) -> int:
+    found = _libc().mmap(address, size_bytes, protection, flags, fd, 0)
+    if found is None or found == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "cannot map memory")
+    return int(found)
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * (ctypes.c_int,), ctypes.c_long)
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return libc

@@ -1,16 +1,25 @@
-"""Shared by GPU runners: calls and their timing on the device. Stdlib only."""
+"""Calls candidates on a GPU and times them there; `main` runs one that is a shared library. Stdlib only.
+
+The argument of `main` is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts
+of shared libraries are those of `evaluators/languages/cuda/contract.py`. What a harness says of time is a claim of the
+candidate's process; the judge holds it against its own clock.
+"""
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from evaluators.hardware.vendors.nvidia.activities import Recorder, RecorderError
 from evaluators.hardware.vendors.nvidia.driver import Context, DriverError, SpanClock, attach
-from evaluators.runners.base import BURST, PROFILE, PROFILED, RECORD_BYTES
-from evaluators.sandbox.confine import Confined, seal
+from evaluators.runners.base import BURST, PROFILE, PROFILED, RECORD_BYTES, SEAL, bind_to_judge, serve
+from evaluators.runners.native import CUDA, arguments_of, load
+from evaluators.sandbox.confine import Confined, confine, seal
+from evaluators.sandbox.profiles import run_cuda
 
 _BURST_CALLS, _BURST_NS = 100, 10**10
 _BURST_ERROR = 0.001
@@ -32,10 +41,10 @@ def _unrecorded(why: str) -> int:
 
 
 class Sealing:
-    """System calls that are taken away as soon as nobody honest needs them any more: in two steps.
+    """Takes system calls away in two steps.
 
-    A candidate compiles on its first call on each workload, and starts compilers for that. When to take that away, the
-    judge says, and looks whether it was done: by then this process is the candidate's (`judge/sealing.py`).
+    A candidate starts compilers in its first call on each workload. The judge says when that ends, and checks that it
+    was done: by then this process is the candidate's (`judge/candidate/sealing.py`).
     """
 
     def __init__(self, confined: Confined) -> None:
@@ -49,19 +58,12 @@ class Sealing:
 
 
 class Harness:
-    """Calls a candidate on a stream: two events around, everything finished after.
-
-    What it says of time is a claim of the candidate's process; the judge holds it against its own clock.
-    """
+    """Calls a candidate on a stream, with an event before and after; then waits for everything."""
 
     def __init__(self, cupti: str = "") -> None:
-        """Take the GPU.
-
-        Args:
-            cupti: the library by which calls can be recorded; empty: none will be.
-        """
+        """Take the GPU; `cupti` is the library that records calls (empty: none will be recorded)."""
         self._recorder: Recorder | None = None
-        self._no_recorder = "nobody asked for records"
+        self._no_recorder = "no records were asked for"
         if cupti:
             try:
                 self._recorder = Recorder(cupti)
@@ -72,9 +74,9 @@ class Harness:
         self.stream = self.context.make_stream()
         self._clock = SpanClock(self.context, self.stream)
         self.ran: Callable[[], str] = str
-        """Says what is known of the kernels that ran, in lines, where the GPU fails."""
+        """Lists the kernels that ran, for the log of a failure."""
         self.after: Callable[[], int] | None = None
-        """Done behind the second event: looks at what a call returned, hands it over, and returns a status."""
+        """Done behind the second event: checks and hands over a call's outputs, and returns a status."""
 
     def span(self, call: Callable[[], int]) -> tuple[int, int]:
         """Make a call. Returns its status, the driver's negated error code if the GPU failed, and its span in ns."""
@@ -94,10 +96,10 @@ class Harness:
         return status, self._clock.elapsed_ns()
 
     def burst(self, call: Callable[[], int]) -> int:
-        """Make calls one after the other, each on an idle GPU, as competitions do. Returns their mean span in ns.
+        """Make calls in a row, each on an idle GPU, as competitions do. Returns their mean span in ns, or -status.
 
         They end when the mean's standard error is below 0.1 %, at 100, or after 10 s (`eval.py` of reference-kernels
-        f83cb92). Outputs stay where they are. A call that fails ends it; its status is returned, below zero.
+        f83cb92).
         """
         spans: list[int] = []
         try:
@@ -116,11 +118,11 @@ class Harness:
 
     @property
     def ways(self) -> Mapping[int, Callable[[Callable[[], int]], int]]:
-        """In which ways calls are made besides `span`, by operation."""
+        """Further ways to make a call, by operation."""
         return {BURST: self.burst, PROFILE: self.profile}
 
     def profile(self, call: Callable[[], int]) -> int:
-        """Make a call, and write to the log what the GPU did in it, or why that cannot be told. Returns 0 if it can."""
+        """Make a call and write the GPU's record of it to the log, or why there is none. Returns 0 if there is one."""
         if self._recorder is None:
             return _unrecorded(self._no_recorder)
         try:
@@ -144,3 +146,29 @@ class Harness:
             "inputs": attach(self.context, inputs_fd, spec["inputs_bytes"]),
             "outputs": attach(self.context, outputs_fd, spec["outputs_bytes"]),
         }
+
+
+def main() -> int:
+    """Serve one judge until it goes away or kills this process."""
+    spec = json.loads(sys.argv[-1])
+    bind_to_judge(spec["judge_pid"])
+    reads = (spec["product"], spec["tvm_ffi"], os.path.dirname(spec["cupti"]))  # noqa: PTH120 - starts
+    confined = confine(run_cuda(spec["folder"], reads=reads, file_bytes=spec["file_bytes"]))
+    harness = Harness(spec["cupti"])
+    bases = harness.map_areas(spec, spec["inputs_fd"], spec["outputs_fd"])
+    arguments = [
+        arguments_of(tensors, bases, call, device=CUDA, stream=harness.stream)
+        for tensors, call in zip(spec["workloads"], spec["calls"], strict=True)
+    ]
+    gc.disable()
+    sealing = Sealing(confined)
+    serve(
+        spec["control_fd"],
+        spec["nonce"],
+        lambda _: load(spec, arguments),
+        harness.span,
+        isolation=confined.claim,
+        ways=harness.ways,
+        others={SEAL: sealing.complete},
+    )
+    return 0

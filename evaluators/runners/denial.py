@@ -1,8 +1,11 @@
-"""Refuses torch operators in this process, from C++ as from Python: their kernels are replaced by one that raises.
+"""Holds a candidate in this process to its task's rules: denied torch operators, numpy's linear algebra, launches.
 
-It is policy, not security: a process cannot be kept from computing what it likes. What is decided by it (a call of a
-denied operator ends in `rejected`) holds for whatever goes through the dispatcher, whoever calls it and catches the
-error; what does not go through it is looked at elsewhere (`evaluators/build/policy/`).
+Kernels of denied operators are replaced by one that raises, for C++ as for Python. This is policy, not security: it
+covers what goes through the dispatcher, even if the error is caught; `evaluators/policy/` looks at the rest.
+
+Of numpy, products, decompositions and transforms are refused from Python and from C (the loops of its ufuncs are
+replaced), and so are tensors that become arrays or share memory with one. Not covered: numpy's elementwise functions
+and sums on data that a candidate copies to an array through Python objects or an address.
 """
 
 from __future__ import annotations
@@ -10,10 +13,13 @@ from __future__ import annotations
 import _ctypes
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,27 +28,21 @@ from evaluators.runners.base import (
     ARRAYS,
     COMPILER,
     LIBRARY_CALL,
+    NO_KERNEL,
     NUMPY,
     SHARED_LIBRARY,
     STATIC_RUNTIME,
     UNNAMED,
 )
-from evaluators.runners.numpy_denial import Loops, keep_tensors_out, refuse_functions
+
+if TYPE_CHECKING:
+    from evaluators.runners.triton_hooks import Launches
 
 _KEYS = (
-    "CPU",
-    "CUDA",
-    "MkldnnCPU",
-    "QuantizedCPU",
-    "QuantizedCUDA",
-    "SparseCPU",
-    "SparseCUDA",
-    "SparseCsrCPU",
-    "SparseCsrCUDA",
-    "NestedTensorCPU",
-    "NestedTensorCUDA",
+    *("CPU", "CUDA", "MkldnnCPU", "QuantizedCPU", "QuantizedCUDA", "SparseCPU", "SparseCUDA"),
+    *("SparseCsrCPU", "SparseCsrCUDA", "NestedTensorCPU", "NestedTensorCUDA"),
 )
-"""Dispatch keys of the backends that a kernel of the library could be reached by."""
+"""Dispatch keys of the backends that reach a kernel of the library."""
 
 _SHOWN = 8
 _PACKAGES = (
@@ -63,10 +63,9 @@ class LibraryCallError(RuntimeError):
 
 
 class Denial:
-    """Operators that are refused, and which of them the candidate called nevertheless."""
+    """Refused operators, in this process and those forked from it; notes which ones the candidate called."""
 
     def __init__(self, denied: Sequence[str] = ()) -> None:
-        """Replace their kernels in this process, and so in processes that are forked from it."""
         self.denied = tuple(denied)
         self._index = {name: index for index, name in enumerate(denied)}
         self._called: list[int] = []
@@ -79,7 +78,7 @@ class Denial:
                 self._replace_kernels()
 
     def undo(self) -> None:
-        """Bring the kernels back."""
+        """Restore the kernels."""
         self._libraries.clear()
         if self._loops is not None:
             self._loops.undo()
@@ -103,10 +102,8 @@ class Denial:
         vars(torch._tensor_str).update(_str=_shown)  # noqa: SLF001 - it calls reductions
 
     def status(self, status: int) -> int:
-        """Return what to answer for a call that ended with a status: a refused operator goes before all else."""
-        if not self._called:
-            return status
-        return LIBRARY_CALL + self._called[0]
+        """Return the answer to a call that ended with a status: a refused operator comes first."""
+        return LIBRARY_CALL + self._called[0] if self._called else status
 
     def _unnamed(self, name: str) -> int:
         return len(self.denied) + UNNAMED.index(name)
@@ -134,7 +131,7 @@ class Denial:
 
 
 def _interprets() -> bool:
-    """Say whether Triton's interpreter runs kernels here: by numpy, products of matrices too."""
+    """True if Triton's interpreter runs kernels here: it uses numpy, for products of matrices too."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -193,3 +190,130 @@ def _no_warnings() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(null)
+
+
+_UFUNCS = ("matmul", "vecdot", "matvec", "vecmat")
+_FUNCTIONS = (
+    *_UFUNCS,
+    *("dot", "vdot", "inner", "outer", "tensordot", "einsum", "c_einsum", "kron", "cross", "convolve", "correlate"),
+    "correlate2",
+)
+_MODULES = ("numpy.linalg", "numpy.fft")
+_LOOPS = ("numpy.linalg._umath_linalg", "numpy.fft._pocketfft_umath")
+_LOOP = ctypes.CFUNCTYPE(None, *4 * [ctypes.c_void_p])
+
+
+class _Ufunc(ctypes.Structure):
+    """The beginning of numpy's `PyUFuncObject`, which is part of its binary interface."""
+
+    _fields_ = (
+        ("head", ctypes.c_byte * object.__basicsize__),
+        ("counts", ctypes.c_int * 4),
+        ("functions", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+        ("types", ctypes.c_int),
+    )
+
+
+class Loops:
+    """Replaces the loops of numpy's products, decompositions and transforms by `note`."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        self._loop = _LOOP(lambda *_: note())
+        address = ctypes.cast(self._loop, ctypes.c_void_p).value
+        self._replaced = [(_Ufunc.from_address(id(ufunc)), ufunc) for ufunc in _heavy_ufuncs()]
+        self._former = [head.functions for head, _ in self._replaced]
+        self._tables = [(ctypes.c_void_p * head.types)(*head.types * [address]) for head, _ in self._replaced]
+        for (head, _), table in zip(self._replaced, self._tables, strict=True):
+            head.functions = ctypes.addressof(table)
+
+    def undo(self) -> None:
+        """Restore the loops."""
+        for (head, _), functions in zip(self._replaced, self._former, strict=True):
+            head.functions = functions
+
+
+def _heavy_ufuncs() -> Iterator[object]:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return
+    named = vars(numpy)
+    yield from (named[name] for name in _UFUNCS if name in named)
+    for module in _LOOPS:
+        known: Mapping[str, object] = vars(sys.modules[module]) if module in sys.modules else {}
+        yield from (value for value in known.values() if isinstance(value, named["ufunc"]))
+
+
+def refuse_functions(refuse: Callable[..., None]) -> None:
+    """Have numpy's functions for linear algebra raise, in all its modules, and `ndarray.dot`."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return
+    for module in _numpy_modules():
+        named = vars(module)
+        heavy = [name for name in _FUNCTIONS if callable(named.get(name))]
+        if module.__name__.startswith(_MODULES):
+            heavy += [name for name, value in named.items() if callable(value) and not isinstance(value, type)]
+        named.update(dict.fromkeys(heavy, refuse))
+    array: type = vars(numpy)["ndarray"]
+    # A type written in C lets nobody set its attributes; what its proxy stands for is its dictionary.
+    gc.get_referents(vars(array))[0].update(dot=refuse)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(array))
+
+
+def _numpy_modules() -> list[ModuleType]:
+    names = [name for name in sys.modules if name.partition(".")[0] == "numpy"]
+    return [module for name in names if isinstance(module := sys.modules[name], ModuleType)]
+
+
+def keep_tensors_out(refuse: Callable[..., None]) -> None:
+    """Refuse tensors that become arrays; make tensors of arrays by copying only."""
+    for name in ("numpy", "__array__"):
+        setattr(torch.Tensor, name, refuse)
+    for module in _numpy_modules():
+        if "from_dlpack" in vars(module):
+            vars(module).update(from_dlpack=refuse)
+    known = vars(torch)
+    for name in ("from_numpy", "frombuffer", "as_tensor", "asarray", "from_dlpack"):
+        known[name] = _copying(known[name])
+    vars(torch.utils.dlpack).update(from_dlpack=known["from_dlpack"])
+
+
+def _copying(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    clone, tensor = torch.Tensor.clone, torch.Tensor
+
+    def copied(source: object, *args: object, **options: object) -> torch.Tensor:
+        made = make(source, *args, **options)
+        return made if isinstance(source, tensor) else clone(made)
+
+    return copied
+
+
+class Rules:
+    """The rules of `judge/check/terms.py`, in force before the candidate is imported; statuses tell of broken ones."""
+
+    def __init__(self, terms: Mapping[str, object], denial: Denial) -> None:
+        self._denial = denial
+        denial.keep()
+        self._launches: Launches | None = None
+        if terms["launches"]:
+            from evaluators.runners.triton_hooks import Launches  # noqa: PLC0415 - needs numpy, modules have none
+
+            self._launches = Launches()
+
+    def of_load(self, status: int) -> int:
+        """Return the answer to a load that ended with a status."""
+        return self._denial.status(status)
+
+    def of_call(self, call: Callable[[], int]) -> Callable[[], int]:
+        """Wrap a call so that its status tells of broken rules."""
+
+        def watched() -> int:
+            if self._launches is not None:
+                self._launches.count = 0
+            status = call()
+            if status == 0 and self._launches is not None and not self._launches.count:
+                status = NO_KERNEL
+            return self._denial.status(status)
+
+        return watched

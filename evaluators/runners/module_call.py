@@ -8,27 +8,37 @@ from __future__ import annotations
 import ast
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from evaluators.runners.base import BAD_OUTPUT, GIVE, HOLD, LOADED, NO_ENTRY_POINT, NOT_LOADED, REUSED, Called, serve
+from evaluators.runners.base import (
+    BAD_OUTPUT,
+    GIVE,
+    HOLD,
+    LOADED,
+    NO_ENTRY_POINT,
+    NOT_LOADED,
+    REUSED,
+    Called,
+    keep_freed_memory,
+)
+from evaluators.runners.denial import Rules
 from evaluators.runners.inline import offer_built
-from evaluators.runners.mapping import begin_on_cpu
-from evaluators.runners.pages import keep_freed_memory
 from evaluators.runners.program import NoEntryPointError, import_from, tell_raised
-from evaluators.runners.results import Results
-from evaluators.runners.rules import Rules
 from evaluators.runners.structure import StructureError, describe, flatten, paths, rebuild, same_form
-from evaluators.runners.warm import DTYPES, Order, load_function, tell
+from evaluators.runners.warm import DTYPES, Order, Workloads, begin_on_cpu, load_function, tell
 
 # Bound before any candidate is there: what it does to tensors, or to torch, is not asked how to copy or look.
 _copy, _clone = torch.Tensor.copy_, torch.Tensor.clone
 _dense = torch.Tensor.contiguous
 _address = torch.Tensor.data_ptr
 _sizes_of, _strides_of = torch.Tensor.size, torch.Tensor.stride
+_storage, _flat, _listed = torch.Tensor.untyped_storage, torch.Tensor.view, torch.Tensor.tolist
+_SAMPLES = 256
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES.values()}
 _layout_of: Callable[[torch.Tensor], torch.layout] = vars(torch._C.TensorBase)["layout"].__get__  # noqa: SLF001
 
@@ -38,19 +48,15 @@ class BadOutputError(Exception):
 
 
 def serve_candidate(order: Order) -> None:
-    """Be the runner of one module, to the end of the process."""
+    """Run one module on the CPU, to the end of the process."""
     workloads, spec = begin_on_cpu(order), order.spec
     torch.set_num_threads(spec["threads"])
     keep_freed_memory()
     rules = Rules(spec["terms"], order.denial)
     if is_destination(spec):
-        load = lambda _: load_function(spec, workloads, rules, nested)  # noqa: E731
-        serve(order.control, spec["nonce"], load, isolation=order.isolation)
-        os._exit(0)
+        order.serve(lambda _: load_function(spec, workloads, rules, nested))
     loader = Loader(spec, workloads, rules)
-    others = {HOLD: loader.hold, GIVE: loader.give, REUSED: loader.reused}
-    serve(order.control, spec["nonce"], loader.load, isolation=order.isolation, others=others)
-    os._exit(0)
+    order.serve(loader.load, others={HOLD: loader.hold, GIVE: loader.give, REUSED: loader.reused})
 
 
 class _Part:
@@ -92,7 +98,7 @@ class _Part:
         try:
             form, tensors = flatten(result, lambda value: type(value) is torch.Tensor, "it")
         except StructureError as error:
-            raise BadOutputError(f"what is returned cannot be an output: {error}") from error
+            raise BadOutputError(f"the returned value cannot be an output: {error}") from error
         if not same_form(form, self._call["outputs"]):
             wanted = describe(self._call["outputs"])
             raise BadOutputError(f"it returns {describe(form)[:300]}, the reference {wanted[:300]}")
@@ -109,20 +115,20 @@ class Loader:
     def __init__(
         self,
         spec: Mapping[str, Any],
-        workloads: Sequence[Sequence[Sequence[torch.Tensor]]],
+        workloads: Workloads,
         rules: Rules,
         *,
         device: str = "cpu",
         delivers: bool = True,
     ) -> None:
-        """Prepare; nothing of the candidate is imported yet.
+        """Import nothing yet.
 
         Args:
             spec: `RunnerSpec`.
-            workloads: the tensors of each in each arrangement: inputs, then outputs.
-            rules: what the candidate may do.
-            device: where they lie.
-            delivers: whether a call hands over what it returned; else `hand_over` does.
+            workloads: tensors of each workload in each arrangement: inputs, then outputs.
+            rules: in force.
+            device: of the tensors.
+            delivers: a call hands over its outputs itself; False: `hand_over` does.
         """
         self._device, self._delivers, self._rules = device, delivers, rules
         self._program, self._name = str(spec["product"]), str(spec["entry_point"])
@@ -140,10 +146,7 @@ class Loader:
         self._results = Results(tensor for arrangements in workloads for row in arrangements for tensor in row)
 
     def load(self, number: int) -> tuple[int, Called]:
-        """Make the instance of a workload, with the state that lies in the memory. Returns a status, and what is there.
-
-        The candidate is imported once, for the first of them.
-        """
+        """Make the instance of a workload with the state in the memory. Returns a status and all calls."""
         part = self._parts[number]
         try:
             model = self._model(part)
@@ -171,7 +174,6 @@ class Loader:
             return 1
 
     def _model(self, part: _Part) -> Callable[..., object]:
-        """Return an instance of the candidate's class, with the reference's state; or the candidate, if a function."""
         if self._class is None:
             offer_built(self._folder)
             self._class = import_from(self._program, self._name)
@@ -188,10 +190,7 @@ class Loader:
         return model
 
     def hand_over(self) -> int:
-        """Look at what the last call returned, and copy it to where the judge looks. Returns a status.
-
-        Nothing before the first call.
-        """
+        """Check the last call's outputs and copy them to the judge's memory. Returns a status."""
         if self._result is None:
             return 0
         try:
@@ -204,16 +203,16 @@ class Loader:
         return 0
 
     def reused(self) -> int:
-        """Answer 1 if the last call returned memory that an earlier result lies in."""
+        """Return 1 if the last call overwrote the result of an earlier one."""
         return int(self._results.see(self._returned))
 
     def hold(self) -> int:
-        """Keep what the last call returned, as its caller would."""
+        """Keep the last call's outputs, as its caller would."""
         self._kept = self._returned
         return 0
 
     def give(self) -> int:
-        """Hand over what is kept, where the last call's outputs were: is it still the same? Keeps it no longer."""
+        """Copy the kept outputs to the places of the last call's, and drop them."""
         for value, place in zip(self._kept, self._places, strict=False):
             _copy(place, value)
         self._kept = []
@@ -221,7 +220,7 @@ class Loader:
 
 
 def nested(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor]) -> Sequence[object]:
-    """Return the arguments of a call with nests, then the tensors behind: outputs."""
+    """Return the arguments of a call as the form nests them, then the outputs."""
     if form is None:
         return tensors
     count = sum(1 for _ in paths(form["arguments"]))
@@ -229,7 +228,7 @@ def nested(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor]) -> S
 
 
 def is_destination(spec: Mapping[str, Any]) -> bool:
-    """Say whether candidates write to outputs that they are given."""
+    """Return True if candidates write to outputs that they are given."""
     call = spec["calls"][0]
     return call is not None and call["calling"] == "destination"
 
@@ -253,10 +252,7 @@ def _outputs_of(returned: Sequence[object], places: Sequence[torch.Tensor]) -> l
 
 
 def _made_dense(result: object) -> Sequence[object]:
-    """Return what a call returned, one or several, made dense as the reference's are: in the time of the call.
-
-    Whatever is no plain tensor is left as it is, to be refused.
-    """
+    """Make plain tensors dense, inside the call's time; leave the rest to be refused."""
     returned = result if isinstance(result, tuple | list) else (result,)
     return [
         _dense(value) if type(value) is torch.Tensor and _layout_of(value) == torch.strided else value
@@ -265,11 +261,7 @@ def _made_dense(result: object) -> Sequence[object]:
 
 
 def refuse_output(index: int, value: object, place: torch.Tensor) -> None:
-    """Look at what an output is, before its contents are.
-
-    Raises:
-        BadOutputError: it is no plain tensor, or another one than the reference returns.
-    """
+    """Raise BadOutputError unless an output is a plain tensor like the reference's, in memory of its own."""
     what = f"output {index} of forward"
     if type(value) is not torch.Tensor:
         raise BadOutputError(f"{what} is {type(value).__name__}, not a plain torch.Tensor")
@@ -284,7 +276,7 @@ def refuse_output(index: int, value: object, place: torch.Tensor) -> None:
 
 
 def _shares_memory(value: torch.Tensor, place: torch.Tensor) -> bool:
-    """Say whether an output lies where outputs are copied to: then there would be no copy, whose cost is taken off."""
+    """True if an output lies where outputs are copied to: then no copy is made, but its cost would be taken off."""
     begins, ends = _address(place), _address(place) + place.numel() * place.element_size()
     steps = zip(_sizes_of(value), _strides_of(value), strict=True)
     last = sum((size - 1) * step for size, step in steps) * place.element_size()
@@ -292,39 +284,34 @@ def _shares_memory(value: torch.Tensor, place: torch.Tensor) -> bool:
 
 
 def lay_state(model: torch.nn.Module, state: Mapping[str, torch.Tensor], parameters: int) -> None:
-    """Have a module hold the reference's state: by name, or parameters by their order where no name differs in shape.
+    """Copy the reference's state into a module: by name, or else parameters by their order.
 
     Args:
         model: the candidate's.
-        state: of the reference: parameters, then buffers, then tensors that are plain attributes.
-        parameters: how many of them are parameters.
+        state: parameters, then buffers, then plain tensor attributes.
+        parameters: number of parameters in `state`.
 
     Raises:
         NoEntryPointError: the parameters do not fit.
     """
     wanted = dict(itertools.islice(state.items(), parameters))
     own = dict(model.named_parameters())
-    laid = {name: value for name, value in state.items() if name in _buffers_and_parameters(model)}
+    known = {name for name, _ in itertools.chain(model.named_parameters(), model.named_buffers())}
+    laid = {name: value for name, value in state.items() if name in known}
     if not all(name in own and own[name].shape == value.shape for name, value in wanted.items()):
         if [tensor.shape for tensor in own.values()] != [tensor.shape for tensor in wanted.values()]:
             raise NoEntryPointError(_say_misfit(own, wanted))
         laid |= dict(zip(own, wanted.values(), strict=True))
+    modules = dict(model.named_modules())
     with torch.no_grad():
         for name, value in state.items():
             path, _, attribute = name.rpartition(".")
-            if (
-                name not in laid
-                and name not in wanted
-                and (holder := dict(model.named_modules()).get(path)) is not None
-            ):
-                held = vars(holder).get(attribute)
-                if isinstance(held, torch.Tensor) and held.shape == value.shape:
-                    held.copy_(value)
+            if name in laid or name in wanted or path not in modules:
+                continue
+            held = vars(modules[path]).get(attribute)
+            if isinstance(held, torch.Tensor) and held.shape == value.shape:
+                held.copy_(value)
         model.load_state_dict(laid, strict=False)
-
-
-def _buffers_and_parameters(model: torch.nn.Module) -> set[str]:
-    return {name for name, _ in itertools.chain(model.named_parameters(), model.named_buffers())}
 
 
 def _say_misfit(own: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> str:
@@ -334,3 +321,37 @@ def _say_misfit(own: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tens
         "the parameters of ModelNew are not the reference's, by name or by order and shape: "
         f"it has {found[:600]}; the reference has {shown[:600]}"
     )
+
+
+class Results:
+    """Memory of earlier results, without keeping it alive. Results may lie in `given`, the caller's own tensors."""
+
+    def __init__(self, given: Iterable[torch.Tensor]) -> None:
+        self._given = {_storage(tensor).data_ptr() for tensor in given}
+        self._known: dict[int, _Known] = {}
+
+    def see(self, returned: Sequence[torch.Tensor]) -> bool:
+        """Remember a call's results. Returns True if one overwrote an earlier call's result with other contents."""
+        seen: dict[int, _Known] = {}
+        for value in returned:
+            storage = _storage(value)
+            if value.numel() and storage.data_ptr() not in self._given:
+                seen[_address(value)] = _Known(storage, _sampled(value))
+        known = {at: before for at, before in self._known.items() if before.exists}
+        self._known = known | seen
+        return any(at in known and known[at].sample != now.sample for at, now in seen.items())
+
+
+class _Known:
+    def __init__(self, storage: torch.UntypedStorage, sample: list[int]) -> None:
+        self._storage = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        self.sample = sample
+
+    @property
+    def exists(self) -> bool:
+        return not self._storage.expired()  # type: ignore[no-untyped-call]
+
+
+def _sampled(value: torch.Tensor) -> list[int]:
+    flat = _flat(_flat(value, -1), torch.uint8)
+    return _listed(flat[:: max(1, flat.numel() // _SAMPLES)])

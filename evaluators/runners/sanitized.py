@@ -87,9 +87,8 @@ def _loaded(spec: dict[str, Any], kind: str, tensors: Sequence[torch.Tensor]) ->
         bases = {"inputs": 0, "outputs": 0}
         arguments = native.arguments_of(placed, bases, spec["calls"][0], device=native.CUDA, stream=0)
         return native.load(spec, [arguments])[1][0][0]
-    from evaluators.runners.denial import Denial  # noqa: PLC0415
+    from evaluators.runners.denial import Denial, Rules  # noqa: PLC0415
     from evaluators.runners.module_call import Loader, is_destination, nested  # noqa: PLC0415
-    from evaluators.runners.rules import Rules  # noqa: PLC0415
     from evaluators.runners.warm import load_function  # noqa: PLC0415
 
     rules = Rules(spec["terms"], Denial(tuple(spec["terms"]["denied"])))

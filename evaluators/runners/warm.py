@@ -1,21 +1,19 @@
-"""A warm process that runners are forked from: it has imported torch or Triton, and never loads a candidate.
+"""The warm process that runners are forked from: it has imported torch and Triton, and never loads a candidate.
 
-Without it every process that is forked does it again, in its first call: a seventh of a second.
-
-Importing torch and triton costs seconds, forking some milliseconds. It must have one thread: threads do not survive a
-fork. It must not have touched a GPU: contexts do not survive one either.
-
-Each order is a JSON object (`RunnerSpec`) with four descriptors: control socket, inputs, outputs, log. The runner is
+It must have one thread and no GPU context: neither survives a fork. Each order is a JSON object (`RunnerSpec` in
+`evaluators/judge/candidate/runner.py`) with four descriptors: control socket, inputs, outputs, log. The runner is
 forked twice, so that it becomes a child of the judge, which is a subreaper; the answer is its process id.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import io
 import json
+import math
 import os
 import socket
 import sys
@@ -23,18 +21,32 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
 from triton.runtime.cache import triton_key
 
-from evaluators.runners.base import LOADED, NO_ENTRY_POINT, NOT_LOADED, Called, bind_to_judge, print_by_lines
-from evaluators.runners.denial import Denial
+from evaluators.runners.base import (
+    LOADED,
+    NO_ENTRY_POINT,
+    NOT_LOADED,
+    Called,
+    Span,
+    arranged,
+    bind_to_judge,
+    call_untimed,
+    map_areas,
+    print_by_lines,
+    serve,
+)
+from evaluators.runners.denial import Denial, Rules
 from evaluators.runners.inline import offer_built
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
-from evaluators.runners.rules import Rules
 from evaluators.runners.structure import with_numbers
+from evaluators.sandbox.confine import confine
+from evaluators.sandbox.profiles import run_interpreted
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -44,7 +56,7 @@ _IMPORTED = ("triton.compiler.code_generator", "triton.experimental.gluon", "tri
 
 
 def be_ready_to_launch() -> None:
-    """Read the whole of Triton for a hash, part of every kernel's key; import what its launches import."""
+    """Compute Triton's own hash, part of every kernel's key, and import its late imports: a seventh of a second."""
     triton_key()
     for name in _IMPORTED:
         with contextlib.suppress(ModuleNotFoundError):  # what a version does not have, it does not import
@@ -73,6 +85,8 @@ DTYPES = {
     (12, 8): torch.float8_e5m2,
 }
 """By DLPack's type code and bits."""
+Workloads: TypeAlias = Sequence[Sequence[Sequence[torch.Tensor]]]
+"""Tensors of each workload in each arrangement: inputs, then outputs."""
 
 
 class Order:
@@ -81,13 +95,12 @@ class Order:
     def __init__(self, spec: dict[str, Any], fds: list[int]) -> None:
         self.spec = spec
         self.denial = Denial()
-        """Of the operators that the task denies."""
         self.control, self.inputs_fd, self.outputs_fd, self._log = fds
         self.isolation = 0
-        """The layers that this process is behind; see `evaluators/sandbox/claims.py`."""
+        """The active layers; see `evaluators/sandbox/claims.py`."""
 
     def begin(self) -> None:
-        """Become a child of the judge, print to the log, and work in the runner's folder."""
+        """Become a child of the judge, print to the log, and enter the runner's folder."""
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
         _await_adoption(self.spec["judge_pid"])
@@ -95,15 +108,71 @@ class Order:
         for stream in (1, 2):
             os.dup2(self._log, stream)
         os.close(self._log)
-        sys.stdout = sys.stderr = _Log(self.spec["file_bytes"] - _LAST_WORDS_BYTES).as_text()
+        log = io.BufferedWriter(_Log(self.spec["file_bytes"] - _LAST_WORDS_BYTES))
+        sys.stdout = sys.stderr = io.TextIOWrapper(log, encoding="utf-8", errors="replace", line_buffering=True)
         print_by_lines()
         os.chdir(str(self.spec["folder"]))
 
+    def serve(
+        self,
+        load: Callable[[int], tuple[int, Called]],
+        span: Span = call_untimed,
+        *,
+        others: Mapping[int, Callable[[], int]] = {},
+        ways: Mapping[int, Callable[[Callable[[], int]], int]] = {},
+    ) -> NoReturn:
+        """Answer frames until the judge is gone, then end; see `evaluators.runners.base.serve`."""
+        serve(self.control, self.spec["nonce"], load, span, isolation=self.isolation, others=others, ways=ways)
+        os._exit(0)
 
-def fork_runners(serve_candidate: Callable[[Order], None]) -> int:
-    """Serve one judge until it goes away: fork a runner per order."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    bind_to_judge(int(sys.argv[2]))
+    def tensors(self, view: Callable[[Mapping[str, Any], torch.dtype, int], torch.Tensor]) -> Workloads:
+        """Return the tensors of each workload in each arrangement, dense: inputs, then outputs.
+
+        Args:
+            view: makes a tensor of its `Placed`, dtype and offset.
+        """
+
+        def arranged_tensors(placed: Sequence[Mapping[str, Any]]) -> list[list[torch.Tensor]]:
+            dtypes = [DTYPES[tensor["code"], tensor["bits"]] for tensor in placed]
+            return arranged(placed, lambda index, offset: view(placed[index], dtypes[index], offset))
+
+        return [arranged_tensors(placed) for placed in self.spec["workloads"]]
+
+
+def begin_on_cpu(order: Order) -> Workloads:
+    """Enter the CPU sandbox. Returns the tensors in the mapped memory."""
+    order.begin()
+    spec = order.spec
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    bases = map_areas({**spec, "inputs_fd": order.inputs_fd, "outputs_fd": order.outputs_fd})
+    profile = run_interpreted(
+        str(spec["folder"]),
+        reads=(os.path.dirname(str(spec["product"])),),  # noqa: PTH120 - a path as the judge gave it
+        memory_bytes=pages * os.sysconf("SC_PAGE_SIZE") + spec["memory_bytes"],
+        file_bytes=spec["file_bytes"],
+        keeps_cores=bool(spec["terms"]["keeps_cores"]),
+    )
+    order.isolation = confine(profile).claim
+
+    def view(placed: Mapping[str, Any], dtype: torch.dtype, offset: int) -> torch.Tensor:
+        size_bytes = math.prod(placed["shape"]) * dtype.itemsize
+        memory = (ctypes.c_char * size_bytes).from_address(bases[placed["area"]] + offset)
+        return torch.frombuffer(memory, dtype=dtype).view(placed["shape"])
+
+    return order.tensors(view)
+
+
+def serve_function_on_cpu(order: Order) -> None:
+    """Run one Triton program under the interpreter, to the end of the process."""
+    workloads = begin_on_cpu(order)
+    rules = Rules(order.spec["terms"], order.denial)
+    order.serve(lambda _: load_function(order.spec, workloads, rules))
+
+
+def fork_runners(control_fd: int, judge_pid: int, serve_candidate: Callable[[Order], None]) -> int:
+    """Fork a runner per order until the judge is gone."""
+    control = socket.socket(fileno=control_fd)
+    bind_to_judge(judge_pid)
     torch.set_num_threads(1)
     # Children write to no page of what lies here only because a collection looked at it.
     gc.collect()
@@ -122,7 +191,7 @@ def fork_runners(serve_candidate: Callable[[Order], None]) -> int:
 
 
 def _denial_of(order: Order, last: Denial) -> Denial:
-    """Return the last order's denial if it serves this one, too: replacing the kernels takes a second."""
+    """Return the last order's denial if it fits: replacing the kernels takes a second."""
     denied = tuple(order.spec["terms"]["denied"])
     if denied == last.denied:
         return last
@@ -170,20 +239,17 @@ def numbers_among(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor
 
 def load_function(
     spec: Mapping[str, Any],
-    workloads: Sequence[Sequence[Sequence[torch.Tensor]]],
+    workloads: Workloads,
     rules: Rules,
     given: Callable[[Mapping[str, Any] | None, Sequence[torch.Tensor]], Sequence[object]] = numbers_among,
 ) -> tuple[int, Called]:
-    """Import a candidate whose entry point writes to the outputs that it is given.
+    """Import a candidate whose entry point writes to given outputs. Returns a status and its calls.
 
     Args:
         spec: `RunnerSpec`.
-        workloads: the tensors of each in each arrangement: inputs, then outputs.
-        rules: what the candidate may do.
-        given: what it is given, of a `CallForm` and the tensors.
-
-    Returns:
-        A status, and the calls on each workload in each arrangement.
+        workloads: tensors of each workload in each arrangement: inputs, then outputs.
+        rules: in force.
+        given: makes its arguments of a `CallForm` and the tensors.
     """
     forms = spec["calls"]
     program = str(spec["product"])
@@ -214,13 +280,10 @@ def load_function(
 
 
 class _Log(io.RawIOBase):
-    """Where the candidate prints: at most so many bytes, the rest is dropped without an error."""
+    """The candidate's output: bounded, the rest is dropped without an error."""
 
     def __init__(self, left: int) -> None:
         self._left = left
-
-    def as_text(self) -> io.TextIOWrapper:
-        return io.TextIOWrapper(io.BufferedWriter(self), encoding="utf-8", errors="replace", line_buffering=True)
 
     def writable(self) -> bool:
         return True

@@ -184,7 +184,7 @@ class Calls:
         self.is_reusing = False
         """True if a module returned memory that an earlier result lay in."""
         self.copy_ns = 0
-        """Cost of handing over a call's results, to be taken off; see `returned.py`."""
+        """Cost of handing over a call's results, to be taken off; see `time/cpu.py`."""
         self.last = Answer(status=0, elapsed_ns=0)
         """Of the last call; before the first, nothing."""
 

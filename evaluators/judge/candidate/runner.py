@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -25,7 +25,7 @@ from evaluators.judge.data.memory import Buffers
 from evaluators.languages.base import RunnerKind
 from evaluators.process.guard import kill
 from evaluators.process.printed import folded, printable
-from evaluators.runners.pages import HEAP_ENVIRONMENT
+from evaluators.runners.base import HEAP_ENVIRONMENT
 from messages.calls import CallForm
 
 _TAIL = 1500
@@ -117,22 +117,6 @@ class RunnerError(Exception):
     """No runner can be started: the judge is broken, not the candidate."""
 
 
-class RunnerProcess(Protocol):
-    """A runner, as its parent holds it; `subprocess.Popen` is one."""
-
-    pid: int
-    returncode: int | None
-
-    def poll(self) -> int | None:
-        """Return its exit code, negative for a signal; None while it lives."""
-
-    def kill(self) -> None:
-        """Kill it, if it lives."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code."""
-
-
 class Launcher(Protocol):
     """Starts runners of one kind."""
 
@@ -149,14 +133,7 @@ class NativeLauncher:
     pids: frozenset[int] = frozenset()
 
     def __init__(self, code: str) -> None:
-        """Make a launcher of runners that execute this Python program."""
-        self._code = code
-
-    @classmethod
-    def of(cls, name: str) -> NativeLauncher:
-        """Return a launcher of a module of `evaluators/runners/`."""
-        path, module = f"import sys; sys.path.insert(0, {ROOT!r})", f"evaluators.runners.{name}"
-        return cls(f"{path}; from {module} import main; sys.exit(main())")
+        self._code = f"import sys; sys.path.insert(0, {ROOT!r})\n{code}"
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         """Start a runner."""
@@ -181,7 +158,7 @@ class WarmLauncher:
         self._is_ready = False
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-P", "-m", f"evaluators.runners.{name}", str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "evaluators.runners", name, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={
@@ -259,6 +236,9 @@ class _EitherLauncher:
         return (self._for_gpus if b"triton" in text or b"cuda" in text else self._plain).start(spec, log=log)
 
 
+RunnerProcess: TypeAlias = subprocess.Popen[bytes] | _Forked
+
+
 def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] = "none") -> Launcher:
     """Return what starts runners of a kind.
 
@@ -268,7 +248,8 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
     """
     match kind:
         case "native" | "cuda_native":
-            return NativeLauncher.of(kind)
+            module = "cuda" if kind == "cuda_native" else "native"
+            return NativeLauncher(f"from evaluators.runners.{module} import main; sys.exit(main())")
         case "cuda_triton" | "cuda_module":
             # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}

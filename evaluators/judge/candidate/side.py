@@ -14,7 +14,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -64,16 +64,6 @@ class NoAnswerError(Exception):
         super().__init__(kind)
         self.kind = kind
         self.limit_s = limit_s
-
-
-class Side(Protocol):
-    """Either side, as the stopwatch sees it."""
-
-    empty_ns: int
-    """Cost of an empty call."""
-
-    def ask(self, operation: int, *, limit_s: float) -> Answer:
-        """Let it run until it answers."""
 
 
 class Line:

@@ -1,28 +1,31 @@
-"""Memory that the judge shares with the sides: one area of inputs, one of outputs, one for the baseline's results.
+"""Memory that the judge shares with the sides: areas of inputs, of outputs, and of the baseline's results.
 
-Each is a memfd. A runner gets the inputs through a descriptor that was opened for reading only, so a write to them
-crashes it. Around every output lie guard bytes, and the output itself is filled with a pattern before each call.
+On a host, a runner gets the inputs through a descriptor that was opened for reading only, so a write to them crashes
+it. Around every output lie guard bytes, and the output itself is filled with a pattern before each call.
 
-Inputs and outputs have several places each, in memory of their own; parameters have one. An arrangement says at which
-of its places each tensor lies in a call. The other places hold older contents: a candidate that keeps an address from
-an earlier call reads old inputs, or leaves its output unwritten.
+Inputs and outputs have several places each; parameters have one. An arrangement says at which of its places each tensor
+lies in a call. The other places hold older contents: a candidate that keeps an address from an earlier call reads old
+inputs, or leaves its output unwritten.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import itertools
+import math
 import mmap
 import os
 import random
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import msgspec
 import torch
 
+from evaluators.hardware.vendors.nvidia.driver import Context, SharedMemory
+from evaluators.hardware.vendors.nvidia.tensors import view_memory
 from evaluators.judge.reference.problem import DTYPES, Tensors
-from evaluators.runners.pages import collapse, rounded
+from evaluators.runners.base import collapse, rounded
 from messages.tasks import TensorSpec
 
 GUARD_BYTES = 4096
@@ -75,36 +78,54 @@ class HostMemory:
         # A runner that made it smaller would have the judge fall over its end.
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         collapse(self.fd, size_bytes)
-        self.mapped = mmap.mmap(self.fd, size_bytes)
-
-    def restore(self) -> None:
-        """Have it consist of huge pages again: who may write to it can split them (`MADV_REMOVE`)."""
-        collapse(self.fd, self.size_bytes, is_new=False)
+        self.bytes = torch.frombuffer(mmap.mmap(self.fd, size_bytes), dtype=torch.uint8)
 
 
-class Arranged:
-    """The tensors of an area, at their places of the current arrangement."""
+class SharedArea(ABC):
+    """Tensors in memory that a runner maps too, at their places of the current arrangement."""
 
-    def __init__(self, placed: Sequence[Placed], view: Callable[[int, int], torch.Tensor]) -> None:
-        self.placed = list(placed)
-        self._views = [{at: view(index, at) for at in place.offsets} for index, place in enumerate(placed)]
-        self._laid: list[torch.Tensor | None] = [None] * len(self.placed)
+    def __init__(self, placed: list[Placed], specs: Sequence[TensorSpec], area: torch.Tensor, *, guarded: bool) -> None:
+        """Take over an area's bytes; `guarded`: guard bytes lie around each tensor."""
+        self.placed = placed
+        self._bytes, self._is_guarded = area, guarded
+        pairs = zip(placed, specs, strict=True)
+        self._views = [{at: tensor_at(area, spec, at) for at in place.offsets} for place, spec in pairs]
         self._laid_at = [place.offsets[0] for place in placed]
+        self.forget()
         self.arrange(0)
 
+    fd: int
+    size_bytes: int
+
+    @abstractmethod
+    def open_read_only(self) -> int:
+        """Return a new descriptor for a runner."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Make the memory as it was when new, beside tensors and guards too: as fast, and empty."""
+
+    @abstractmethod
+    def altered(self) -> bool:
+        """Return True if another process wrote to the tensors since `fill`."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Wait until other processes see what was written here."""
+
     def arrange(self, number: int) -> None:
-        """Choose the arrangement of the calls that follow; `fill` writes what it moves."""
+        """Choose the arrangement of the calls that follow; `fill` writes the tensors that move."""
         self.arrangement = number
         self.offsets = [place.offsets[number % len(place.offsets)] for place in self.placed]
         self.tensors: Tensors = tuple(views[at] for views, at in zip(self._views, self.offsets, strict=True))
 
     @property
     def moving(self) -> Tensors:
-        """Return the tensors that have several places, at each of them."""
+        """The tensors that have several places, at each of them."""
         return tuple(view for views in self._views if len(views) > 1 for view in views.values())
 
     def fill(self, values: Sequence[torch.Tensor]) -> None:
-        """Write contents into the tensors. What lies there already (parameters, mostly) is not copied again."""
+        """Write contents into the tensors, unless they lie there already (parameters, mostly)."""
         for index, (tensor, value, at) in enumerate(zip(self.tensors, values, self.offsets, strict=True)):
             before = self._laid_at[index]
             if at == before and self._laid[index] is value:
@@ -115,8 +136,8 @@ class Arranged:
             self._laid[index], self._laid_at[index] = value, at
 
     def forget(self) -> None:
-        """Forget what lies there: `fill` writes all of it."""
-        self._laid = [None] * len(self._laid)
+        """Have `fill` write everything next time."""
+        self._laid: list[torch.Tensor | None] = [None] * len(self.placed)
 
     def poison(self) -> None:
         """Fill all tensors with their pattern and the bytes around them with the guard's."""
@@ -125,12 +146,21 @@ class Arranged:
         for around in self._guards():
             around.fill_(GUARD_BYTE)
 
+    def broken_guards(self) -> bool:
+        """Return True if anything was written around the tensors since `poison`."""
+        spans = self._guards()
+        return bool((torch.cat(spans) != GUARD_BYTE).any()) if spans else False
+
     def _guards(self) -> list[torch.Tensor]:
-        return []
+        spans: list[torch.Tensor] = []
+        for begin, tensor in zip(self.offsets, self.tensors, strict=True) if self._is_guarded else ():
+            end = begin + tensor.numel() * tensor.element_size()
+            spans += [self._bytes[begin - GUARD_BYTES : begin], self._bytes[end : end + GUARD_BYTES]]
+        return spans
 
 
-class Area(Arranged):
-    """Memory of the host with tensors in it."""
+class Area(SharedArea):
+    """Memory of the host. Runners map inputs read-only."""
 
     def __init__(
         self,
@@ -141,49 +171,76 @@ class Area(Arranged):
         places: int = 1,
         memory: HostMemory | None = None,
     ) -> None:
-        """Lay the tensors out.
-
-        Args:
-            name: `inputs` or `outputs`.
-            specs: the tensors.
-            guarded: whether guard bytes lie around each.
-            places: how many each has, parameters aside.
-            memory: where they lie, from its beginning; None: in memory of their own.
-        """
-        self._guard = GUARD_BYTES if guarded else 0
-        placed, needed_bytes = lay_out(name, specs, self._guard, places)
+        """Lay the tensors out from the beginning of a memory, or in one of their own."""
+        placed, needed_bytes = lay_out(name, specs, guarded=guarded, places=places)
         memory = memory or HostMemory(name, needed_bytes)
+        super().__init__(placed, specs, memory.bytes, guarded=guarded)
         self.fd, self.size_bytes = memory.fd, memory.size_bytes
-        super().__init__(placed, lambda index, at: view_tensor(memory.mapped, specs[index], at))
-        self._bytes = torch.frombuffer(memory.mapped, dtype=torch.uint8)
-        self._restore = memory.restore
 
     def open_read_only(self) -> int:
         """Return a new descriptor that cannot be mapped for writing."""
         return os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
 
     def restore(self) -> None:
-        """Have the memory be as when it was new, whatever a candidate did to it: as fast, and nothing of it left there.
-
-        Beside tensors and guards, too: an area is larger than what lies in it.
-        """
-        if self._guard:  # others are mapped read-only
+        """See `SharedArea`. A process that may write can split huge pages (`MADV_REMOVE`), so they are collapsed."""
+        if self._is_guarded:  # others are mapped read-only
             self._bytes.fill_(GUARD_BYTE)
-        self._restore()
-
-    def settle(self) -> None:
-        """Wait until what was written here can be seen by others: at once."""
+        collapse(self.fd, self.size_bytes, is_new=False)
 
     def altered(self) -> bool:
-        """Say whether somebody else wrote to the tensors since `fill`: nobody can, they map it read-only."""
+        """Return False: nobody can write, the mapping is read-only."""
         return False
 
-    def broken_guards(self) -> bool:
-        """Say whether anything was written around the tensors since `poison`."""
-        return any(bool((around != GUARD_BYTE).any()) for around in self._guards())
+    def settle(self) -> None:
+        """Wait for nothing."""
 
-    def _guards(self) -> list[torch.Tensor]:
-        return guards_of(self._bytes, self.offsets, self.tensors) if self._guard else []
+
+class GpuArea(SharedArea):
+    """Memory of the first visible GPU.
+
+    The driver keeps nobody from writing to memory that it has mapped, so the judge checks after every call that the
+    inputs are unchanged. Runners map nothing else of the judge's: expected values lie in its own context.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        specs: Sequence[TensorSpec],
+        *,
+        guarded: bool,
+        places: int = 1,
+        memory: SharedMemory | None = None,
+    ) -> None:
+        """Lay the tensors out from the beginning of a memory, or in one of their own."""
+        placed, needed_bytes = lay_out(name, specs, guarded=guarded, places=places)
+        memory = memory or SharedMemory(Context(), needed_bytes)
+        super().__init__(placed, specs, view_memory(memory.address, memory.size_bytes), guarded=guarded)
+        self.fd, self.size_bytes = memory.fd, memory.size_bytes
+
+    def open_read_only(self) -> int:
+        """Return a new descriptor. It can be mapped for writing, too."""
+        return os.dup(self.fd)
+
+    def restore(self) -> None:
+        """See `SharedArea`."""
+        self._bytes.fill_(GUARD_BYTE)
+        self.forget()
+
+    def altered(self) -> bool:
+        """See `SharedArea`; if so, the next call gets all of the data anew."""
+        differences = [
+            (place.view(-1).view(torch.uint8) != laid.contiguous().view(-1).view(torch.uint8)).any()
+            for place, laid in zip(self.tensors, self._laid, strict=True)
+            if laid is not None
+        ]
+        found = bool(torch.stack(differences).any()) if differences else False
+        if found:
+            self.forget()
+        return found
+
+    def settle(self) -> None:
+        """See `SharedArea`."""
+        torch.cuda.synchronize()
 
 
 def poison(tensor: torch.Tensor) -> None:
@@ -207,23 +264,34 @@ def _spoil(tensor: torch.Tensor) -> None:
         part.copy_(part == 0)
 
 
-def view_tensor(memory: mmap.mmap | ctypes.Array[ctypes.c_char], spec: TensorSpec, offset: int) -> torch.Tensor:
-    """Return a tensor over mapped memory."""
-    flat = torch.frombuffer(memory, dtype=DTYPES[spec.dtype], count=_count(spec.shape), offset=offset)
-    return flat.view(spec.shape)
+def tensor_at(area: torch.Tensor, spec: TensorSpec, offset: int) -> torch.Tensor:
+    """Return a tensor that lies in an area's bytes."""
+    return area[offset : offset + _size_bytes(spec)].view(DTYPES[spec.dtype]).view(spec.shape)
 
 
-def lay_out(name: str, specs: Sequence[TensorSpec], guard_bytes: int, places: int = 1) -> tuple[list[Placed], int]:
-    """Say where the tensors of an area lie in each arrangement, and how large it is."""
+def tensors_in(area: torch.Tensor, specs: Sequence[TensorSpec]) -> Tensors:
+    """Return the tensors that lie in an area's bytes: without guards, each at its only place."""
+    placed, _ = lay_out("", specs)
+    return tuple(tensor_at(area, spec, place.offsets[0]) for place, spec in zip(placed, specs, strict=True))
+
+
+def lay_out(
+    name: str, specs: Sequence[TensorSpec], *, guarded: bool = False, places: int = 1
+) -> tuple[list[Placed], int]:
+    """Return the places of an area's tensors in each arrangement, and its size in bytes."""
     placed: list[Placed] = []
-    end = 0
-    is_first = True
+    end, is_first = 0, True
+    guard_bytes = GUARD_BYTES if guarded else 0
     for spec in specs:
         begins: list[int] = []
         for _ in range(1 if spec.role == "parameter" else places):
             begins.append(-(-(end + guard_bytes) // _ALIGNMENT) * _ALIGNMENT)
             end = begins[-1] + _size_bytes(spec) + guard_bytes
-        crossed = [begins[pair[_side(name, is_first)]] for pair in crossings(len(begins))]
+        # Which of two places: the first input's is never the first output's, others are drawn.
+        crossed = [
+            begins[pair[int(name == "outputs") if is_first else random.SystemRandom().randrange(2)]]
+            for pair in crossings(len(begins))
+        ]
         is_first = is_first and len(begins) == 1
         placed.append(_place(name, (*begins, *crossed), spec))
     return placed, -(-max(end, 1) // _ALIGNMENT) * _ALIGNMENT
@@ -239,41 +307,14 @@ def crossings(places: int) -> list[tuple[int, int]]:
     return list(itertools.permutations(range(places), 2))
 
 
-def _side(area: str, is_first: bool) -> int:
-    """Say at which of two places a tensor is: the first input never where the first output is, others by chance."""
-    return int(area == "outputs") if is_first else random.SystemRandom().randrange(2)
-
-
-def guards_of(area: torch.Tensor, offsets: Sequence[int], tensors: Tensors) -> list[torch.Tensor]:
-    """Return the bytes before and behind every tensor of an area."""
-    spans: list[torch.Tensor] = []
-    for begin, tensor in zip(offsets, tensors, strict=True):
-        end = begin + tensor.numel() * tensor.element_size()
-        spans.append(area[begin - GUARD_BYTES : begin])
-        spans.append(area[end : end + GUARD_BYTES])
-    return spans
-
-
 def _place(area: str, offsets: tuple[int, ...], spec: TensorSpec) -> Placed:
     kind = spec.dtype if spec.dtype in _DLPACK_CODES else spec.dtype.rstrip("0123456789")
-    return Placed(
-        area=area,
-        offsets=offsets,
-        shape=spec.shape,
-        code=_DLPACK_CODES[kind],
-        bits=DTYPES[spec.dtype].itemsize * 8,
-    )
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
+    bits = DTYPES[spec.dtype].itemsize * 8
+    return Placed(area=area, offsets=offsets, shape=spec.shape, code=_DLPACK_CODES[kind], bits=bits)
 
 
 def _size_bytes(spec: TensorSpec) -> int:
-    return _count(spec.shape) * DTYPES[spec.dtype].itemsize
+    return math.prod(spec.shape) * DTYPES[spec.dtype].itemsize
 
 
 def total_bytes(specs: Sequence[TensorSpec]) -> int:

@@ -15,13 +15,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 
 from evaluators.hardware.vendors.nvidia.driver import Context, SharedMemory
-from evaluators.judge.data.arena import GUARD_BYTES, PLACES, Area, HostMemory, Placed, crossings, lay_out, total_bytes
-from evaluators.judge.data.gpu_arena import GpuArea
+from evaluators.judge.data.arena import PLACES, Area, GpuArea, HostMemory, SharedArea, crossings, lay_out, total_bytes
 from evaluators.judge.reference.problem import Problem, Tensors, needed_bytes
 from messages.tasks import TensorSpec
 
@@ -157,53 +155,11 @@ _GPU_ONE_IN = 8
 """Part of a GPU's memory that the places may take before there are fewer of them."""
 
 
-class SharedArea(Protocol):
-    """Tensors in memory that a runner maps as well. Siblings: `Area` on the host, `GpuArea` on a GPU."""
-
-    fd: int
-    size_bytes: int
-    placed: list[Placed]
-    tensors: Tensors
-    """At their places of the current arrangement."""
-    arrangement: int
-
-    @property
-    def moving(self) -> Tensors:
-        """Return the tensors that have several places, at each of them."""
-
-    def arrange(self, number: int) -> None:
-        """Choose the arrangement of the calls that follow; `fill` writes what it moves."""
-
-    def open_read_only(self) -> int:
-        """Return a descriptor for a runner."""
-
-    def fill(self, values: Sequence[torch.Tensor]) -> None:
-        """Write contents into the tensors."""
-
-    def forget(self) -> None:
-        """Forget what lies there: `fill` writes all of it."""
-
-    def altered(self) -> bool:
-        """Say whether somebody else wrote to them since."""
-
-    def settle(self) -> None:
-        """Wait until what was written can be seen by others."""
-
-    def restore(self) -> None:
-        """Have the memory be as when it was new, whatever a candidate did to it: as fast, and nothing of it left."""
-
-    def poison(self) -> None:
-        """Fill tensors and guards with their patterns."""
-
-    def broken_guards(self) -> bool:
-        """Say whether anything was written around the tensors since."""
-
-
 def make_areas(
     name: str, layouts: Sequence[Sequence[TensorSpec]], *, device: str, guarded: bool, places: int = 1
 ) -> Sequence[SharedArea]:
     """Return memory of a device in which each of these sets of tensors has room, one of them at a time."""
-    needed_bytes = max(lay_out(name, specs, GUARD_BYTES if guarded else 0, places)[1] for specs in layouts)
+    needed_bytes = max(lay_out(name, specs, guarded=guarded, places=places)[1] for specs in layouts)
     if device == "cpu":
         memory = HostMemory(name, needed_bytes)
         return [Area(name, specs, guarded=guarded, places=places, memory=memory) for specs in layouts]

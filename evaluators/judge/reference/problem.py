@@ -1,12 +1,12 @@
 """Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
 
-A problem that names a GPU runs on the CPU. Covered: arguments of torch's functions and methods that name a device,
+A problem that names a GPU can run on the CPU. Covered: arguments of torch's functions and methods that name a device,
 `.cuda()`, `.is_cuda`, `torch.Generator`, questions to `torch.cuda` (properties, streams, synchronisation), and Triton's
 driver. Not covered: events (there is no time), memory statistics, graphs, NCCL, and direct calls of the CUDA driver.
 
-Modules are found by `import` as if they lay beside the problem file, with their sources (`inspect`, `@triton.jit`).
-Each loading runs all of them anew. The model's state (parameters, buffers, other tensors) is part of every call's data:
-a candidate gets it as inputs.
+Modules are imported as if they lay beside the problem file, with their sources (`inspect`, `@triton.jit`), and anew
+with each loading. The model's state (parameters, buffers, other tensors) is part of every call's data: a candidate gets
+it as inputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 import torch
@@ -45,6 +45,7 @@ _PROCESSORS = 4
 """Few: programs that are persistent loop over as many, and the interpreter is slow."""
 _SHARED_BYTES = 227 << 10
 _WARP = 32
+_Role: TypeAlias = Literal["input", "parameter", "output"]
 _IS_CUDA = vars(torch._C.TensorBase)["is_cuda"].__get__  # noqa: SLF001 - the way torch itself names the property
 
 
@@ -83,8 +84,8 @@ class _ToDevice(TorchFunctionMode):
 
 @contextlib.contextmanager
 def redirected(device: str) -> Iterator[None]:
-    """Have a GPU that is named mean `device`, unless that is a GPU itself. May be nested; not for several threads."""
-    if not device.startswith("cpu") or _is_redirected():
+    """Make named GPUs mean `device`, unless that is a GPU itself. May be nested; not for several threads."""
+    if not device.startswith("cpu") or torch.Generator is not _TorchGenerator:
         yield
         return
     _pretend_driver()
@@ -99,21 +100,17 @@ def redirected(device: str) -> Iterator[None]:
 
 
 def interpret_triton() -> None:
-    """Have Triton's interpreter run what is decorated from now on, autotuned kernels in their first configuration.
+    """Interpret kernels that are decorated from now on, autotuned ones in their first configuration.
 
     Raises:
-        RuntimeError: triton was imported before, to compile: its own functions are no longer to be interpreted.
+        RuntimeError: triton was imported before, to compile.
     """
     if os.environ.get("TRITON_INTERPRET") != "1" and "triton.language" in sys.modules:
         raise RuntimeError("triton was imported before it was to be interpreted")
     os.environ["TRITON_INTERPRET"] = "1"
-    from evaluators.runners.autotune import take_first_configurations  # noqa: PLC0415 - it imports triton
+    from evaluators.runners.triton_hooks import take_first_configurations  # noqa: PLC0415 - it imports triton
 
     take_first_configurations()
-
-
-def _is_redirected() -> bool:
-    return torch.Generator is not _TorchGenerator
 
 
 _TorchGenerator = torch.Generator
@@ -127,53 +124,40 @@ class _Generator:
 
 
 def _cuda_answers() -> dict[str, object]:
-    """Return what `torch.cuda` says of one GPU that does everything at once."""
-    stream = SimpleNamespace(
-        cuda_stream=0, synchronize=_nothing(), wait_stream=_nothing(), record_event=_nothing(), wait_event=_nothing
+    """Return `torch.cuda` as it is with one GPU that does everything at once."""
+    quiet = ("synchronize", "wait_stream", "record_event", "wait_event")
+    stream = SimpleNamespace(cuda_stream=0, **{name: _answering(None) for name in quiet})
+    properties = SimpleNamespace(
+        name="CPU",
+        major=_CAPABILITY[0],
+        minor=_CAPABILITY[1],
+        multi_processor_count=_PROCESSORS,
+        total_memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        shared_memory_per_block_optin=_SHARED_BYTES,
+        warp_size=_WARP,
     )
-    return {
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "init": _nothing(),
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": _nothing(),
-        "device": _context(),
-        "device_of": _context(),
-        "_DeviceGuard": _context(),
-        "_exchange_device": lambda *_: 0,
-        "_maybe_exchange_device": lambda *_: 0,
-        "stream": _context(),
-        "Stream": lambda *_, **__: stream,
-        "current_stream": lambda *_, **__: stream,
-        "default_stream": lambda *_, **__: stream,
-        "synchronize": _nothing(),
-        "empty_cache": _nothing(),
-        "reset_peak_memory_stats": _nothing(),
-        "manual_seed": _nothing(),
-        "manual_seed_all": _nothing(),
-        "get_device_name": lambda *_, **__: "CPU",
-        "get_device_capability": lambda *_, **__: _CAPABILITY,
-        "get_device_properties": lambda *_, **__: SimpleNamespace(
-            name="CPU",
-            major=_CAPABILITY[0],
-            minor=_CAPABILITY[1],
-            multi_processor_count=_PROCESSORS,
-            total_memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            shared_memory_per_block_optin=_SHARED_BYTES,
-            warp_size=_WARP,
-        ),
-        "is_bf16_supported": lambda *_, **__: True,
+    values = {
+        **dict.fromkeys(("init", "set_device", "synchronize", "empty_cache", "reset_peak_memory_stats")),
+        **dict.fromkeys(("manual_seed", "manual_seed_all")),
+        **dict.fromkeys(("is_available", "is_initialized", "is_bf16_supported"), True),
+        **dict.fromkeys(("current_device", "_exchange_device", "_maybe_exchange_device"), 0),
+        **dict.fromkeys(("Stream", "current_stream", "default_stream"), stream),
+        "device_count": 1,
+        "get_device_name": "CPU",
+        "get_device_capability": _CAPABILITY,
+        "get_device_properties": properties,
     }
+    answers: dict[str, object] = {name: _answering(value) for name, value in values.items()}
+    return answers | {name: _context() for name in ("device", "device_of", "_DeviceGuard", "stream")}
 
 
-def _nothing() -> Callable[..., None]:
-    """Return a function that does nothing: another one for each name, since `torch._dynamo` tells them apart so."""
-    return lambda *_, **__: None
+def _answering(value: object) -> Callable[..., object]:
+    """Return a function with this result: another one for each name, since `torch._dynamo` tells them apart so."""
+    return lambda *_, **__: value
 
 
-def _context() -> Callable[..., contextlib.AbstractContextManager[None]]:
-    return lambda *_, **__: contextlib.nullcontext()
+def _context() -> Callable[..., AbstractContextManager[None]]:
+    return lambda *_, **__: nullcontext()
 
 
 @contextlib.contextmanager
@@ -221,42 +205,29 @@ _MODULE_NAME = "ksearch_problem"
 
 
 class ProblemError(Exception):
-    """The problem's code failed, or does what a task may not do. The text is for the one who wrote it."""
+    """The problem's code failed, or does what a task may not do. The text is for the problem's author."""
 
 
 class NoMemoryError(ProblemError):
-    """It found too little memory on the GPU, which a candidate may have taken: that says nothing of the problem."""
+    """The GPU has too little memory, which a candidate may have taken: this says nothing of the problem."""
 
 
 def stage_of(task: TaskSpec, device: str) -> Callable[[], AbstractContextManager[None]]:
-    """Return what the problem's code is to run in: on a CPU, if it names a GPU, that means the CPU."""
+    """Return the context for the problem's code: on a CPU, a GPU that it names means the CPU."""
     names_gpu = device == "cpu" and any("cuda" in text for text in _texts(task))
     return partial(redirected, device) if names_gpu else nullcontext
 
 
 class Staged(Generic[_T]):
-    """Calls a reference; in its stage only if it fails without, since there every operator costs microseconds more.
-
-    That would be its time, and a candidate's credit.
-    """
+    """Calls a reference; in its stage only if it fails without, since operators cost microseconds more there."""
 
     def __init__(self, run: Callable[..., _T], stage: Callable[[], AbstractContextManager[None]]) -> None:
-        """Call nothing yet.
-
-        Args:
-            run: calls it.
-            stage: `stage_of` its task.
-        """
         self._run, self._stage = run, stage
         self.is_needed = False
         """True if it failed without."""
 
     def __call__(self, *arguments: object) -> _T:
-        """Call it.
-
-        Raises:
-            ProblemError: it fails in its stage, too.
-        """
+        """Call it."""
         if not self.is_needed:
             try:
                 return self._run(*arguments)
@@ -274,7 +245,10 @@ def load_module(task: TaskSpec, device: str) -> ModuleType:
     Raises:
         ProblemError: it fails, or a file beside it has the name of a module that is already loaded.
     """
-    forget_modules()
+    for former in [one for one in sys.meta_path if isinstance(one, _Finder)]:
+        sys.meta_path.remove(former)
+        for name in former.files:
+            sys.modules.pop(name, None)
     finder = _Finder(task)
     if taken := next((name for name in finder.files if name != _MODULE_NAME and name in sys.modules), None):
         path = finder.files[taken][0]
@@ -285,16 +259,8 @@ def load_module(task: TaskSpec, device: str) -> ModuleType:
     return called("the file", lambda: importlib.import_module(_MODULE_NAME))
 
 
-def forget_modules() -> None:
-    """Have no module of a problem be there any more."""
-    for finder in [one for one in sys.meta_path if isinstance(one, _Finder)]:
-        sys.meta_path.remove(finder)
-        for name in finder.files:
-            sys.modules.pop(name, None)
-
-
 def seed_all(seed: int) -> None:
-    """Seed whatever a problem draws with: torch, random, and numpy where it is there."""
+    """Seed torch, random, and numpy where it is imported."""
     torch.manual_seed(seed)
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
@@ -302,11 +268,7 @@ def seed_all(seed: int) -> None:
 
 
 def called(what: str, function: Callable[[], _T]) -> _T:
-    """Call code of the problem.
-
-    Raises:
-        ProblemError: it raises, whatever it is.
-    """
+    """Call code of the problem; whatever it raises becomes a ProblemError."""
     try:
         return function()
     except ProblemError:
@@ -373,22 +335,279 @@ DTYPES = {
 """Element types of a task's tensors."""
 
 
-_CALLS_AND_ROWS = 2
+_INPUT_COPIES = 6
+_MOST_SAID = 500
+_ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 14
+"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured); a GPU's is everybody's."""
 
 
-def take_inputs(given: object, device: str) -> tuple[Form, Tensors]:
-    """Take apart what `get_inputs` returned: the arguments of a call.
+class Problem:
+    """A task's reference program, ready to run."""
 
-    Raises:
-        ProblemError: it is no list or tuple, or holds what cannot be an input.
-    """
-    if not isinstance(given, list | tuple):
-        raise ProblemError(
-            f"get_inputs() returns {type(given).__name__}; it must return a list of the arguments: tensors, numbers, "
-            "or lists, tuples and dicts of them"
+    def __init__(self, task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> None:
+        """Load the problem and run it once.
+
+        Args:
+            task: the problem.
+            device: of its tensors and its reference.
+            workload: parameters of its inputs; None: the task's first, if it names any.
+
+        Raises:
+            ProblemError: it cannot be used.
+        """
+        self.device = device
+        self.measure: Measure = task.rules.measure
+        self.rules = task.rules
+        self.stage = stage_of(task, device)
+        with self.stage():
+            self._module = load_module(task, device)
+        self.trains = True
+        """True if the model is in training mode, as KernelBench leaves it."""
+        self._given = _given_by(task, workload)
+        with self.stage():
+            self.init_inputs, self._model = _build(self._module, task, device, self._given)
+        self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in state_of(self._model))
+        self.state_names = tuple(name for name, _ in state_of(self._model))
+        self.parameter_count = sum(1 for _ in self._model.parameters())
+        if task.calling != "module" and self.state:
+            raise ProblemError(
+                f"Model holds {self.state_names[0]}, but candidates of this task are functions: give it as an input"
+            )
+        self._wide: torch.nn.Module | None = None
+        self._form: Form | None = None
+        """Of the arguments of a call."""
+        self._layout: tuple[tuple[torch.Size, torch.dtype], ...] = ()
+        inputs = self.inputs(seed=_seed_of(task))
+        require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)), device)
+        self.output_specs: tuple[TensorSpec, ...] = ()
+        self._output_form = self._admit(inputs)
+        self.changed_state = tuple(
+            name
+            for (name, now), before in zip(state_of(self._model), self.state, strict=True)
+            if not same_bits(now.detach().contiguous(), before.contiguous())
         )
-    form, tensors = _taken_apart(tuple(given), "get_inputs()", ("cpu", device))
-    return form, tuple(tensor.detach().to(device).contiguous() for tensor in tensors)
+        """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
+        self.call = self._call_form(task.calling)
+        """Arguments and results of a call; None: one tensor after the other."""
+        require_memory(needed_bytes(self), device)
+        if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
+            raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
+
+    @property
+    def form(self) -> Form:
+        """Form of the arguments of a call."""
+        if self._form is None:
+            raise ProblemError("get_inputs() was not called yet")
+        return self._form
+
+    @property
+    def as_drawn(self) -> tuple[bool, ...]:
+        """For each input, True if the file's `AS_DRAWN` names it: it only has values that `get_inputs` draws."""
+        names, kept = tuple(self._input_names()), getattr(self._module, "AS_DRAWN", ())
+        if not isinstance(kept, list | tuple) or not all(isinstance(name, str) for name in kept):
+            raise ProblemError(f"AS_DRAWN is {kept!r}; it must be a list of names of inputs")
+        if unknown := next((one for one in kept if not any(_is_part(name, one) for name in names)), None):
+            raise ProblemError(f"AS_DRAWN names {unknown!r}, which is no input; there are: {', '.join(names)}")
+        return tuple(any(_is_part(name, one) for one in kept) for name in names)
+
+    @property
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        """Inputs, then state, then outputs."""
+        inputs = zip(self._input_names(), self._layout, strict=True)
+        state = zip(self.state_names, self.state, strict=True)
+        return (
+            *(_spec(name, "input", shape, dtype) for name, (shape, dtype) in inputs),
+            *(_spec(name, "parameter", tensor.shape, tensor.dtype) for name, tensor in state),
+            *self.output_specs,
+        )
+
+    def inputs(self, seed: int) -> Tensors:
+        """Return the tensors that `get_inputs` gives for the workload under a seed: dense."""
+        seed_all(seed)
+        with self.stage(), torch.device(self.device):
+            given = called("get_inputs()", lambda: _filled(self._module.get_inputs, self._given))
+        if not isinstance(given, list | tuple):
+            raise ProblemError(
+                f"get_inputs() returns {type(given).__name__}; it must return a list of the arguments: tensors, "
+                "numbers, or lists, tuples and dicts of them"
+            )
+        form, found = _taken_apart(tuple(given), "get_inputs()", ("cpu", self.device))
+        tensors = tuple(tensor.detach().to(self.device).contiguous() for tensor in found)
+        layout = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+        if self._form is None:
+            self._form, self._layout = form, layout
+        if layout != self._layout:
+            raise ProblemError("get_inputs() returns other shapes or dtypes from one call to the next")
+        if form != self._form:
+            raise ProblemError("get_inputs() returns other numbers, texts or keys from one call to the next")
+        return tensors
+
+    @property
+    def has_check(self) -> bool:
+        """True if the file checks outputs itself, by a function `check_outputs(arguments…, output)`.
+
+        It is for answers that are right by their properties (the factors of a matrix).
+        """
+        return callable(vars(self._module).get("check_outputs"))
+
+    def complaint(self, inputs: Tensors, outputs: Tensors) -> str:
+        """Return the objection of the file's `check_outputs`, bounded; empty if there is none.
+
+        It is the problem's own code, and runs here, on the judge's memory.
+        """
+        given = arguments_of(self.form, inputs, self.device)
+        said: object
+        with self.stage(), torch.no_grad():
+            try:
+                result = rebuild(self._output_form, outputs)
+                said = called("check_outputs()", lambda: self._module.check_outputs(*given, result))
+            except NoMemoryError:
+                raise
+            except ProblemError as error:
+                said = str(error)
+        if not isinstance(said, str):
+            raise ProblemError(
+                f"check_outputs() returns {type(said).__name__}; it must return a text, empty where all is right"
+            )
+        return " ".join(said.split())[:_MOST_SAID]
+
+    @property
+    def draws(self) -> bool:
+        """True if outputs are drawn at random: the file has a function `positions(arguments…, outputs)`.
+
+        It returns a position in [0, 1) for each draw of many calls, uniform for right ones; `data/draws.py` counts.
+        """
+        return callable(vars(self._module).get("positions"))
+
+    def positions(self, inputs: Tensors, outputs: Sequence[Tensors]) -> dict[str, torch.Tensor]:
+        """Return the file's `positions` of the outputs of several calls on the same inputs: (calls, rows) by order."""
+        given = arguments_of(self.form, inputs, self.device)
+        stacked = rebuild(self._output_form, [torch.stack(parts) for parts in zip(*outputs, strict=True)])
+        with self.stage(), torch.no_grad():
+            found = called("positions()", lambda: self._module.positions(*given, stacked))
+        if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
+            raise ProblemError(f"positions() returns {type(found).__name__}; it must return a dict of tensors")
+        for name, value in found.items():
+            is_table = value.dim() == 2 and len(value) == len(outputs)
+            if not is_table or not bool(((value >= 0) & (value <= 1)).all()):
+                raise ProblemError(
+                    f"positions(): {name!r} must be a tensor of calls x rows with values between 0 and 1"
+                )
+        return {str(name): value.cpu() for name, value in found.items()}
+
+    def reference(self, inputs: Tensors, state: Tensors, *, wide: bool = False) -> Tensors:
+        """Run the reference on copies; `wide`: in float64.
+
+        Raises:
+            ProblemError: it fails; with `wide` also where it has no float64 form.
+        """
+        if wide and self._wide is None:
+            self._wide = called("Model in float64", lambda: copy.deepcopy(self._model).double())
+        model = self._wide if wide and self._wide is not None else self._model
+        put_state(model, state)
+        given = tuple(widen(tensor) for tensor in inputs) if wide else inputs
+        with self.stage():
+            outputs = run_model(model, given, self.device, self.form, wide=wide)
+        if wide and any(output.dtype in {torch.float32, torch.float16, torch.bfloat16} for output in outputs):
+            raise ProblemError("the reference leaves float64 on its way")
+        return outputs
+
+    def gradients(self, inputs: Tensors) -> tuple[torch.Tensor | None, ...]:
+        """Return the gradient of the outputs' randomly weighted sum by each input; None: it does not depend on it."""
+        put_state(self._model, self.state)
+        leaves = [tensor.detach().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
+        given = arguments_of(self.form, tuple(leaves), self.device)
+
+        def differentiate() -> tuple[torch.Tensor | None, ...]:
+            result = called("Model.forward()", lambda: self._model(*given))
+            _, parts = flatten(result, lambda value: isinstance(value, torch.Tensor))
+            outputs = [part for part in parts if isinstance(part, torch.Tensor) and part.requires_grad]
+            wanted = [leaf for leaf in leaves if leaf.requires_grad]
+            weights = [torch.randn_like(output) for output in outputs]
+            found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
+            return tuple(next(found) if leaf.requires_grad else None for leaf in leaves)
+
+        with self.stage(), torch.enable_grad():
+            return called("the gradient of Model.forward()", differentiate)
+
+    @cached_property
+    def needs_stage(self) -> bool:
+        """True if the reference itself, not only its inputs, names a GPU that is not there: that slows it."""
+        inputs = self.inputs(seed=0)
+        put_state(self._model, self.state)
+        reference = Staged(lambda: run_model(self._model, inputs, self.device, self.form), self.stage)
+        reference()
+        return reference.is_needed
+
+    def _admit(self, inputs: Tensors) -> Form:
+        """Run the reference twice and see that it can be judged by. Returns the form of its outputs."""
+        before = tuple(tensor.clone() for tensor in inputs)
+        with self.stage():
+            result = _call(self._model, arguments_of(self.form, inputs, self.device))
+            output_form, first = _outputs_of(result, self.device)
+        if not all(same_bits(now, then) for now, then in zip(inputs, before, strict=True)):
+            raise ProblemError("the reference changes its inputs; write it without in-place operations on them")
+        if not self.draws and not all_close(first, self.reference(inputs, self.state)):
+            self.trains = False
+            self._model.eval()
+            first = self.reference(inputs, self.state)
+            if not all_close(first, self.reference(inputs, self.state)):
+                raise ProblemError("the reference is random: two calls with the same inputs give different outputs")
+        names = ("output",) if len(first) == 1 else tuple(_output_names(output_form))
+        self.output_specs = tuple(
+            _spec(name, "output", tensor.shape, tensor.dtype) for name, tensor in zip(names, first, strict=True)
+        )
+        return output_form
+
+    def _call_form(self, calling: Calling) -> CallForm | None:
+        given, returned = as_structure(self.form), as_structure(self._output_form)
+        is_row = isinstance(returned, TensorPlace) or (isinstance(returned, TupleOf | ListOf) and _is_flat(returned))
+        if not isinstance(given, TupleOf):
+            raise TypeError("the form of arguments is a tuple's")
+        if calling == "module" and _is_flat(given) and is_row:
+            return None
+        return CallForm(calling=calling, arguments=given, outputs=returned, names=tuple(self._argument_names()))
+
+    def _input_names(self) -> Iterator[str]:
+        """Yield the names of the tensors among `forward`'s arguments."""
+        names = self._argument_names()
+        for path in paths(self.form):
+            index, dot, below = path.partition(".")
+            yield f"{names[int(index)]}{dot}{below}"
+
+    def _argument_names(self) -> list[str]:
+        """Return what `forward` calls the arguments that it is given; `input3` where it has no name for one."""
+        names = [
+            parameter.name
+            for parameter in inspect.signature(self._model.forward).parameters.values()
+            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+        ]
+        given = self.form["items"]
+        count = len(given) if isinstance(given, list) else 0
+        return [names[index] if index < len(names) else f"input{index}" for index in range(count)]
+
+
+def needed_bytes(problem: Problem) -> int:
+    """Return how much memory judging a candidate takes, or more."""
+    copies = _ALL_COPIES if problem.device == "cpu" else _ALL_COPIES_ON_GPU
+    return copies * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in problem.tensors)
+
+
+def require_memory(most_bytes: int, device: str = "cpu") -> None:
+    """Raise ProblemError if this host or GPU is too small, before the kernel kills a process."""
+    if device != "cpu":
+        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone is free, and the driver does not know it
+    free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
+    if most_bytes > free:
+        raise ProblemError(
+            f"judging it takes {most_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
+            "use smaller inputs"
+        )
+
+
+def _free_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
 
 
 def run_model(
@@ -399,14 +618,11 @@ def run_model(
     Args:
         model: the reference.
         inputs: tensors among its arguments.
-        device: where they lie.
+        device: of the tensors.
         form: of the arguments; None: one tensor after the other.
-        wide: whether floating inputs are in float64; then room for outputs is as well.
-
-    Raises:
-        ProblemError: it fails, or returns something else than tensors.
+        wide: floating inputs are in float64; room for outputs is too.
     """
-    result = _call(model, inputs, device, form, wide=wide)
+    result = _call(model, arguments_of(form, inputs, device, wide=wide))
     # This is timed: what is around the model counts as the reference's time, and would be a candidate's credit.
     outputs = (result,) if isinstance(result, torch.Tensor) else result
     if isinstance(outputs, tuple | list) and all(type(value) is torch.Tensor for value in outputs):
@@ -417,48 +633,16 @@ def run_model(
     return _outputs_of(result, device)[1]
 
 
-def call_model(
-    model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None, *, wide: bool = False
-) -> tuple[Form, Tensors]:
-    """Call a model as `run_model` does. Returns the form of its outputs too."""
-    return _outputs_of(_call(model, inputs, device, form, wide=wide), device)
-
-
-def gradients_of(
-    model: torch.nn.Module, inputs: Tensors, device: str, form: Form | None
-) -> tuple[torch.Tensor | None, ...]:
-    """Return the gradient of a random weighting of a model's outputs by each input; None where it has no influence.
-
-    Raises:
-        ProblemError: the model fails, or cannot be differentiated.
-    """
-    leaves = [tensor.detach().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
-
-    def differentiate() -> tuple[torch.Tensor | None, ...]:
-        result = _call(model, tuple(leaves), device, form, wide=False, differentiates=True)
-        _, parts = flatten(result, lambda value: isinstance(value, torch.Tensor))
-        outputs = [part for part in parts if isinstance(part, torch.Tensor) and part.requires_grad]
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        weights = [torch.randn_like(output) for output in outputs]
-        found = iter(torch.autograd.grad(outputs, wanted, weights, allow_unused=True))
-        return tuple(next(found) if leaf.requires_grad else None for leaf in leaves)
-
-    return called("the gradient of Model.forward()", differentiate)
-
-
-def _call(
-    model: torch.nn.Module,
-    inputs: Tensors,
-    device: str,
-    form: Form | None,
-    *,
-    wide: bool,
-    differentiates: bool = False,
-) -> object:
+def arguments_of(form: Form | None, inputs: Tensors, device: str, *, wide: bool = False) -> tuple[object, ...]:
+    """Return the arguments of a call."""
     arguments = inputs if form is None else rebuild(form, inputs, partial(_make_room, device, wide=wide))
     if not isinstance(arguments, tuple):
         raise TypeError("the form of arguments is a tuple's")
-    with torch.set_grad_enabled(differentiates):
+    return arguments
+
+
+def _call(model: torch.nn.Module, arguments: tuple[object, ...]) -> object:
+    with torch.no_grad():
         return called("Model.forward()", lambda: model(*arguments))
 
 
@@ -478,45 +662,8 @@ def _outputs_of(result: object, device: str) -> tuple[Form, Tensors]:
     return shape, tuple(tensor.detach().contiguous() for tensor in tensors)
 
 
-def check_outputs(
-    check: Callable[..., object], form: Form, inputs: Tensors, output_form: Form, outputs: Tensors, device: str
-) -> object:
-    """Return what a problem's `check_outputs` says of outputs, or that it raises on them."""
-    arguments = rebuild(form, inputs, partial(_make_room, device, wide=False))
-    if not isinstance(arguments, tuple):
-        raise TypeError("the form of arguments is a tuple's")
-    with torch.no_grad():
-        try:
-            return called("check_outputs()", lambda: check(*arguments, rebuild(output_form, outputs)))
-        except NoMemoryError:
-            raise
-        except ProblemError as error:
-            return str(error)
-
-
-def place_outputs(
-    place: Callable[..., object], form: Form, inputs: Tensors, output_form: Form, outputs: Tensors, device: str
-) -> dict[str, torch.Tensor]:
-    """Return what a problem's `positions` says of the outputs of several calls, which are stacked.
-
-    Raises:
-        ProblemError: it raises, or returns something else than positions by order: (calls, rows) in [0, 1].
-    """
-    arguments = rebuild(form, inputs, partial(_make_room, device, wide=False))
-    if not isinstance(arguments, tuple):
-        raise TypeError("the form of arguments is a tuple's")
-    with torch.no_grad():
-        found = called("positions()", lambda: place(*arguments, rebuild(output_form, outputs)))
-    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise ProblemError(f"positions() returns {type(found).__name__}; it must return a dict of tensors")
-    for name, value in found.items():
-        if (
-            value.dim() != _CALLS_AND_ROWS
-            or len(value) != len(outputs[0])
-            or not bool(((value >= 0) & (value <= 1)).all())
-        ):
-            raise ProblemError(f"positions(): {name!r} must be a tensor of calls x rows with values between 0 and 1")
-    return {str(name): value.cpu() for name, value in found.items()}
+def _is_flat(structure: TupleOf | ListOf) -> bool:
+    return all(isinstance(item, TensorPlace) for item in structure.items)
 
 
 def as_structure(form: Form) -> Structure:
@@ -529,28 +676,6 @@ def as_form(structure: Structure) -> Form:
     """Return a message as the form that runners get."""
     form: Form = msgspec.to_builtins(structure)
     return form
-
-
-def call_form(calling: Calling, names: Sequence[str], arguments: Form, outputs: Form) -> CallForm | None:
-    """Return how calls are made; None where they take tensors one after the other, and return them so.
-
-    Args:
-        calling: how `python` candidates are called.
-        names: of the arguments.
-        arguments: their form.
-        outputs: form of what is returned.
-    """
-    given, returned = as_structure(arguments), as_structure(outputs)
-    is_row = isinstance(returned, TensorPlace) or (isinstance(returned, TupleOf | ListOf) and _is_flat(returned))
-    if not isinstance(given, TupleOf):
-        raise TypeError("the form of arguments is a tuple's")
-    if calling == "module" and _is_flat(given) and is_row:
-        return None
-    return CallForm(calling=calling, arguments=given, outputs=returned, names=tuple(names))
-
-
-def _is_flat(structure: TupleOf | ListOf) -> bool:
-    return all(isinstance(item, TensorPlace) for item in structure.items)
 
 
 def _taken_apart(value: object, what: str, devices: tuple[str, ...]) -> tuple[Form, Sequence[torch.Tensor]]:
@@ -568,7 +693,7 @@ def _taken_apart(value: object, what: str, devices: tuple[str, ...]) -> tuple[Fo
 
 
 def _room_of(value: object) -> Room | None:
-    """Say for which output a tensor on the `meta` device stands."""
+    """Return the output that a tensor on the `meta` device stands for."""
     if not isinstance(value, torch.Tensor) or value.device.type != "meta":
         return None
     return tuple(value.shape), str(value.dtype).removeprefix("torch.")
@@ -611,7 +736,7 @@ def put_state(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
 def share_parameters(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
     """Have a model compute with these very tensors as parameters; buffers, which it may change, are copied.
 
-    But for what normalisations have seen in training, in eval mode: that differs from call to call, and is only read.
+    In eval mode statistics of normalisations are shared too: they differ from call to call, and are only read.
     """
     put_state(model, state)
     count = sum(1 for _ in model.parameters())
@@ -621,17 +746,17 @@ def share_parameters(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> N
 
 
 def is_statistic(name: str) -> bool:
-    """Say whether that is what torch's normalisations call what they have seen in training."""
+    """True for the names that torch's normalisations give to their statistics."""
     return name.rpartition(".")[2] in {"running_mean", "running_var"}
 
 
 def say_changed(names: Sequence[str]) -> str:
-    """Say that the reference changes its state, which no candidate's is compared with."""
+    """Return the note that the reference changes its state, and that candidates' state is not compared."""
     return f"the reference changes {', '.join(names)} in each call; what a candidate leaves there is not compared"
 
 
 def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether two dense tensors of one shape and dtype hold the same bits."""
+    """True if two dense tensors of one shape and dtype hold the same bits."""
     return torch.equal(left.view(-1).view(torch.uint8), right.view(-1).view(torch.uint8))
 
 
@@ -642,295 +767,14 @@ def _agree(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def all_close(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
-    """Say whether two runs agree as far as the order of sums lets them."""
+    """True if two runs agree as far as the order of sums lets them."""
     pairs = zip(left, right, strict=True)
     # Equal bits first: comparing with a tolerance takes several times the tensor's memory.
     return all(same_bits(one, other) or _agree(one, other) for one, other in pairs)
 
 
-__all__ = [
-    "DTYPES",
-    "Problem",
-    "ProblemError",
-    "Tensors",
-    "load_model",
-    "needed_bytes",
-    "require_memory",
-    "run_model",
-    "widen",
-]
-
-_INPUT_COPIES = 6
-_MOST_SAID = 500
-_ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 14
-"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured); a GPU's is everybody's."""
-
-
-class Problem:
-    """A task's reference program, ready to run."""
-
-    def __init__(self, task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> None:
-        """Load the problem and run it once.
-
-        Args:
-            task: the problem.
-            device: where its tensors live and its reference runs.
-            workload: what its inputs are made with; None: the task's first, if it names any.
-        """
-        self.device = device
-        self.measure: Measure = task.rules.measure
-        self.rules = task.rules
-        self.stage = stage_of(task, device)
-        """Context for the problem's code."""
-        with self.stage():
-            self._module = load_module(task, device)
-        self.trains = True
-        """True if the model is in training mode, as KernelBench leaves it."""
-        self._given = _given_by(task, workload)
-        with self.stage():
-            self.init_inputs, self._model = _build(self._module, task, device, self._given)
-        self.state: Tensors = tuple(tensor.detach().clone() for _, tensor in state_of(self._model))
-        self.state_names = tuple(name for name, _ in state_of(self._model))
-        self.parameter_count = sum(1 for _ in self._model.parameters())
-        if task.calling != "module" and self.state:
-            raise ProblemError(
-                f"Model holds {self.state_names[0]}, but candidates of this task are functions: give it as an input"
-            )
-        self._wide: torch.nn.Module | None = None
-        self._form: Form | None = None
-        """Of the arguments of a call."""
-        self._layout: tuple[tuple[torch.Size, torch.dtype], ...] = ()
-        inputs = self.inputs(seed=_seed_of(task))
-        require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)), device)
-        self.output_specs: tuple[TensorSpec, ...] = ()
-        self._output_form = self._admit(inputs)
-        self.changed_state = tuple(
-            name
-            for (name, now), before in zip(state_of(self._model), self.state, strict=True)
-            if not same_bits(now.detach().contiguous(), before.contiguous())
-        )
-        """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
-        self.call: CallForm | None = call_form(task.calling, self._argument_names(), self.form, self._output_form)
-        """Arguments and results of a call; None: one tensor after the other."""
-        require_memory(needed_bytes(self), device)
-        if self.has_check and (said := self.complaint(inputs, self.reference(inputs, self.state))):
-            raise ProblemError(f"check_outputs() refuses what the reference itself returns: {said}")
-
-    @property
-    def form(self) -> Form:
-        """Form of the arguments of a call."""
-        if self._form is None:
-            raise ProblemError("get_inputs() was not called yet")
-        return self._form
-
-    @property
-    def as_drawn(self) -> tuple[bool, ...]:
-        """Say of each input whether it has only values as `get_inputs` draws them: the file's `AS_DRAWN` names it.
-
-        Raises:
-            ProblemError: it names something else than inputs.
-        """
-        names, kept = tuple(self._input_names()), getattr(self._module, "AS_DRAWN", ())
-        if not isinstance(kept, list | tuple) or not all(isinstance(name, str) for name in kept):
-            raise ProblemError(f"AS_DRAWN is {kept!r}; it must be a list of names of inputs")
-        if unknown := next((one for one in kept if not any(_is_part(name, one) for name in names)), None):
-            raise ProblemError(f"AS_DRAWN names {unknown!r}, which is no input; there are: {', '.join(names)}")
-        return tuple(any(_is_part(name, one) for one in kept) for name in names)
-
-    @property
-    def tensors(self) -> tuple[TensorSpec, ...]:
-        """Inputs, then state, then outputs."""
-        inputs = zip(self._input_names(), self._layout, strict=True)
-        return (
-            *(_spec(name, "input", shape, dtype) for name, (shape, dtype) in inputs),
-            *(
-                _spec(name, "parameter", tensor.shape, tensor.dtype)
-                for name, tensor in zip(self.state_names, self.state, strict=True)
-            ),
-            *self.output_specs,
-        )
-
-    def inputs(self, seed: int) -> Tensors:
-        """Return the tensors that `get_inputs` gives for the workload under a seed: dense.
-
-        Raises:
-            ProblemError: it gives something else, or other shapes or constants than before.
-        """
-        seed_all(seed)
-        with self.stage(), torch.device(self.device):
-            given = called("get_inputs()", lambda: _filled(self._module.get_inputs, self._given))
-        form, tensors = take_inputs(given, self.device)
-        layout = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
-        if self._form is None:
-            self._form, self._layout = form, layout
-        if layout != self._layout:
-            raise ProblemError("get_inputs() returns other shapes or dtypes from one call to the next")
-        if form != self._form:
-            raise ProblemError("get_inputs() returns other numbers, texts or keys from one call to the next")
-        return tensors
-
-    @property
-    def has_check(self) -> bool:
-        """True if the file says itself what is right, by a function `check_outputs(arguments…, output)`.
-
-        Where an answer is right if it has certain properties (the factors of a matrix), outputs of one right program
-        differ from those of another by more than any rounding.
-        """
-        return callable(vars(self._module).get("check_outputs"))
-
-    def complaint(self, inputs: Tensors, outputs: Tensors) -> str:
-        """Return what the file's `check_outputs` has to say against outputs, bounded; empty if nothing.
-
-        It is the problem's own code, and runs here, on memory that is the judge's. Where it raises, it says so.
-
-        Raises:
-            ProblemError: it returns something else than a text.
-        """
-        with self.stage():
-            said = check_outputs(self._module.check_outputs, self.form, inputs, self._output_form, outputs, self.device)
-        if not isinstance(said, str):
-            raise ProblemError(
-                f"check_outputs() returns {type(said).__name__}; it must return a text, empty where all is right"
-            )
-        return " ".join(said.split())[:_MOST_SAID]
-
-    @property
-    def draws(self) -> bool:
-        """True if the file says that outputs are drawn at random, by a function `positions(arguments…, outputs)`.
-
-        It says where in [0, 1) each draw of many calls lies, so that right ones are uniform; `judge/draws.py` counts.
-        """
-        return callable(vars(self._module).get("positions"))
-
-    def positions(self, inputs: Tensors, outputs: Sequence[Tensors]) -> dict[str, torch.Tensor]:
-        """Return what the file's `positions` says of the outputs of calls on the same inputs: (calls, rows) by order.
-
-        Args:
-            inputs: of the calls.
-            outputs: of each call, in their order; its check has nothing against any of them alone.
-
-        Raises:
-            ProblemError: it raises, or returns something else.
-        """
-        stacked = tuple(torch.stack(parts) for parts in zip(*outputs, strict=True))
-        with self.stage():
-            return place_outputs(self._module.positions, self.form, inputs, self._output_form, stacked, self.device)
-
-    def reference(self, inputs: Tensors, state: Tensors, *, wide: bool = False) -> Tensors:
-        """Run the reference; the tensors it is given stay as they are.
-
-        Args:
-            inputs: as `inputs` gives them.
-            state: as `self.state`.
-            wide: compute in float64. Floating inputs and state are converted.
-
-        Raises:
-            ProblemError: it fails; with `wide` also where it has no float64 form.
-        """
-        model = self._widened() if wide else self._model
-        put_state(model, state)
-        given = tuple(widen(tensor) for tensor in inputs) if wide else inputs
-        with self.stage():
-            outputs = run_model(model, given, self.device, self.form, wide=wide)
-        if wide and any(output.dtype in {torch.float32, torch.float16, torch.bfloat16} for output in outputs):
-            raise ProblemError("the reference leaves float64 on its way")
-        return outputs
-
-    def gradients(self, inputs: Tensors) -> tuple[torch.Tensor | None, ...]:
-        """Return how the outputs' sum, each element weighted at random, changes with each input; None: it does not.
-
-        Raises:
-            ProblemError: the reference fails, or cannot be differentiated.
-        """
-        put_state(self._model, self.state)
-        with self.stage():
-            return gradients_of(self._model, inputs, self.device, self.form)
-
-    @cached_property
-    def needs_stage(self) -> bool:
-        """Say whether the reference itself, not only its inputs, names a GPU that is not there: that slows it."""
-        inputs = self.inputs(seed=0)
-        put_state(self._model, self.state)
-        reference = Staged(lambda: run_model(self._model, inputs, self.device, self.form), self.stage)
-        reference()
-        return reference.is_needed
-
-    def _widened(self) -> torch.nn.Module:
-        if self._wide is None:
-            self._wide = called("Model in float64", lambda: copy.deepcopy(self._model).double())
-        return self._wide
-
-    def _admit(self, inputs: Tensors) -> Form:
-        """Run the reference twice and see that it can be judged by. Returns the form of its outputs."""
-        before = tuple(tensor.clone() for tensor in inputs)
-        with self.stage():
-            output_form, first = call_model(self._model, inputs, self.device, self.form)
-        if not all(same_bits(now, then) for now, then in zip(inputs, before, strict=True)):
-            raise ProblemError("the reference changes its inputs; write it without in-place operations on them")
-        if not self.draws and not all_close(first, self.reference(inputs, self.state)):
-            self.trains = False
-            self._model.eval()
-            first = self.reference(inputs, self.state)
-            if not all_close(first, self.reference(inputs, self.state)):
-                raise ProblemError("the reference is random: two calls with the same inputs give different outputs")
-        names = ("output",) if len(first) == 1 else tuple(_output_names(output_form))
-        self.output_specs = tuple(
-            _spec(name, "output", tensor.shape, tensor.dtype) for name, tensor in zip(names, first, strict=True)
-        )
-        return output_form
-
-    def _input_names(self) -> Iterator[str]:
-        """Yield the names of the tensors among `forward`'s arguments."""
-        names = self._argument_names()
-        for path in paths(self.form):
-            index, dot, below = path.partition(".")
-            yield f"{names[int(index)]}{dot}{below}"
-
-    def _argument_names(self) -> list[str]:
-        """Return what `forward` calls the arguments that it is given; `input3` where it has no name for one."""
-        names = [
-            parameter.name
-            for parameter in inspect.signature(self._model.forward).parameters.values()
-            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
-        ]
-        given = self.form["items"]
-        count = len(given) if isinstance(given, list) else 0
-        return [names[index] if index < len(names) else f"input{index}" for index in range(count)]
-
-
-def needed_bytes(problem: Problem) -> int:
-    """Return how much memory judging a candidate takes, or more."""
-    copies = _ALL_COPIES if problem.device == "cpu" else _ALL_COPIES_ON_GPU
-    return copies * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in problem.tensors)
-
-
-def require_memory(most_bytes: int, device: str = "cpu") -> None:
-    """Refuse a problem for which this host or GPU is too small, before the kernel kills somebody.
-
-    Raises:
-        ProblemError: it is.
-    """
-    if device != "cpu":
-        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone is free, and the driver does not know it
-    free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
-    if most_bytes > free:
-        raise ProblemError(
-            f"judging it takes {most_bytes / 2**30:.1f} GiB of memory or more, but {free / 2**30:.1f} GiB are free; "
-            "use smaller inputs"
-        )
-
-
-def _free_bytes() -> int:
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-
-
 def load_model(task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> torch.nn.Module:
-    """Load a problem for its model alone, as the baseline worker needs it; see `Problem`. Runs nothing else.
-
-    Raises:
-        ProblemError: it fails.
-    """
+    """Load a problem for its model alone, for the baseline worker; see `Problem`. Runs nothing else."""
     with stage_of(task, device)():
         return _build(load_module(task, device), task, device, _given_by(task, workload))[1]
 
@@ -941,7 +785,7 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _seed_of(task: TaskSpec) -> int:
-    """Return the seed under which a task's model is made: the same parameters in every run."""
+    """Return the seed of a task's model: the same parameters in every run."""
     return int(task.task_id[:12], 16)
 
 
@@ -962,7 +806,7 @@ def _filled(function: Callable[..., _T], given: dict[str, Dimension]) -> _T:
 def _build(
     module: ModuleType, task: TaskSpec, device: str, given: dict[str, Dimension]
 ) -> tuple[Sequence[object], torch.nn.Module]:
-    """Return the arguments of the model, and the model: models of the same arguments have the same parameters."""
+    """Return the model's arguments, and the model; the same arguments give the same parameters."""
     seed_all(_seed_of(task))
     arguments = called("get_init_inputs()", lambda: _filled(module.get_init_inputs, given))
     if not isinstance(arguments, list | tuple):
@@ -984,10 +828,5 @@ def _output_names(form: Form) -> Iterator[str]:
         yield f"output{path}" if path[:1].isdecimal() else path
 
 
-def _spec(name: str, role: str, shape: torch.Size, dtype: torch.dtype) -> TensorSpec:
-    word = str(dtype).removeprefix("torch.")
-    if role == "input":
-        return TensorSpec(name=name, role="input", shape=tuple(shape), dtype=word)
-    if role == "output":
-        return TensorSpec(name=name, role="output", shape=tuple(shape), dtype=word)
-    return TensorSpec(name=name, role="parameter", shape=tuple(shape), dtype=word)
+def _spec(name: str, role: _Role, shape: torch.Size, dtype: torch.dtype) -> TensorSpec:
+    return TensorSpec(name=name, role=role, shape=tuple(shape), dtype=str(dtype).removeprefix("torch."))

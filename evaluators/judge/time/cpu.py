@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import msgspec
 import torch
 
 from evaluators.judge.candidate.bench import Bench, Calls
 from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
-from evaluators.judge.check.returned import copy_cost_ns, warm_up
 from evaluators.judge.check.wrong import refuse_if_wrong, timed_difference, with_printed
 from evaluators.judge.data.draws import Draws
 from evaluators.judge.data.families import GIVEN, DataSet
@@ -29,15 +29,7 @@ from evaluators.judge.time.control import LOOKING_NS, STOPPING_NS, WAITING_NS, C
 from evaluators.judge.time.cores import AwakeCores, CoreShare
 from evaluators.judge.time.ground import Ground
 from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads
-from evaluators.judge.time.stopwatch import (
-    POLICIES,
-    Pair,
-    Timing,
-    TimingPolicy,
-    floored,
-    net_ns,
-    widened,
-)
+from evaluators.judge.time.stopwatch import POLICIES, Pair, Timing, TimingPolicy, floored, net_ns, widened
 from evaluators.process.guard import descendants_of
 from evaluators.runners.base import EMPTY
 from evaluators.sandbox.layers import seccomp
@@ -58,12 +50,15 @@ _BETWEEN_PROCESSES = 0.02
 """Least difference between two processes of the same program. A reference's own program as a
 module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
-"""And without huge pages: up to 29 %, see `evaluators/runners/pages.py`."""
+"""And without huge pages: up to 29 %, see `evaluators/runners/base.py`."""
 _NOISE_BETWEEN, _NOISE_PAIRS = 2.4, 40
 """What makes calls differ from one second to the next makes processes differ, too, as a multiple of what so many pairs
 leave open: more pairs know more of their own process, and no more of others. Of 50 evaluations by ten judges beside a
 busy core, of what moves memory, 92 % of the intervals hold what the judge before, on a quiet host, says in the middle;
 with 0.8, which was enough for the same judge's, 70 % (docs/benchmarks/evaluator_cpu_judges.json)."""
+_COPIES = 8
+_WARM_UPS, _WARM_UP_S = 14, 2.0
+"""For candidates that allocate their outputs: they are slow until their heap has grown."""
 _STOPPED_LATE = "it went on for a while after its answer"
 
 
@@ -136,9 +131,9 @@ class WorkloadTimer(OneWorkload):
             return
         self._floor_us = side.empty_ns / 1000 * _SURE_SHARE
         if self.bench.returns_outputs:
-            warm_up(calls, GIVEN)
+            _warm_up(calls, GIVEN)
             limit_s = self.bench.evaluation_limit_s
-            calls.copy_ns = copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
+            calls.copy_ns = _copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
         # Once more: what was loaded may have threads, and may have moved them.
         self._ground.join(side)
         is_kept = seccomp.NAME in side.isolation
@@ -281,6 +276,29 @@ def between_processes(timing: Timing, usual: float) -> float:
     # What pairs leave open shrinks with the root of their number.
     noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
     return max(usual, _NOISE_BETWEEN * noise)
+
+
+def _copy_cost_ns(baseline: BaselineSide, sweep: Callable[[], None], *, limit_s: float) -> int:
+    """Return the least time that copying the reference's outputs takes, caches cold but for them.
+
+    The runner of a candidate that returns its outputs copies them in the call, which the reference does not do. So this
+    cost is taken off, at most `COPY_SHARE` of a call: a candidate might have spared itself the copy.
+    """
+    costs: list[int] = []
+    for _ in range(_COPIES):
+        sweep()
+        baseline.call(limit_s=limit_s)
+        costs.append(baseline.keep_ns())
+    return max(0, min(costs) - baseline.empty_ns)
+
+
+def _warm_up(calls: Calls, family: str) -> None:
+    """Call a candidate on what lies in the buffers until its heap has grown."""
+    deadline = time.monotonic() + _WARM_UP_S
+    for _ in range(_WARM_UPS):
+        if time.monotonic() > deadline:
+            return
+        calls.again(family)
 
 
 _UNKNOWN = Interval(low=0.0, high=0.0)

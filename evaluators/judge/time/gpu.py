@@ -25,9 +25,10 @@ import torch
 from evaluators.judge.candidate.bench import Bench, Calls
 from evaluators.judge.candidate.candidate import CandidateSide
 from evaluators.judge.check.wrong import refuse_if_wrong, timed_difference, with_printed
+from evaluators.judge.data.arena import SharedArea
 from evaluators.judge.data.draws import Draws
 from evaluators.judge.data.families import DataSet
-from evaluators.judge.data.memory import SharedArea, make_areas
+from evaluators.judge.data.memory import make_areas
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.reference.baseline import KEEP
 from evaluators.judge.reference.gpu_baseline import DEVICE, GpuBaselineSide

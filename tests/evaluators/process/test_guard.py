@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import msgspec
 import psutil  # type: ignore[import-untyped]
 import pytest
 
@@ -81,10 +81,10 @@ def test_a_killed_parent_takes_everything_along_and_its_scratch_folder(tmp_path:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     code = f"{ESCAPES}print('up', flush=True); time.sleep(600)"
-    job = {"command": [sys.executable, "-S", "-c", code], "scratch": str(scratch), "log_path": "log"}
+    job = GuardJob(command=(sys.executable, "-S", "-c", code), scratch=str(scratch), log_path="log")
     parent_code = (
         "import subprocess, sys, time;"
-        f"subprocess.Popen([sys.executable, '-I', '-S', {str(GUARD)!r}, {json.dumps(job)!r}],"
+        f"subprocess.Popen([sys.executable, '-I', '-S', {str(GUARD)!r}, {msgspec.json.encode(job).decode()!r}],"
         "stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", parent_code], cwd=tmp_path)

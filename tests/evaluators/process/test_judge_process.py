@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from evaluators.judge.protocol import Artifact, Limits, Open
 from evaluators.local import LocalEvaluator
+from evaluators.process.guarded import WarmProcess
 from evaluators.process.judge import start_judge, warm_judges
-from evaluators.process.warmed import WarmProcess
 from messages.base import ConfigError
 from messages.tasks import TaskSpec
 from tests.evaluators.words import SMALL_TASK

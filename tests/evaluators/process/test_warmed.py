@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 STARTER = """
 import sys, time
 from evaluators.process.guarded import plain_environment
-from evaluators.process.warmed import WarmProcess
+from evaluators.process.guarded import WarmProcess
 
 warm = WarmProcess("imports_for_ever", environment=plain_environment(PYTHONPATH=f"{sys.argv[1]}:{sys.argv[2]}"))
 warm.begin()

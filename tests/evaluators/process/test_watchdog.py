@@ -36,10 +36,11 @@ pulse.beat()
 print("begins", flush=True)
 """
 GUARDED = """
-import json, sys
+import sys, msgspec
 from evaluators.process import guard
-job = {"command": [sys.executable, "-c", sys.argv[1]], "watched": True, "log_path": "log"}
-sys.exit(guard.run(job))
+from evaluators.process.guarded import GuardJob
+job = GuardJob(command=(sys.executable, "-c", sys.argv[1]), watched=True, log_path="log")
+sys.exit(guard.run(msgspec.to_builtins(job)))
 """
 
 

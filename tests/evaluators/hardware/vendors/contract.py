@@ -7,10 +7,12 @@ vendor.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median
 from types import ModuleType
 from typing import ClassVar
@@ -20,6 +22,7 @@ import torch
 
 from evaluators.hardware.vendors.base import Clock, DeviceContext, Facts, Hold, SharedArea
 
+ROOT = str(Path(__file__).parents[4])
 SIDE = "tests.evaluators.hardware.vendors.side"
 SIZE_BYTES = 64 << 20
 LONG_NS, SHORT_NS = 8_000_000, 150_000
@@ -37,7 +40,7 @@ class Side:
                 sys.executable,
                 "-P",
                 "-m",
-                "tests.evaluators.hardware.vendors.side",
+                SIDE,
                 package,
                 str(area.fd),
                 str(area.size_bytes),
@@ -46,6 +49,7 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
             pass_fds=(area.fd,),
+            env={**os.environ, "PYTHONPATH": ROOT},
         )
         assert self._answer() == "ready"
 

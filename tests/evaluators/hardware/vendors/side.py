@@ -1,9 +1,8 @@
 """A process beside the one that tests: maps shared memory of a GPU, and does with it what it is told, line by line.
 
-`python -P -m tests.evaluators.hardware.vendors.side PACKAGE FD BYTES`. Lines: `fill N` (with a byte), `work N`
-(fills so often,
-and does not wait for that), `sum` (answers it), `span` (the time of an empty span, asked for now, and how long that
-took by this process's clock). Answers are lines.
+`python -P -m tests.evaluators.hardware.vendors.side PACKAGE FD BYTES`. Lines: `fill N` (with a byte), `work N` (fills N
+times, and does not wait for that), `sum` (answers it), `span` (the time of an empty span, asked for now, and how long
+that took by this process's clock). Answers are lines.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from tests.evaluators.words import SMALL_TASK, build_job, evaluate_job
 pytestmark = pytest.mark.anyio
 
 LIMITS = Limits(load_s=10.0, first_call_s=2.0, call_s=2.0, call_slowdown=1.0, memory_bytes=2 << 30)
-WARM = "evaluators.runners.interpreted"
+WARM = "interpreted"
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evaluators.runners.results import Results
+from evaluators.runners.module_call import Results
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 40])

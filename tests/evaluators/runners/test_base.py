@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.runners.pages import HEAP_ENVIRONMENT, HUGE_BYTES, collapse, map_shared, rounded, unmap
+from evaluators.runners.base import HEAP_ENVIRONMENT, HUGE_BYTES, collapse, map_shared, rounded, unmap
 
 
 @pytest.fixture
