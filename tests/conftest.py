@@ -46,7 +46,7 @@ def event_loop_is_never_blocked() -> Iterator[None]:
             function.can_block_in("actors/recorder/folder.py", _RECORDING)
             function.can_block_in("actors/recorder/projection.py", ("take", "close"))
             # A model is opened once in a run; the SDK then looks for the system's certificates.
-            function.can_block_in("actors/llm/endpoints/endpoint.py", ("__init__",))
+            function.can_block_in("actors/llm/endpoint.py", ("__init__",))
             # A crash that is logged is shown with its source lines.
             function.can_block_in("structlog/_base.py", ("_process_event",))
         yield

@@ -50,7 +50,7 @@ class AnswerSchema(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Letters, digits and underscores."""
     schema: Mapping[str, object]
-    """JSON schema in OpenAI's strict form; see `actors.llm.endpoints.features`."""
+    """JSON schema in OpenAI's strict form; see `actors.llm.features`."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,9 +19,9 @@ import msgspec
 import structlog
 
 from actors.llm.base import Answer, Model, Request, rules_digest
-from actors.llm.endpoints.endings import JsonEnding, OutsideReasoning
-from actors.llm.endpoints.features import answer_schema
-from actors.llm.endpoints.reasoning import CUT_IN_REASONING, split_reasoning
+from actors.llm.endings import JsonEnding, OutsideReasoning
+from actors.llm.features import answer_schema
+from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.planner.core.state import Node
 from actors.worker.work import MAX_ATTEMPTS, delay_s
 from messages.base import ModelError, copied

@@ -10,8 +10,7 @@ import os
 import sys
 from types import ModuleType
 
-from evaluators.sandbox import claims, kernel, privileges
-from evaluators.sandbox.layers import identity, landlock, namespaces, rlimits, root, seccomp, users
+from evaluators.sandbox import claims, identity, kernel, landlock, namespaces, privileges, rlimits, root, seccomp, users
 from evaluators.sandbox.profiles import Profile
 
 _WITH_PRIVILEGES = (namespaces, root, identity, users, rlimits, privileges, landlock, seccomp)

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-from evaluators.sandbox import privileges
+from evaluators.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
 from evaluators.sandbox.claims import missing_for_strict, unpack
-from evaluators.sandbox.layers import identity, landlock, namespaces, rlimits, root, seccomp, users
 from messages.base import EvaluatorError, Isolation
 
 WITHOUT = {

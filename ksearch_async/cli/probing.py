@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from actors.llm.endpoints.probe import Probe, probe_endpoint
+from actors.llm.probe import Probe, probe_endpoint
 from ksearch_async.cli import exits
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.settings.models import Remembered, api_key, dialect_of, remember

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from evaluators.languages.base import passed
 from evaluators.languages.triton.contract import argument_names
-from evaluators.tasks.tolerances import bounds_of
 from evaluators.tasks.workloads import standalone_text
+from evaluators.tolerances import bounds_of
 from ksearch_async.errors import refusal
 from ksearch_async.export.assembly import assemble
 from ksearch_async.export.receipt import Winner, header_of, receipt_of

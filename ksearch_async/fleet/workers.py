@@ -23,7 +23,7 @@ from evaluators.base import Builder, Evaluator
 from evaluators.hardware.target import CPU, devices_of
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
-from evaluators.tasks.tolerances import STRICT, check_profile
+from evaluators.tolerances import STRICT, check_profile
 from ksearch_async.errors import refusal
 from ksearch_async.settings.models import Dialect
 from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig, WorkerSettings

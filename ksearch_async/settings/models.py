@@ -19,9 +19,9 @@ import anyio.to_thread
 import msgspec
 
 from actors.llm.base import Model
-from actors.llm.endpoints.features import Capabilities, Features, Sampling
-from actors.llm.endpoints.limits import Gate, LimitedModel, Terms
 from actors.llm.ensemble import Ensemble
+from actors.llm.features import Capabilities, Features, Sampling
+from actors.llm.limits import Gate, LimitedModel, Terms
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import keep_secret
 from ksearch_async.settings.prices import FREE, Prices, read_prices
@@ -284,8 +284,8 @@ def _made(
 
 def _endpoint(dialect: Literal["chat", "responses"], settings: ModelSettings, environment: Mapping[str, str]) -> Model:
     """Make a model behind an endpoint; openai takes a third of a second to import."""
-    from actors.llm.endpoints.chat import ChatModel  # noqa: PLC0415
-    from actors.llm.endpoints.responses import ResponsesModel  # noqa: PLC0415
+    from actors.llm.chat import ChatModel  # noqa: PLC0415
+    from actors.llm.responses import ResponsesModel  # noqa: PLC0415
 
     known = recall(environment, settings)
     made = ResponsesModel if dialect == "responses" else ChatModel

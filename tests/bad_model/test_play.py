@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.llm.endpoints.chat import ChatModel
+from actors.llm.chat import ChatModel
 from actors.llm.offline.mistakes import HARMLESS
 from tests.bad_model.play import Play, play
 

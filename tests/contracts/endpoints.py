@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from actors.llm.base import Answer, AnswerSchema, Request
-from actors.llm.endpoints.endings import JsonEnding
-from actors.llm.endpoints.endpoint import EndpointModel
-from actors.llm.endpoints.features import Features
+from actors.llm.endings import JsonEnding
+from actors.llm.endpoint import EndpointModel
+from actors.llm.features import Features
 from messages.base import ModelError, Usage
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint, failure
@@ -54,7 +54,7 @@ async def asked(dialect: Dialect, question: Request, *replies: Reply, features: 
 
 
 class EndpointContract(ModelContract):
-    """Promises of `actors.llm.endpoints.endpoint.EndpointModel`. Needs the fixture `dialect`."""
+    """Promises of `actors.llm.endpoint.EndpointModel`. Needs the fixture `dialect`."""
 
     pytestmark = pytest.mark.anyio
 

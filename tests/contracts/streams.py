@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from actors.llm.base import Request
-from actors.llm.endpoints.endings import UNPROVEN_CHARS, FenceEnding
-from actors.llm.endpoints.features import Features
+from actors.llm.endings import UNPROVEN_CHARS, FenceEnding
+from actors.llm.features import Features
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint
 from tests.contracts.endpoints import IN_JSON, USAGE, asked, failed
@@ -18,7 +18,7 @@ IN_CODE = msgspec.structs.replace(QUESTION, role="coder", ending=lambda: FenceEn
 
 
 class StreamContract:
-    """Promises of `actors.llm.endpoints.endpoint.EndpointModel` for questions that say when their answer is whole."""
+    """Promises of `actors.llm.endpoint.EndpointModel` for questions that say when their answer is whole."""
 
     pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.endpoint import EndpointModel
-from actors.llm.endpoints.responses import ResponsesModel
+from actors.llm.chat import ChatModel
+from actors.llm.endpoint import EndpointModel
+from actors.llm.responses import ResponsesModel
 from ksearch_async.follow import logs
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.views.events import events_of

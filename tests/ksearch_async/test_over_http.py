@@ -12,7 +12,7 @@ import pytest
 from actors.bus.journal import read_journal
 from actors.coder.prompts import system_rules
 from actors.llm.base import Model, Request, Role
-from actors.llm.endpoints.chat import ChatModel
+from actors.llm.chat import ChatModel
 from actors.llm.offline import OfflineModel
 from actors.llm.served.app import Conduct, FaultRates
 from actors.planner.jobs import whole_records

@@ -27,7 +27,7 @@ from evaluators.judge.data.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, F
 from evaluators.judge.data.memory import Room, room_for
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.reference.problem import Tensors, say_changed
-from evaluators.tasks.tolerances import STRICT, say_tolerance
+from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
 from messages.verdicts import CallCheck, Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.endpoint import EndpointModel
-from actors.llm.endpoints.responses import ResponsesModel
+from actors.llm.chat import ChatModel
+from actors.llm.endpoint import EndpointModel
+from actors.llm.responses import ResponsesModel
 from tests.actors.llm.endpoint import CHAT_USAGE, Reply, completion
 
 NAME = "small-1"

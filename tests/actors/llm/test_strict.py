@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.llm.endpoints.features import answer_schema, strict_schema
+from actors.llm.features import answer_schema, strict_schema
 from actors.llm.offline.answers import plan_answer
 from actors.planner.answers import parse_script
 from actors.planner.prompts import plan_request

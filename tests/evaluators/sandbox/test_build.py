@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.build.builder import LocalBuilder
 from evaluators.hardware.target import probe_target
-from evaluators.sandbox.layers import landlock, root
+from evaluators.sandbox import landlock, root
 from evaluators.sandbox.probe import probe_layers
 from evaluators.sandbox.profiles import readable_by
 from messages.events import Built

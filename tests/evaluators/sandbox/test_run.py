@@ -9,9 +9,8 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from evaluators.sandbox import privileges
+from evaluators.sandbox import identity, landlock, namespaces, privileges, root, seccomp, users
 from evaluators.sandbox.confine import ALL
-from evaluators.sandbox.layers import identity, landlock, namespaces, root, seccomp, users
 from evaluators.sandbox.probe import probe_layers
 from tests.evaluators.sandbox.attempts import HARMLESS, HOSTILE
 from tests.evaluators.sandbox.confined import ROOT, try_all

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from actors.llm.endpoints.chat import ChatModel
+from actors.llm.chat import ChatModel
 from evaluators.tasks.own.document import Draft
 from evaluators.tasks.own.drafts import draft_of, write_draft
 from ksearch_async.cli import main

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.from_thread
 import pytest
 
-from actors.llm.endpoints.chat import ChatModel
+from actors.llm.chat import ChatModel
 from ksearch_async.cli import main
 from tests.actors.llm.served.serving import serving
 from tests.ksearch_async.cli.test_dry_run import PLUS_ONE

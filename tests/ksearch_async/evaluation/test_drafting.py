@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from actors.coder.parse import UnusableError
-from actors.llm.endpoints.chat import ChatModel
+from actors.llm.chat import ChatModel
 from evaluators.tasks import load_task
 from evaluators.tasks.own.drafts import accept_draft, write_draft
 from ksearch_async.evaluation.drafts import TRIES, check_accepted, draft_task, read_answer

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.llm.endpoints.features import Capabilities, Features, Sampling
+from actors.llm.features import Capabilities, Features, Sampling
 from ksearch_async.settings.models import (
     Remembered,
     dialect_of,

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from actors.llm.base import Request
-from actors.llm.endpoints.chat import ChatModel
+from actors.llm.chat import ChatModel
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.answers import role_of
 from actors.llm.offline.mistakes import Mistakes

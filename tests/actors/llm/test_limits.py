@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from actors.llm.base import Answer, Request, Role
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.limits import Gate, LimitedModel, Terms
+from actors.llm.chat import ChatModel
+from actors.llm.limits import Gate, LimitedModel, Terms
 from actors.llm.scripted import ScriptedModel
 from messages.base import EndpointFault, Usage
 from tests.actors.llm.endpoint import Reply, completion, endpoint, failure

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import pytest
 
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.features import Features
-from actors.llm.endpoints.probe import Probe, probe_endpoint
+from actors.llm.chat import ChatModel
+from actors.llm.features import Features
+from actors.llm.probe import Probe, probe_endpoint
 from tests.actors.llm.dialects import Chat, Dialect, Responses
 from tests.actors.llm.endpoint import Endpoint, Reply, endpoint, failure
 

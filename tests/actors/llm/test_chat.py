@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.features import Features, Sampling
+from actors.llm.chat import ChatModel
+from actors.llm.features import Features, Sampling
 from tests.actors.llm.dialects import Chat, Dialect
 from tests.actors.llm.endpoint import Reply, endpoint, failure
 from tests.contracts.endpoints import IN_JSON, EndpointContract, failed

@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 
 from actors.llm.base import Request
-from actors.llm.endpoints.endpoint import EndpointModel, is_streamed
-from actors.llm.endpoints.features import Features, seed_of
-from actors.llm.endpoints.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from actors.llm.endpoint import EndpointModel, is_streamed
+from actors.llm.features import Features, seed_of
+from actors.llm.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
 from messages.base import Usage
 
 

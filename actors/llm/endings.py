@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.llm.base import Ending
-from actors.llm.endpoints.reasoning import MARK_CHARS, holds_mark, split_reasoning
+from actors.llm.reasoning import MARK_CHARS, holds_mark, split_reasoning
 
 _MOST_LOOKS: Final = 64
 """How often a whole text is looked at; an answer of more pieces is read to its end."""

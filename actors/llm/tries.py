@@ -23,9 +23,9 @@ import httpx2
 import openai
 import structlog
 
-from actors.llm.endpoints.limits import tell_gate
-from actors.llm.endpoints.masking import masked
-from actors.llm.endpoints.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
+from actors.llm.limits import tell_gate
+from actors.llm.masking import masked
+from actors.llm.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
 from messages.base import EndpointFault
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024

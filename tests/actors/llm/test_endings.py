@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.llm.base import Ending
-from actors.llm.endpoints.endings import FenceEnding, JsonEnding
+from actors.llm.endings import FenceEnding, JsonEnding
 
 
 def whole_at(ending: Ending, text: str, size: int) -> int | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel, privileges
-from evaluators.sandbox.layers import rlimits
+from evaluators.sandbox import kernel, privileges, rlimits
 from evaluators.sandbox.profiles import Profile
 
 NAME = "user namespace"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.llm.endpoints.features import Sampling
-from actors.llm.endpoints.responses import ResponsesModel
+from actors.llm.features import Sampling
+from actors.llm.responses import ResponsesModel
 from tests.actors.llm.dialects import Dialect, Responses
 from tests.actors.llm.endpoint import Reply, endpoint
 from tests.contracts.endpoints import IN_JSON, EndpointContract, asked, failed

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from actors.llm.base import Request
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.tries import retry_after_s
+from actors.llm.chat import ChatModel
+from actors.llm.tries import retry_after_s
 from messages.base import ModelError
 from tests.actors.llm.endpoint import Reply, endpoint
 

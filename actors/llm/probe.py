@@ -15,12 +15,12 @@ import msgspec
 import openai
 
 from actors.llm.base import Answer, AnswerSchema, Request
-from actors.llm.endpoints.chat import ChatModel
-from actors.llm.endpoints.endpoint import EndpointModel
-from actors.llm.endpoints.features import Capabilities, Features, MaxTokensName, ProbedDialect, Sampling, State
-from actors.llm.endpoints.masking import masked
-from actors.llm.endpoints.responses import ResponsesModel
-from actors.llm.endpoints.tries import TryingClient, timeout_of
+from actors.llm.chat import ChatModel
+from actors.llm.endpoint import EndpointModel
+from actors.llm.features import Capabilities, Features, MaxTokensName, ProbedDialect, Sampling, State
+from actors.llm.masking import masked
+from actors.llm.responses import ResponsesModel
+from actors.llm.tries import TryingClient, timeout_of
 from messages.base import ModelError, Usage
 
 _LIMIT_TOKENS: Final = 512

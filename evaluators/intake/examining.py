@@ -39,7 +39,7 @@ from evaluators.judge.data.families import (
     new_seed,
 )
 from evaluators.judge.reference.problem import Problem, ProblemError, Tensors, say_changed
-from evaluators.tasks.tolerances import say_tolerance
+from evaluators.tolerances import say_tolerance
 from messages.tasks import Influence, Intake, TensorSpec, Tolerance, TrivialAnswer
 
 Answer: TypeAlias = Callable[[DataSet], Tensors]

@@ -1,1 +1,0 @@
-"""OpenAI-compatible endpoints: questions, streams, limits, retries, probes."""

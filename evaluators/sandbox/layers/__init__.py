@@ -1,1 +1,0 @@
-"""The layers of the sandbox, each with a NAME and `apply`."""
