@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Literal, Protocol, TypeAlias
 
+import anyio
 import msgspec
 
-from messages.base import EndpointFault, Usage
+from messages.base import EndpointFault, ModelError, Usage
 
 CHARS_PER_TOKEN = 4
 """English prose has 4 to 5 characters per token, code 3 to 4."""
@@ -106,3 +107,87 @@ class Model(Protocol):
 def rules_digest(system: str) -> str:
     """Return by what the rules of a question are known: blake2b-128, hex."""
     return blake2b(system.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+SHORTEST = 6
+"""Shorter keys are left alone: `x`, `key` and `EMPTY` are given to endpoints that want none."""
+_SHORTEST_IN_ANSWERS = 16
+"""The same in answers, which are programs: `kernel` must stay. Providers' keys are longer."""
+HIDDEN = "***"
+
+
+def masked(text: str, key: str) -> str:
+    """Return an error with `***` for a key: errors and answers are shown and journalled."""
+    return text.replace(key, HIDDEN) if len(key) >= SHORTEST else text
+
+
+def masked_answer(text: str, key: str) -> str:
+    """Return an answer with `***` for a key."""
+    return text.replace(key, HIDDEN) if len(key) >= _SHORTEST_IN_ANSWERS else text
+
+
+class Ensemble:
+    """Who plans and who writes."""
+
+    def __init__(self, planner: Model, coders: Mapping[str, Model]) -> None:
+        """Take them over: they are closed with this one.
+
+        Args:
+            planner: answers the planner's questions.
+            coders: by name, at least one. A question that names none goes to the first.
+        """
+        self._planner = planner
+        self._coders = dict(coders)
+
+    async def complete(self, request: Request) -> Answer:
+        """See `Model.complete`.
+
+        Raises:
+            ModelError: as the model; permanent if a model is named that is not here: another coder has it.
+        """
+        return await self._of(request).complete(request)
+
+    async def aclose(self) -> None:
+        """See `Model.aclose`."""
+        for model in {id(model): model for model in (self._planner, *self._coders.values())}.values():
+            await model.aclose()
+
+    def _of(self, request: Request) -> Model:
+        if request.role == "planner":
+            return self._planner
+        if not request.model:
+            return next(iter(self._coders.values()))
+        found = self._coders.get(request.model)
+        if found is None:
+            here = ", ".join(self._coders)
+            raise ModelError(f"model {request.model!r} is asked for, and this coder has {here}", permanent=True)
+        return found
+
+
+class ScriptedModel:
+    """Answers what `answers` returns, after `latency_s`; raises what it returns if that is an exception."""
+
+    def __init__(self, answers: Callable[[Request], str | Exception], *, latency_s: float = 0.0) -> None:
+        self._answers = answers
+        self._latency_s = latency_s
+
+    async def complete(self, request: Request) -> Answer:
+        """Answer one question.
+
+        Raises:
+            Exception: whatever `answers` returned.
+        """
+        started = anyio.current_time()
+        await anyio.sleep(self._latency_s)
+        text = self._answers(request)
+        if isinstance(text, Exception):
+            raise text
+        return Answer(
+            text=text,
+            model="scripted",
+            usage=estimated_usage(request, text),
+            latency_s=anyio.current_time() - started,
+        )
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no connections."""

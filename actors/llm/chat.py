@@ -10,7 +10,7 @@ import msgspec
 from actors.llm.base import Request
 from actors.llm.endpoint import EndpointModel, is_streamed
 from actors.llm.features import Features, seed_of
-from actors.llm.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
 from messages.base import Usage
 
 

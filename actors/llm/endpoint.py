@@ -21,13 +21,21 @@ import msgspec
 import openai
 import structlog
 
-from actors.llm.base import Answer, Ending, Request, estimated_usage
-from actors.llm.endings import Unproven
+from actors.llm.answer_text import Unproven, split_reasoning
+from actors.llm.base import Answer, Ending, Request, estimated_usage, masked, masked_answer
 from actors.llm.features import Features, Sampling, after_overlong, without_refused
-from actors.llm.masking import masked, masked_answer
-from actors.llm.reasoning import split_reasoning
-from actors.llm.streams import AnswerTooLongError, Gathering, NotUnderstoodError, Said
-from actors.llm.tries import Call, NeverReachedError, TryingClient, is_spent, noting, timeout_of
+from actors.llm.transport import (
+    AnswerTooLongError,
+    Call,
+    Gathering,
+    NeverReachedError,
+    NotUnderstoodError,
+    Said,
+    TryingClient,
+    is_spent,
+    noting,
+    timeout_of,
+)
 from messages.base import EndpointFault, ModelError, Usage, fault_words
 
 DEFAULT_TIMEOUT_S: Final = 600.0

@@ -14,13 +14,12 @@ from uuid import uuid4
 import msgspec
 import openai
 
-from actors.llm.base import Answer, AnswerSchema, Request
+from actors.llm.base import Answer, AnswerSchema, Request, masked
 from actors.llm.chat import ChatModel
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Capabilities, Features, MaxTokensName, ProbedDialect, Sampling, State
-from actors.llm.masking import masked
 from actors.llm.responses import ResponsesModel
-from actors.llm.tries import TryingClient, timeout_of
+from actors.llm.transport import TryingClient, timeout_of
 from messages.base import ModelError, Usage
 
 _LIMIT_TOKENS: Final = 512

@@ -9,7 +9,7 @@ import msgspec
 from actors.llm.base import Request
 from actors.llm.endpoint import EndpointModel, is_streamed
 from actors.llm.features import Features
-from actors.llm.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
 from messages.base import Usage
 
 _CUT_OFF = {"max_output_tokens": "length"}

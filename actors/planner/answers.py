@@ -18,10 +18,9 @@ import anyio
 import msgspec
 import structlog
 
+from actors.llm.answer_text import CUT_IN_REASONING, JsonEnding, OutsideReasoning, split_reasoning
 from actors.llm.base import Answer, Model, Request, rules_digest
-from actors.llm.endings import JsonEnding, OutsideReasoning
 from actors.llm.features import answer_schema
-from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.planner.core.state import Node
 from actors.worker.work import MAX_ATTEMPTS, delay_s
 from messages.base import ModelError, copied
