@@ -1,13 +1,14 @@
-"""Inline reasoning: the part of an answer that a model marks as thinking, apart from what it answers.
+"""The text of an answer: marked reasoning apart from the rest, and its completeness while it streams.
 
-Open models that are served without a reasoning parser put their reasoning into the content of a message, in marks of
-their family. Rules:
+Open models served without a reasoning parser put their reasoning into the content, in marks of their family. Rules:
 
 - An opening mark counts at the beginning of a line, outside of fenced blocks: code and JSON may name it.
-- A closing mark ends its family's reasoning wherever it stands, unless it is in quotes or in a fenced block that is
-  closed after it.
+
+- A closing mark ends its family's reasoning anywhere, unless quoted or in a fenced block that is closed after it.
+
 - A closing mark without an opening one ends reasoning that began in the prompt (templates of DeepSeek-R1 and QwQ), if
-  it stands at the beginning or the end of a line, or is a special token.
+it stands at the beginning or the end of a line, or is a special token.
+
 - Reasoning without an end was cut off.
 
 Not covered: reasoning without any marks.
@@ -40,7 +41,7 @@ _MARK: Final = re.compile(
     rf"{_FENCE}|(?=[<\[◁]|analysis|assistantf)(?:{_OPENINGS}|{_CLOSINGS})", re.MULTILINE
 )  # the look ahead is for speed
 _LAST: Final = re.compile(r"[>\]▷]|assistantfinal|analysis[A-Z]")
-"""With what a mark ends."""
+"""Ends of marks."""
 _END_TOKENS: Final = re.compile(
     r"(?:(?:<\|(?:return|end|im_end|eot_id|endoftext)\|>|<\uff5cend▁of▁sentence\uff5c>)\s*)+\Z"
 )
@@ -48,23 +49,23 @@ _QUOTES: Final = frozenset("\"'`")
 CUT_IN_REASONING: Final = (
     "the answer ends inside its reasoning, which is never closed: reason more briefly, then answer"
 )
-"""Complaint about an answer that holds nothing usable besides."""
+"""Complaint about an answer with nothing usable besides."""
 MARK_CHARS: Final = 80
 """No mark is longer."""
 _NEAR_CHARS: Final = 200
-"""Of a line, what is looked at on either side of a mark."""
+"""Part of a line that is looked at on either side of a mark."""
 
 
 class Spoken(NamedTuple):
     """An answer in its two parts."""
 
     answer: str
-    """The text without the reasoning; its lines have the numbers that they have in the whole text."""
+    """The text without the reasoning, with unchanged line numbers."""
     reasoning: str
     is_open: bool
     """The text ends inside reasoning."""
     began_inside: bool
-    """Reasoning is closed that was not opened in the text."""
+    """The text closes reasoning that it did not open."""
 
 
 def split_reasoning(text: str) -> Spoken:
@@ -82,7 +83,7 @@ def split_reasoning(text: str) -> Spoken:
 
 
 def holds_mark(text: str, since: int) -> bool:
-    """Say whether a mark of reasoning ends in a text at `since` or later, whether it counts or not."""
+    """Return True if a mark of reasoning ends in a text at `since` or later, whether it counts or not."""
     if _LAST.search(text, max(0, since - len("assistantfinal"))) is None:
         return False
     return any(mark["ticks"] is None and mark.end() >= since for mark in _MARK.finditer(text))
@@ -94,17 +95,17 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._parts: list[tuple[bool, str]] = []
-        """Whether it is reasoning, and the text."""
+        """Texts, True for reasoning."""
         self._since = 0
         self._open = ""
-        """Number of the family whose reasoning is open."""
+        """Number of the family with open reasoning."""
         self._ticks = 0
-        """Of the fence that is open; 0: none is."""
+        """Length of the open fence; 0: none."""
         self._began_inside = 0
-        """How many of the parts are reasoning that was not opened in the text."""
+        """Number of parts that are reasoning not opened in the text."""
 
     def take(self, mark: re.Match[str], *, is_closed_after: bool) -> None:
-        """Take a mark; `is_closed_after` says that the next fence line can only close a block."""
+        """Take a mark; `is_closed_after`: the next fence line can only close a block."""
         if mark["ticks"] is not None:
             self._take_fence(mark)
             return
@@ -124,7 +125,6 @@ class _Reader:
             self._began_inside = len(self._parts)
 
     def spoken(self) -> Spoken:
-        """Return what the text comes to."""
         parts = [(True, part) for _, part in self._parts[: self._began_inside]]
         parts += [*self._parts[self._began_inside :], (bool(self._open), self._text[self._since :])]
         answer = "".join("\n" * part.count("\n") if is_reasoning else part for is_reasoning, part in parts)
@@ -161,19 +161,19 @@ class _Reader:
 
 
 _MOST_LOOKS: Final = 64
-"""How often a whole text is looked at; an answer of more pieces is read to its end."""
+"""Looks at a whole text; an answer of more pieces is read to its end."""
 UNPROVEN_CHARS: Final = 65_536
-"""About 16,000 tokens: no draft is followed by more reasoning, nearly."""
+"""About 16,000 tokens: hardly any draft is followed by more reasoning."""
 _LINE_CHARS: Final = 1000
-"""What is kept of a line: fences are shorter."""
+"""Kept part of a line: fences are shorter."""
 _FENCE_LINE: Final = re.compile(r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`]*)$")
 
 
 class OutsideReasoning:
-    """Shows another ending what stands outside of marked reasoning. Never whole inside of it."""
+    """Shows another ending the text outside of marked reasoning. Never complete inside of it."""
 
     def __init__(self, make: Callable[[], Ending]) -> None:
-        """Begin; `make` gives an ending that has read nothing, again wherever reasoning begins or ends."""
+        """Begin; `make` gives a fresh ending, again wherever reasoning begins or ends."""
         self._make = make
         self._inner = make()
         self._text: list[str] = []
@@ -201,10 +201,9 @@ class OutsideReasoning:
 
 
 class Unproven:
-    """Another ending, with the patience for endpoints of which it is not known that they mark where reasoning begins.
+    """Another ending, with more patience, for endpoints not known to mark the beginning of reasoning.
 
-    Where a template opens the reasoning in the prompt, nothing in an answer shows that it begins with reasoning until
-    that is over.
+    A template may open the reasoning in the prompt: then nothing in the answer shows it until it is over.
     """
 
     patience_chars = UNPROVEN_CHARS
@@ -214,7 +213,7 @@ class Unproven:
 
 
 class JsonEnding:
-    """Whole while no JSON object is open and one that is there can be used. One that begins later is waited for."""
+    """Complete while no JSON object is open and an existing one is usable. A later one is waited for."""
 
     patience_chars = 256
     """About 64 tokens: a closing fence and a parting sentence."""
@@ -238,7 +237,7 @@ class JsonEnding:
         return self._whole and not self._depth
 
     def _closes(self, piece: str) -> bool:
-        """Read on; say whether an outermost object was closed. Quotes count inside objects only."""
+        """Read on; True if an outermost object was closed. Quotes count inside objects only."""
         closed = False
         for letter in piece:
             if self._escaped:
@@ -257,10 +256,10 @@ class JsonEnding:
 
 
 class FenceEnding:
-    """Whole while no fenced block is open and what is there can be used. A block that begins later is waited for."""
+    """Complete while no fenced block is open and the text is usable. A later block is waited for."""
 
     patience_chars = 1024
-    """About 256 tokens: what may be said between the files of one program."""
+    """About 256 tokens: text between the files of one program."""
 
     def __init__(self, is_usable: Callable[[str], bool]) -> None:
         """Begin; `is_usable` is asked about the whole text whenever a fenced block closes."""
@@ -268,7 +267,7 @@ class FenceEnding:
         self._text: list[str] = []
         self._line = ""
         self._ticks = 0
-        """Of the fence that is open; 0: none is."""
+        """Length of the open fence; 0: none."""
         self._looks = 0
         self._usable = False
 
@@ -284,7 +283,7 @@ class FenceEnding:
         return self._usable and not self._ticks and not self._line.lstrip(" ").startswith("`")
 
     def _reads(self, line: str) -> bool:
-        """Take a line; say whether it closes a block."""
+        """Take a line; True if it closes a block."""
         fence = _FENCE_LINE.match(line)
         if fence is None:
             return False
