@@ -4,10 +4,8 @@ Rules of reading:
 
 - A record's number is its line's. In the recorder's projection of another bus's stream numbers may be missing, and then
 the next record names the one before it; `JournalStore`, which would write on, refuses such files.
-
 - A last line without its newline, or that is no JSON, was torn by a crash before its publish returned: it is owed
 again.
-
 - Any other line that is no record of the expected number, or has an unknown tag, is an error that names file and line.
 
 With `sync="never"` a record is in the page cache when publish returns: it survives `kill -9` of this process, not a
@@ -51,8 +49,7 @@ def read_journal(path: Path) -> Iterator[Record]:
     """Yield the records of a journal that may be in use, without a torn last line.
 
     Raises:
-
-    BusError: it cannot be read, or is damaged, or of a newer version.
+        BusError: it cannot be read, or is damaged, or of a newer version.
     """
     with as_bus_errors(path), path.open("rb") as file:
         for record, _ in records(file, path, gaps=True):
@@ -198,7 +195,7 @@ def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record,
     """Yield each record with the offset behind its line, up to a torn last line; `gaps`: numbers may be missing.
 
     Raises:
-    BusError: a line is no record of the expected number.
+        BusError: a line is no record of the expected number.
     """
     end = last = 0
     ahead = file.readline()
@@ -220,7 +217,7 @@ def parse_line(line: bytes, number: int, last: int, path: Path) -> Record:
     """Return the record of a whole line; `number` is the line's, `last` the number of the record before (0: none).
 
     Raises:
-    BusError: it is no record, or not the one that belongs here.
+        BusError: it is no record, or not the one that belongs here.
     """
     try:
         record = codec.decode_line(line)

@@ -28,7 +28,7 @@ def body_of(posted: Posted) -> Body | None:
     """Return an entry's body; None if it is unreadable, not its publisher's to say, or not fit for a journal.
 
     Raises:
-    CodecError: it is unreadable, and the bus vouches for no role: then it was checked before it was kept.
+        CodecError: it is unreadable, and the bus vouches for no role: then it was checked before it was kept.
     """
     try:
         body = decode_body(posted.payload)

@@ -4,10 +4,8 @@ The rules, also told to the model by `prompts.py`:
 
 - A block is `<<<<<<< SEARCH`, existing lines, `=======`, new lines, `>>>>>>> REPLACE`, each marker on its own line.
 Several may stand in one fence; the fence's `path=NAME` names the file, and may be left out where only one fits.
-
 - The searched lines must be there exactly once. Otherwise lines that differ in blanks only are taken, if unique, with
 their indentation carried over, and noted. So is a part of a single line.
-
 - Blocks are applied in order, each to the result of the earlier ones.
 """
 
@@ -117,7 +115,7 @@ def apply_edits(
     """Return the changed files in their order, and notes of inexact matches.
 
     Raises:
-    UnusableError: some block cannot be applied; the text names each, and the nearest lines.
+        UnusableError: some block cannot be applied; the text names each, and the nearest lines.
     """
     texts = {file.path: file.text for file in files}
     notes: list[str] = []

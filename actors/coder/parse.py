@@ -5,13 +5,10 @@ The rules, also told to the model by `prompts.py`:
 - A file is one fenced block: three or more backticks with a language tag and, of several files, `path=NAME`; it ends
 with a line of at least as many backticks. The text between is the file, to the letter, but for HTML escapes, which are
 undone and noted.
-
 - A block without `path=` may name its file in a comment on its first line (`// file: NAME`); the line stays.
-
 - The main file is the last block that defines the entry point, headers aside: earlier ones are drafts. Blocks shorter
 than a quarter of the longest are fragments. If none defines it, a block with its name may be the main file; if a task
 has no entry point, every block that is not empty.
-
 - Named blocks are all part of the candidate; of several with one path, the last. Other unnamed blocks are left out.
 """
 
@@ -54,7 +51,7 @@ def read_blocks(text: str, *, is_complete: bool = False) -> list[Block]:
     """Split an answer into its fenced blocks; `is_complete`: an open last fence was forgotten, not cut off.
 
     Raises:
-    UnusableError: a fence is never closed.
+        UnusableError: a fence is never closed.
     """
     lines = text.split("\n")
     blocks: list[Block] = []

@@ -3,12 +3,9 @@
 Open models served without a reasoning parser put their reasoning into the content, in marks of their family. Rules:
 
 - An opening mark counts at the beginning of a line, outside of fenced blocks: code and JSON may name it.
-
 - A closing mark ends its family's reasoning anywhere, unless quoted or in a fenced block that is closed after it.
-
 - A closing mark without an opening one ends reasoning that began in the prompt (templates of DeepSeek-R1 and QwQ), if
 it stands at the beginning or the end of a line, or is a special token.
-
 - Reasoning without an end was cut off.
 
 Not covered: reasoning without any marks.

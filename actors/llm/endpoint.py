@@ -72,21 +72,14 @@ class EndpointModel(ABC):
         """Prepare the connection; nothing is sent yet.
 
         Args:
-        model: its name at the endpoint.
-
-        base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: the openai package's default.
-
-        api_key: bearer token; None for endpoints without keys.
-
-        timeout_s: of one call with all its retries.
-
-        max_retries: of the package.
-
-        concurrency: calls in flight; waiting for one is not part of the time-out.
-
-        sampling: temperature and the like.
-
-        features: accepted by the endpoint. A refused one is left out from then on, and logged.
+            model: its name at the endpoint.
+            base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: the openai package's default.
+            api_key: bearer token; None for endpoints without keys.
+            timeout_s: of one call with all its retries.
+            max_retries: of the package.
+            concurrency: calls in flight; waiting for one is not part of the time-out.
+            sampling: temperature and the like.
+            features: accepted by the endpoint. A refused one is left out from then on, and logged.
         """
         self._model = model
         self._timeout_s = timeout_s
@@ -125,7 +118,7 @@ class EndpointModel(ABC):
         """Read an answer in one piece.
 
         Raises:
-        ValueError: it is none of this dialect's; msgspec's ValidationError is such an error.
+            ValueError: it is none of this dialect's; msgspec's ValidationError is such an error.
         """
 
     @abstractmethod
@@ -140,8 +133,8 @@ class EndpointModel(ABC):
         refused. Tokens of an answer that was ended early are estimated, without hidden reasoning.
 
         Raises:
-        ModelError: the endpoint failed; permanent for a refused key, an unknown model or address, or if every question
-        is refused.
+            ModelError: the endpoint failed; permanent for a refused key, an unknown model or address, or if every
+                question is refused.
         """
         faults = self._faults.setdefault(request.request_id, [])
         try:

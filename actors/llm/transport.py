@@ -80,11 +80,9 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         """Prepare; nothing is sent yet.
 
         Args:
-        timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
-
-        secret: never shown in a fault.
-
-        is_encrypted: False for `http:`: certificates are not loaded (slow), and redirections are not followed.
+            timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
+            secret: never shown in a fault.
+            is_encrypted: False for `http:`: certificates are not loaded (slow), and redirections are not followed.
         """
         super().__init__(timeout=timeout_of(timeout_s), verify=is_encrypted, follow_redirects=is_encrypted)
         self._secret = secret
@@ -97,13 +95,10 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         """Send one try and read the whole answer; of a stream as much as is needed.
 
         Raises:
-        AnswerTooLongError: it does not end.
-
-        NotUnderstoodError: it is a stream of something else.
-
-        NeverReachedError: nobody ever answered there.
-
-        httpx2.RequestError: no answer; noted.
+            AnswerTooLongError: it does not end.
+            NotUnderstoodError: it is a stream of something else.
+            NeverReachedError: nobody ever answered there.
+            httpx2.RequestError: no answer; noted.
         """
         started = anyio.current_time()
         try:
@@ -308,11 +303,9 @@ class Gathering(Protocol):
         """Take the data of one event.
 
         Raises:
-        AnswerTooLongError: the answer is too long by now.
-
-        BrokenStreamError: the endpoint says that it failed.
-
-        NotUnderstoodError: it is no event of this dialect.
+            AnswerTooLongError: the answer is too long by now.
+            BrokenStreamError: the endpoint says that it failed.
+            NotUnderstoodError: it is no event of this dialect.
         """
 
 

@@ -368,7 +368,7 @@ class _Planner:
         """Publish on the run's stream.
 
         Raises:
-        ConflictError: somebody else leads the run.
+            ConflictError: somebody else leads the run.
         """
         self._check()
         return await self._bus.publish(

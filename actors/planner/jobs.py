@@ -132,7 +132,7 @@ class Texts:
         """The run's first event.
 
         Raises:
-        ProtocolError: the stream does not begin with it.
+            ProtocolError: the stream does not begin with it.
         """
         if self._started is None:
             raise ProtocolError("the event stream does not begin with run.started.v1")
@@ -142,7 +142,7 @@ class Texts:
         """Return a program of this run.
 
         Raises:
-        ProtocolError: there is none with this hash.
+            ProtocolError: there is none with this hash.
         """
         if candidate_id not in self._candidates:
             raise ProtocolError(f"the event stream holds no candidate {candidate_id!r}")

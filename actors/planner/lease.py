@@ -60,9 +60,8 @@ async def lead(
     queues are declared by us for the first time.
 
     Raises:
-    messages.base.BusError: the bus fails at each leadership, though the lease can be had.
-
-    messages.base.ProtocolError: the stream is not that of a run.
+        messages.base.BusError: the bus fails at each leadership, though the lease can be had.
+        messages.base.ProtocolError: the stream is not that of a run.
     """
     terms = terms or LeaseTerms()
     once, failures = Once(task_status), 0

@@ -664,17 +664,12 @@ def plan_request(
     """Return the question of a call for edits.
 
     Args:
-    state: the search at the time of asking.
-
-    request: branches to tell of, number of wanted actions, and why the previous answer was refused.
-
-    description: the task as models are told it.
-
-    programs: the run's programs by their ids, for their changes.
-
-    profiles: their GPU profiles, for the best's.
-
-    digest_tokens: approximate length of the tree's part.
+        state: the search at the time of asking.
+        request: branches to tell of, number of wanted actions, and why the previous answer was refused.
+        description: the task as models are told it.
+        programs: the run's programs by their ids, for their changes.
+        profiles: their GPU profiles, for the best's.
+        digest_tokens: approximate length of the tree's part.
     """
     minded = instruction_lines([f"{said.number}. {said.text}" for said in told(state, "planner")])
     sections = (

@@ -74,7 +74,7 @@ class KeptAttempt(Message, frozen=True, kw_only=True):
 
 
 class KeptVerdict(Message, frozen=True, kw_only=True):
-    """`verdict.json`: the latest verdict on a candidate; before a confirmation's, `screen.json` holds the screening's."""
+    """`verdict.json`: the latest verdict on a candidate; if a confirmation's, `screen.json` holds the screening's."""
 
     seq: int
     """Number of its event in the run's stream."""

@@ -27,7 +27,7 @@ class Projection:
         """Lock the file, make it if need be, and find its end.
 
         Raises:
-        messages.base.BusError: it is in use, damaged, or cannot be written.
+            messages.base.BusError: it is in use, damaged, or cannot be written.
         """
         self._path = path
         self._last = 0

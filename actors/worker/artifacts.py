@@ -43,9 +43,8 @@ class ShippingBuilder:
         """Build, and put the artifact among the run's blobs.
 
         Raises:
-        EvaluatorError: the builder or its store failed.
-
-        messages.base.BusError: the blob could not be put.
+            EvaluatorError: the builder or its store failed.
+            messages.base.BusError: the blob could not be put.
         """
         report = await self._builder.build(job)
         if not isinstance(report.outcome, Built):
@@ -70,9 +69,8 @@ class FetchingEvaluator:
         """Judge one candidate, with its artifact held in the store meanwhile.
 
         Raises:
-        EvaluatorError: judge, artifact or device is at fault, or the artifact is nowhere.
-
-        messages.base.BusError: the blob could not be had.
+            EvaluatorError: judge, artifact or device is at fault, or the artifact is nowhere.
+            messages.base.BusError: the blob could not be had.
         """
         held = await self._have(job)
         try:

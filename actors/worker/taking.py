@@ -186,7 +186,7 @@ def queue_of(role: Role, card: RunCard, tier: str = "") -> str:
     """Return the queue from which workers of this role (coders: of this tier) serve a run.
 
     Raises:
-    ValueError: the card cannot be part of a queue's name, or the role has no queues.
+        ValueError: the card cannot be part of a queue's name, or the role has no queues.
     """
     match role:
         case "coder":

@@ -173,7 +173,7 @@ async def open_nats(options: NatsOptions) -> AsyncIterator[NatsBus]:
     """Connect, and reconnect whenever the connection is lost, until the block is left.
 
     Raises:
-    BusError: no server could be reached, or it does not let us in.
+        BusError: no server could be reached, or it does not let us in.
     """
     connection = Connection(options)
     await connection.open()

@@ -464,7 +464,7 @@ class Queues:
         """Return True if a refused job is there by an earlier try of ours, False if it was there before.
 
         Raises:
-        BusError: it was refused for another reason.
+            BusError: it was refused for another reason.
         """
         if error.code == TOO_MANY_MESSAGES:
             raise QueueFullError(f"queue {queue!r} is full; submit again later") from error

@@ -3,12 +3,9 @@
 `async with serve_nats(ServerSettings(store=Path("bus"))) as server: ...` gives `server.url`.
 
 - One server per store: the store is locked for the server's life, even if its launcher was killed.
-
 - It is ready when the block is entered. It gets SIGTERM when the block is left, and SIGKILL if that does not help.
-
 - It runs in its own process group, so Ctrl-C leaves it to its launcher, and it dies with its launcher even at `kill
 -9`: `evaluators/process/guard.py` sees the end of a pipe that only the launcher holds open.
-
 - It listens to other hosts only if its configuration asks clients for credentials.
 
 The store folder holds `jetstream/` (the server's own), `nats-server.conf`, `nats-server.log`, `start.log` and `lock`.
@@ -135,9 +132,8 @@ class NatsServer:
         """Have it read another configuration; connections of removed users end. Its log reports success or refusal.
 
         Raises:
-        ConfigError: it would let anybody in from other hosts.
-
-        BusError: the store cannot be written.
+            ConfigError: it would let anybody in from other hosts.
+            BusError: the store cannot be written.
         """
         settings = msgspec.structs.replace(self._settings, config=config)
         check_exposure(settings.host, settings.config)
@@ -224,10 +220,9 @@ async def serve_nats(settings: ServerSettings) -> AsyncIterator[NatsServer]:
     """Run a server while the block is open.
 
     Raises:
-    ConfigError: no server was found, its port is used, it refuses its configuration, it would let anybody in from other
-    hosts, or the store is no usable folder.
-
-    BusError: another server uses the store, or it could not be started.
+        ConfigError: no server was found, its port is used, it refuses its configuration, it would let anybody in from
+            other hosts, or the store is no usable folder.
+        BusError: another server uses the store, or it could not be started.
     """
     check_exposure(settings.host, settings.config)
     lock_fd = await to_thread.run_sync(_lock, settings.store)
@@ -286,7 +281,8 @@ def check_exposure(host: str, config: str) -> None:
     """Refuse to listen where strangers can connect: jobs are programs that are run.
 
     Raises:
-    ConfigError: `host` is no loopback address and `config` names no users; or a cluster would accept strange servers.
+        ConfigError: `host` is no loopback address and `config` names no users; or a cluster would accept strange
+            servers.
     """
     if not is_loopback(host):
         named = any(has_block(config, name) for name in _USERS)

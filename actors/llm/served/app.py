@@ -177,7 +177,7 @@ class Answers:
         If `generate` fails or its request goes away, the next request with the key generates. `question` is a digest.
 
         Raises:
-        OtherQuestionError: the key belongs to another question.
+            OtherQuestionError: the key belongs to another question.
         """
         if not key:
             return Given(await generate(), is_replay=False)

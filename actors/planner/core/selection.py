@@ -3,16 +3,11 @@
 The score of a frontier node, rule `spread`, is the sum of:
 
 - belief: `V * failure_decay ** failures`
-
 - evidence: `evidence * clip(ln(parent / incumbent), -1, 0)`
-
 - exploration: `exploration * sqrt(ln(1 + rounds) / (1 + parent's rounds))` (UCB1: Auer et al. 2002)
-
 - difficulty: `- difficulty * (difficulty - 1)`
-
 - load: `- virtual_loss * load`, branches in flight below the node's ancestors, halved with each generation (Chaslot et
 al. 2008)
-
 - steering: a person's boost; a pinned node comes first anyway
 
 Rule `paper` is K-Search's: the largest belief plus boost, ties to the simpler, then to the older.

@@ -4,18 +4,13 @@ Rules in order, repeated until none applies:
 
 1. A used-up budget ends the run: jobs at builders and evaluators are finished, no model is asked again. What could be
 the best is confirmed.
-
 2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left. Its window
 shrinks with the distance to the incumbent, as in successive halving (Jamieson and Talwalkar 2016; docs/design/0009).
-
 3. Closed nodes that the planner was asked about in vain get a "vary" child from the machine, or are spent.
-
 4. Free slots take the best frontier node. While the planner's model thinks and nothing is open, they draw one extra
 sample each for the best nodes in flight.
-
 5. The planner's model is called if branches wait to be reported, if open nodes are fewer than twice the free slots, or
 if closed nodes lack children. One call at a time.
-
 6. With nothing in flight and nothing open, the machine reopens the best closed node; if it has reopened all, the run is
 over, unless the planner's model was not understood the last time: then it varies again.
 
