@@ -95,7 +95,6 @@ class Once(TaskStatus[None]):
 
 
 def _text_of(error: BaseException) -> str:
-    """Return an error, or those of a group, in one line."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_text_of(each) for each in error.exceptions)
     return f"{type(error).__name__}: {error}"

@@ -172,7 +172,6 @@ class JournalStore:
 
 
 def _line_of(entry: Posted, *, decision: bool) -> bytes:
-    """Return the entry's line, checked to be read back unchanged."""
     try:
         body = codec.decode_body(entry.payload)
         record = Record(seq=entry.seq, at=entry.at, msg_id=entry.msg_id, body=body)
@@ -264,7 +263,6 @@ def open_locked(path: Path, *, durable: bool) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -227,8 +227,6 @@ class _Run:
 
 
 class _Queue:
-    """A work queue, its waiters, and its run."""
-
     def __init__(self, spec: QueueSpec, run: _Run) -> None:
         self.jobs = WorkQueue(spec)
         self.place = Place(Line(), self._take, self.jobs.next_due)
@@ -236,18 +234,15 @@ class _Queue:
         self._is_dropped = False
 
     def changed(self) -> None:
-        """Have the first in both lines look again."""
         self.place.line.call()
         self.run.place.line.call()
 
     def drop(self) -> None:
-        """Forget all jobs; waiters and holders learn it."""
         self._is_dropped = True
         self.jobs.clear()
         self.changed()
 
     def check(self) -> None:
-        """Raise if nobody wants the jobs any more."""
         self.run.check()
         if self._is_dropped:
             raise CancelledRunError(f"queue {self.jobs.spec.name!r} was dropped")
@@ -263,8 +258,6 @@ class _Queue:
 
 
 class _MemoryDelivery:
-    """A job in a worker's hands."""
-
     def __init__(self, queue: _Queue, job: Job) -> None:
         self._queue = queue
         self._job = job
@@ -312,8 +305,6 @@ class _MemoryDelivery:
 
 
 class _State(Enum):
-    """Where a job is."""
-
     WAITING = auto()
     DELAYED = auto()
     HELD = auto()

@@ -43,7 +43,6 @@ def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
 
 
 def _numbered(lines: Sequence[str], start: int, end: int) -> str:
-    """Return lines with their numbers, the first ones of many."""
     shown = [f"{at + 1:5}| {_cut(lines[at])}" for at in range(start, min(end, start + _SHOWN_LINES))]
     return "\n".join((*shown, "     | …") if end > start + _SHOWN_LINES else shown)
 
@@ -140,8 +139,6 @@ def apply_edits(
 
 
 class _Reader:
-    """Reads an answer's lines once."""
-
     def __init__(self, lines: list[str]) -> None:
         self._lines = [line.removesuffix("\r") for line in lines]
         self.rest = list(lines)
@@ -152,7 +149,6 @@ class _Reader:
         self._fence_edits = 0
 
     def read(self) -> None:
-        """Collect blocks. Raises `UnusableError` for an unfinished one."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if (opening := _SEARCH.match(line)) is not None:

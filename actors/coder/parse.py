@@ -253,7 +253,6 @@ def _unescaped(blocks: list[Block]) -> tuple[list[Block], tuple[str, ...]]:
 
 
 def _remarks(blocks: list[Block], main: Block, entry_point: str) -> tuple[str, ...]:
-    """Return notes of choices that the answer left open."""
     name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
     rivals = [block for block in blocks if block is not main and block.path is None and name.search(block.text)]
     notes = [f"the fence on line {block.line} of the answer was left open" for block in blocks if not block.is_closed]
@@ -281,7 +280,6 @@ def _main_block(blocks: list[Block], entry_point: str) -> Block:
 
 
 def _definition(name: str) -> re.Pattern[str]:
-    """Return a pattern of a function's definition in Python or C++, not of a call or a declaration."""
     arguments = r"\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)"
     return re.compile(rf"\b(?:def|class)\s+{name}\b|\b{name}\s*=[^=]|\b{name}\s*{arguments}[^;{{}}()=!<>&|]*\{{")
 

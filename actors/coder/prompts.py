@@ -122,7 +122,6 @@ def _tag(language: Language) -> str:
 
 
 def _hardware(job: WriteCandidate) -> str:
-    """Describe the device, advice for it, and the least time of the task there."""
     if job.target is None or _is_program(job):
         return ""
     lines = [f"- {line}" for line in CRAFTS[job.language].advice(hardware_of(job.target))]

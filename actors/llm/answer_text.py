@@ -87,8 +87,6 @@ def holds_mark(text: str, since: int) -> bool:
 
 
 class _Reader:
-    """Takes the marks of a text in order."""
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._parts: list[tuple[bool, str]] = []
@@ -280,7 +278,6 @@ class FenceEnding:
         return self._usable and not self._ticks and not self._line.lstrip(" ").startswith("`")
 
     def _reads(self, line: str) -> bool:
-        """Take a line; True if it closes a block."""
         fence = _FENCE_LINE.match(line)
         if fence is None:
             return False

@@ -192,7 +192,6 @@ class EndpointModel(ABC):
                 return said
 
     def _with_patience(self, request: Request) -> Request:
-        """Return a question that is not ended inside of unmarked reasoning."""
         make = request.ending
         if make is None or self._marks_reasoning:
             return request
@@ -269,7 +268,6 @@ class EndpointModel(ABC):
         )
 
     def _failure(self, error: openai.OpenAIError, faults: list[EndpointFault]) -> ModelError:
-        """Describe the last failure."""
         match error:
             case openai.APIConnectionError():
                 text = "cannot be reached" if faults[-1].kind == "unreachable" else "broke the connection off"

@@ -49,7 +49,6 @@ def strict_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _strict(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Convert one schema and all below it."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     unknown = schema.keys() - _KEPT - _DROPPED - _BOUNDS.keys()
@@ -71,7 +70,6 @@ def _strict(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _closed(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the part that closes an object and requires all of its fields."""
     if "properties" not in schema:
         raise ValueError(f"{where}: strict mode has no objects with free keys")
     properties = {key: _strict(value, f"{where}.{key}") for key, value in schema["properties"].items()}

@@ -84,7 +84,6 @@ class ManualModel:
         return path
 
     async def _answer(self, path: Path) -> str:
-        """Wait for a file that stays as it is, and return it."""
         before: tuple[int, int] | None = None
         while True:
             now = await anyio.to_thread.run_sync(_state, path)
@@ -104,7 +103,6 @@ def _answer_path(prompt: Path) -> Path:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return size and time of the last change; None while there is nothing."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -56,7 +56,6 @@ class _Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> State:
-        """Availability of the feature asked for."""
         return "yes" if self.answer is not None else "no" if self.is_refusal else "unknown"
 
 
@@ -172,7 +171,6 @@ class _Probing:
                 self._note_usage(asked, answer)
 
     async def find_parameters(self) -> None:
-        """Add one parameter at a time."""
         parameters = {
             "temperature": Sampling(max_tokens=self._limit, temperature=0.7),
             "seed": Sampling(max_tokens=self._limit, seed=7),
@@ -187,7 +185,6 @@ class _Probing:
                 self._refused.append(name)
 
     async def find_streams(self) -> None:
-        """Ask for a stream, with its usage at the end."""
         asked = self._model_for(self.dialects[0], Sampling(max_tokens=self._limit), streams=True)
         reply = await self._ask(asked, msgspec.structs.replace(self._question, ending=_Never))
         if reply.answer is None or not asked.has_streamed:
@@ -261,8 +258,6 @@ class _Probing:
 
 
 class _Never:
-    """Reads an answer to its end."""
-
     patience_chars = 0
 
     def take(self, _piece: str) -> bool:

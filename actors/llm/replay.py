@@ -94,7 +94,6 @@ class Recording:
         return Changes(recorded_id=there.job_id, parts=tuple(parts), recorded=recorded, asked=asked)
 
     def _most_similar(self, request: Request) -> Answered | None:
-        """Return the recorded question with the longest common beginning."""
         return max(
             self._prompts[request.role],
             key=lambda event: common_length(_split(event, request)[0], request.prompt),
@@ -177,7 +176,6 @@ def _split(event: Answered, request: Request) -> tuple[str, bool]:
 
 
 def _name(part: str, number: int) -> str:
-    """Return the heading of a part, or `task` for the first."""
     heading = part.split("\n", 1)[0]
     if number == 0:
         return "task"

@@ -60,7 +60,6 @@ class _Response(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """The model's words, without its reasoning."""
         contents = (content for item in self.output if item.type == "message" for content in item.content or ())
         return "".join(content.text or content.refusal or "" for content in contents)
 

@@ -226,7 +226,6 @@ def is_spent(status: int, code: str | None) -> bool:
 
 
 def _error_field(body: str, name: str) -> str | None:
-    """Return a field of an error in OpenAI's format, if it is one."""
     try:
         return str(json.loads(body)["error"][name])
     except (ValueError, KeyError, TypeError):

@@ -274,6 +274,5 @@ def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> Wri
 
 
 def _outcome(attempt: Attempt) -> str:
-    """Return an attempt's outcome in one line, with its other drafts in short."""
     others = "; ".join(" ".join(outcome.split())[:_OTHER_CHARS] for outcome in attempt.others)
     return f"{attempt.outcome} (the other drafts of this attempt: {others})" if others else attempt.outcome

@@ -154,7 +154,6 @@ class Lease:
                 log.info("lease left to expire", run=self._run_id, planner=self.holder, error=str(error))
 
     async def _try_to_take(self) -> bool:
-        """Take the lease if it is free, or still ours."""
         entry = await self._bus.get(self._key)
         if entry is not None and entry.value != self.holder.encode():
             return False

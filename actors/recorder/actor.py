@@ -112,7 +112,6 @@ class _Recorder:
         self.last_seq = 0
 
     def take(self, posted: Posted) -> None:
-        """Write down one entry."""
         body = body_of(posted)
         if self._projection is not None and body is not None:
             self._projection.take(posted, body)

@@ -267,7 +267,6 @@ def is_usable_name(path: str) -> bool:
 
 
 def _write_sources(folder: Path, candidate: Candidate) -> tuple[str, ...]:
-    """Write the source files; return the names of the written ones."""
     written: list[str] = []
     for file in candidate.files:
         if file.path not in written and is_usable_name(file.path) and _write_source(folder / file.path, file.text):

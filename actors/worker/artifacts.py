@@ -121,7 +121,6 @@ class _Store:
         self._looked_at: float | None = None
 
     async def look(self) -> None:
-        """Trim the store if the last look is long ago."""
         now = anyio.current_time()
         if self._looked_at is not None and now - self._looked_at < TRIM_S:
             return

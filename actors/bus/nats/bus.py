@@ -135,7 +135,6 @@ class NatsBus:
         return tuple(found)
 
     async def _names_of(self, subject: str) -> list[str]:
-        """Return the names of all streams that store such subjects, page by page."""
         streams: list[str] = []
         while True:
             body = {"subject": subject, "offset": len(streams)}

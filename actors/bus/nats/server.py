@@ -78,8 +78,6 @@ _STOP_S = 10.0
 
 
 class _Ports(msgspec.Struct, frozen=True):
-    """The server's listening addresses."""
-
     nats: list[str] = []
     monitoring: list[str] = []
 
@@ -302,7 +300,6 @@ def has_block(config: str, name: str) -> bool:
 
 
 def _block(config: str, name: str) -> str | None:
-    """Return the inside of the last such block at the outermost level."""
     text = _COMMENT.sub("", config)
     found: str | None = None
     for match in re.finditer(rf"\b{name}\b\s*[:=]?\s*\{{", text):
@@ -427,7 +424,6 @@ def _last_words(store: Path) -> str:
 
 
 def _why_not(settings: ServerSettings) -> BusError | ConfigError:
-    """Return the reason why a server ended before it was ready."""
     words = _last_words(settings.store)
     if "address already in use" in words:
         error = ConfigError(f"cannot listen on {settings.host}:{settings.port}: the port is used")
@@ -439,7 +435,6 @@ def _why_not(settings: ServerSettings) -> BusError | ConfigError:
 
 
 def _open_to_anybody(host: str) -> ConfigError:
-    """Return the refusal to listen on such an address."""
     error = ConfigError(f"refused to listen on {host} without authentication: whoever connects could run programs")
     error.add_note("`ksearch nats init --config DIR` writes a configuration with users; 127.0.0.1 needs none")
     return error

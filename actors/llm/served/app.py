@@ -372,7 +372,6 @@ class Served:
         return refusal
 
     def _refusal(self, http: HttpRequest) -> Response | None:
-        """Return the refusal of a request that is not even read."""
         limit = self._conduct.concurrency_limit
         if not self._is_allowed(http):
             return error_response(401, _WRONG_KEY, code="invalid_api_key")
@@ -455,7 +454,6 @@ def _whole(wire: Wire, asked: Asked, answer: Answer, answer_id: str) -> Response
 
 
 def _spoiled(wire: Wire, fault: FaultKind, asked: Asked, answer: Answer, answer_id: str) -> Response:
-    """Return an answer that does not arrive, breaks off, or does not end."""
     if fault == "hang":
         return Hang()
     media_type = _EVENTS if asked.stream else _JSON

@@ -222,7 +222,6 @@ def _is_measured_again(state: SearchState, request: EvaluationRequested, verdict
 
 
 def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
-    """Return the knowledge of a candidate after its evaluation."""
     credit, speedup, high, latency_us = credit_of(verdict), None, None, None
     if isinstance(verdict, Measured):
         speedup, latency_us = verdict.speedup_vs_reference, verdict.latency_us

@@ -178,7 +178,6 @@ class _Places:
             self._in_flight[parent_id] = self._in_flight.get(parent_id, 0.0) + 1.0 / state.settings.branches
 
     def under(self, parent_id: str) -> Terms:
-        """Return the terms shared by a node's children."""
         if parent_id not in self._known:
             self._known[parent_id] = self._terms(self._state.node(parent_id))
         return self._known[parent_id]
