@@ -49,17 +49,12 @@ async def supervise(
     An actor that crashes before `started` is not restarted: its surroundings are wrong.
 
     Args:
-    name: for the log.
-
-    start: the actor; called with `task_status` only.
-
-    restarts: restarts allowed within the window.
-
-    within_s: length of the window.
-
-    is_vital: raise the last crash once there were too many; else log it and return.
-
-    task_status: told when the actor has started for the first time.
+        name: for the log.
+        start: the actor; called with `task_status` only.
+        restarts: restarts allowed within the window.
+        within_s: length of the window.
+        is_vital: raise the last crash once there were too many; else log it and return.
+        task_status: told when the actor has started for the first time.
     """
     crashes: deque[float] = deque()
     first = Once(task_status)
@@ -100,7 +95,6 @@ class Once(TaskStatus[None]):
 
 
 def _text_of(error: BaseException) -> str:
-    """Return an error, or those of a group, in one line."""
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_text_of(each) for each in error.exceptions)
     return f"{type(error).__name__}: {error}"

@@ -46,15 +46,11 @@ def span(
     """Trace the block; errors are noted and raised.
 
     Args:
-    name: `write`, `build`, `evaluate`, …
-
-    attributes: become `ksearch.<name>`; empty ones are left out.
-
-    side: sender or receiver of a message, or neither.
-
-    headers: of the message that asked for it; continues its trace.
-
-    is_first: begin a new trace, linked to the present one.
+        name: `write`, `build`, `evaluate`, …
+        attributes: become `ksearch.<name>`; empty ones are left out.
+        side: sender or receiver of a message, or neither.
+        headers: of the message that asked for it; continues its trace.
+        is_first: begin a new trace, linked to the present one.
     """
     tracer = _tracer.get()
     if tracer is None:

@@ -4,20 +4,13 @@ Each has a contract test in `tests/contracts/bus.py`; none is more than JetStrea
 
 - A work queue hands each job to one worker at a time. The job comes back if it is not acknowledged, refreshed or handed
 back within `ack_wait_s`; after `max_deliver` deliveries it is dead-lettered. So a job may be done twice.
-
 - An event is durable when `publish` returns, has one place in its run's order, and can be read again from any place.
-
 - A message id is stored once per stream, and once per queue for as long as its job is unacknowledged.
-
 - A full queue refuses (`QueueFullError`): back-pressure is the submitter's to handle.
-
 - A cancelled run's queued jobs are gone; holders of its jobs learn it at their next heartbeat.
-
 - A key-value entry changes only if the writer knows its revision. A time to live is in whole seconds, 1 at least, and
 may end up to a second late.
-
 - A blob is kept under the hash of its content for as long as its run.
-
 - Content above `MAX_JOB_BYTES` or `MAX_EVENT_BYTES` is refused with a `BusError` and changes nothing.
 """
 
@@ -155,18 +148,16 @@ class Bus(Protocol):
         """Put a job into a queue. False if that id is there already.
 
         Raises:
-        QueueFullError: it holds `max_jobs`.
-
-        UnknownQueueError: it was not declared.
-
-        CancelledRunError: its run was cancelled.
+            QueueFullError: it holds `max_jobs`.
+            UnknownQueueError: it was not declared.
+            CancelledRunError: its run was cancelled.
         """
 
     async def pull(self, *queues: str) -> Delivery:
         """Wait for a job in any of these queues; the queue named first comes first. Cancelling the wait strands no job.
 
         Raises:
-        UnknownQueueError: one of the queues is not there, or is dropped during the wait.
+            UnknownQueueError: one of the queues is not there, or is dropped during the wait.
         """
 
     async def drop_queues(self, run_id: str) -> None:
@@ -194,23 +185,17 @@ class Bus(Protocol):
         """Append an event; durable when this returns. Returns its sequence number (the old one for a known `msg_id`).
 
         Args:
-        run_id: run of the stream.
-
-        payload: the encoded body.
-
-        msg_id: de-duplication key: letters, digits, dashes and dots.
-
-        role: the publisher; a bus with permissions holds publishers to their own.
-
-        headers: lower-case names, short values in ASCII; see `Posted.headers`.
-
-        expected_last_decision: sequence number of the last record that was published *with* this argument (0: none).
-        Fences the planner: there is one writer of decisions.
+            run_id: run of the stream.
+            payload: the encoded body.
+            msg_id: de-duplication key: letters, digits, dashes and dots.
+            role: the publisher; a bus with permissions holds publishers to their own.
+            headers: lower-case names, short values in ASCII; see `Posted.headers`.
+            expected_last_decision: sequence number of the last record that was published *with* this argument (0:
+                none). Fences the planner: there is one writer of decisions.
 
         Raises:
-        ConflictError: another decision was published since.
-
-        UnknownQueueError: the stream was not opened.
+            ConflictError: another decision was published since.
+            UnknownQueueError: the stream was not opened.
         """
 
     async def find(self, run_id: str, msg_id: str, *, role: Role | None = None) -> int | None:
@@ -219,7 +204,7 @@ class Bus(Protocol):
         `role` is its publisher, where the bus vouches for that; None: anybody the caller may ask for.
 
         Raises:
-        UnknownQueueError: the stream was not opened.
+            UnknownQueueError: the stream was not opened.
         """
 
     def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Posted, None]:
@@ -238,16 +223,13 @@ class Bus(Protocol):
         """Write an entry with this revision (0: it does not exist). Returns the new revision.
 
         Args:
-        key: letters, digits and any of -/_=. (dots part tokens).
-
-        value: at most `MAX_JOB_BYTES`.
-
-        revision: the present one.
-
-        ttl_s: life of the entry unless it is put again; None: for ever.
+            key: letters, digits and any of -/_=. (dots part tokens).
+            value: at most `MAX_JOB_BYTES`.
+            revision: the present one.
+            ttl_s: life of the entry unless it is put again; None: for ever.
 
         Raises:
-        ConflictError: it has another revision.
+            ConflictError: it has another revision.
         """
 
     async def delete(self, key: str, *, revision: int) -> None:

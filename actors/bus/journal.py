@@ -1,18 +1,15 @@
 """A run's journal: one JSON record per line, appended, and never rewritten.
 
-Rules of reading, for `JournalStore` and `read_journal` alike:
+Rules of reading:
 
-- A record's number is its line's. Where the file is the recorder's projection of another bus's stream, numbers may be
-  missing, and then the record behind a gap names the one before it; `JournalStore`, which would write on, refuses such.
+- A record's number is its line's. In the recorder's projection of another bus's stream numbers may be missing, and then
+the next record names the one before it; `JournalStore`, which would write on, refuses such files.
 - A last line without its newline, or that is no JSON, was torn by a crash before its publish returned: it is owed
-  again.
-- Any other line that is no record of the expected number is an error that names file and line. Nothing is skipped.
-- A tag that this release does not know is an error too, wherever it stands: the journal is a newer release's.
+again.
+- Any other line that is no record of the expected number, or has an unknown tag, is an error that names file and line.
 
-What durable means is `sync`. With `never`, a record is in the page cache when publish returns: it survives `kill -9` of
-this process, not a power cut. With `always` it is on the disk (fdatasync), for one sync per batch of concurrent
-publishers, in a thread. Writes to and reads from the page cache are done on the event loop: microseconds, unless the
-disk is so far behind that the kernel holds writers back.
+With `sync="never"` a record is in the page cache when publish returns: it survives `kill -9` of this process, not a
+power cut. With `always` it is on the disk (fdatasync), one sync per batch of concurrent publishers, in a thread.
 """
 
 from __future__ import annotations
@@ -40,16 +37,16 @@ from messages.codec import CodecError, Record
 from messages.facts import Decided
 
 TAIL_ENTRIES = 256
-"""Newest entries that are kept in memory for readers that follow; older ones are read from the file."""
+"""Newest entries kept in memory for readers that follow."""
 SPAN_BYTES = 1 << 20
-"""How much of the file is read at once."""
+"""Bytes of the file read at once."""
 
 _log = structlog.get_logger(__name__)
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 def read_journal(path: Path) -> Iterator[Record]:
-    """Yield the records of a journal that may be in use; a torn last line is not yielded.
+    """Yield the records of a journal that may be in use, without a torn last line.
 
     Raises:
         BusError: it cannot be read, or is damaged, or of a newer version.
@@ -62,16 +59,11 @@ def read_journal(path: Path) -> Iterator[Record]:
 class JournalStore:
     """Keeps a run's event stream in a file that it locks. An `actors.bus.stream.EventStore`.
 
-    After a failed write or sync it takes nothing more: what the file holds then is uncertain until it is loaded again.
+    After a failed write or sync it takes nothing more: the file's content is uncertain until it is loaded again.
     """
 
     def __init__(self, path: Path, *, sync: Literal["always", "never"]) -> None:
-        """Say where; `load` opens.
-
-        Args:
-            path: the journal; made if it is not there, its folder is not.
-            sync: whether a record is on the disk, or in the page cache, when publish returns.
-        """
+        """Name the file; `load` opens it, and makes it if need be. `sync`: durability when publish returns."""
         self._path = path
         self._sync = sync
         self._fd = -1
@@ -85,7 +77,7 @@ class JournalStore:
         self._failure = ""
 
     def load(self) -> Iterable[Head]:
-        """Lock the file, check every line of it, and cut off a torn last one."""
+        """Lock the file, check every line, and cut off a torn last one."""
         with as_bus_errors(self._path):
             self._fd = open_locked(self._path, durable=self._sync == "always")
             try:
@@ -102,7 +94,7 @@ class JournalStore:
         self._pending.append((entry, _line_of(entry, decision=decision)))
 
     async def commit(self, seq: int) -> None:
-        """Write what is pending, unless a concurrent publisher has done so."""
+        """Write pending entries, unless a concurrent publisher has done so."""
         if self._sync == "never":
             self._write_pending(self._take_pending())
         else:
@@ -180,7 +172,6 @@ class JournalStore:
 
 
 def _line_of(entry: Posted, *, decision: bool) -> bytes:
-    """Return the entry's line, having made sure that reading gives back what was said."""
     try:
         body = codec.decode_body(entry.payload)
         record = Record(seq=entry.seq, at=entry.at, msg_id=entry.msg_id, body=body)
@@ -200,12 +191,7 @@ def _posted_of(record: Record) -> Posted:
 
 
 def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record, int]]:
-    """Yield each record with the offset behind its line, up to a torn last line.
-
-    Args:
-        file: open for reading.
-        path: its name, for people.
-        gaps: whether numbers may be missing where the next record says so.
+    """Yield each record with the offset behind its line, up to a torn last line; `gaps`: numbers may be missing.
 
     Raises:
         BusError: a line is no record of the expected number.
@@ -227,13 +213,7 @@ def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record,
 
 
 def parse_line(line: bytes, number: int, last: int, path: Path) -> Record:
-    """Return the record of a line that is not torn.
-
-    Args:
-        line: the line.
-        number: its number in the file, from 1.
-        last: number of the record on the line before; 0 for none.
-        path: the file's name, for people.
+    """Return the record of a whole line; `number` is the line's, `last` the number of the record before (0: none).
 
     Raises:
         BusError: it is no record, or not the one that belongs here.
@@ -248,7 +228,7 @@ def parse_line(line: bytes, number: int, last: int, path: Path) -> Record:
 
 
 def is_torn(line: bytes) -> bool:
-    """Say whether a last line was not written to its end."""
+    """Return True if a last line was not written to its end."""
     if not line.endswith(b"\n"):
         return True
     try:
@@ -259,18 +239,14 @@ def is_torn(line: bytes) -> bool:
 
 
 def write_all(fd: int, block: bytes) -> None:
-    """Write, however many calls that takes.
-
-    Raises:
-        OSError: it could not all be written.
-    """
+    """Write everything. Raises `OSError`."""
     rest = memoryview(block)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def open_locked(path: Path, *, durable: bool) -> int:
-    """Open and lock a journal, making it if need be. The lock is the file's own and ends with the process."""
+    """Open and lock a journal, making it if need be. The lock ends with the process."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -287,7 +263,6 @@ def open_locked(path: Path, *, durable: bool) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: a synced file without its name is lost with the power."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -312,7 +287,7 @@ def _lock_holder(fd: int) -> str:
 
 @contextmanager
 def as_bus_errors(path: Path) -> Iterator[None]:
-    """Say of a failed call to the system which journal it was about."""
+    """Name the journal in errors of the system."""
     try:
         yield
     except OSError as error:

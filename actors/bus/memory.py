@@ -1,8 +1,7 @@
 """The bus of one process: real queue semantics without a server, for local runs and for tests.
 
-Payloads are bytes here too, so no two actors ever share an object. Event streams are as durable as the store that
-`open_store` gives; queues, dead letters and key-value entries live as long as the process: a run that is resumed
-submits again what its journal says is unanswered.
+Payloads are bytes here too, so no two actors share an object. Event streams are as durable as their store; queues, dead
+letters and entries live as long as the process: a resumed run submits unanswered jobs again.
 """
 
 from __future__ import annotations
@@ -43,12 +42,7 @@ class MemoryBus:
     """Keeps the promises of `actors.bus.base.Bus` within one event loop."""
 
     def __init__(self, open_store: Callable[[str], EventStore], *, now: Callable[[], str] = utc_now) -> None:
-        """Make an empty bus.
-
-        Args:
-            open_store: makes or finds the store of a run's event stream, by run id.
-            now: stamps of events.
-        """
+        """Make an empty bus; `open_store` finds the store of a run's stream by run id, `now` stamps events."""
         self._open_store = open_store
         self._now = now
         self._streams: dict[str, EventStream] = {}
@@ -80,7 +74,7 @@ class MemoryBus:
         return is_new
 
     async def pull(self, *queues: str) -> Delivery:
-        """See `Bus.pull`. Of those who wait for a queue the first that came is served first."""
+        """See `Bus.pull`. The first waiter of a queue is served first."""
         return await first_of([self._queue(queue).place for queue in queues])
 
     async def drop_queues(self, run_id: str) -> None:
@@ -99,7 +93,7 @@ class MemoryBus:
         return await first_of([run.place])
 
     async def open_stream(self, run_id: str) -> int:
-        """See `Bus.open_stream`. Reads the whole store at once, without a pause: call it before there is other work."""
+        """See `Bus.open_stream`. Reads the whole store at once: call it before there is other work."""
         await checkpoint()
         stream = self._streams.get(run_id)
         if stream is None:
@@ -176,7 +170,7 @@ class MemoryBus:
             raise UnknownBlobError(f"run {run_id!r} has no blob {digest!r}") from None
 
     async def delete_run(self, run_id: str) -> None:
-        """See `Bus.delete_run`. What the run's store keeps on disk is the store's owner's to delete."""
+        """See `Bus.delete_run`. Files of the run's store are their owner's to delete."""
         await self.drop_queues(run_id)
         stream = self._streams.pop(run_id, None)
         if stream is not None:
@@ -185,7 +179,7 @@ class MemoryBus:
         self._blobs.pop(run_id, None)
 
     def close(self) -> None:
-        """Let go of all stores; the bus cannot be used afterwards."""
+        """Close all stores; the bus cannot be used afterwards."""
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
@@ -208,7 +202,7 @@ class MemoryBus:
 
 
 class _Run:
-    """What a run's queues share: whether they still count, and who waits for their dead letters."""
+    """The shared part of a run's queues: cancellation, and waiting for dead letters."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -233,8 +227,6 @@ class _Run:
 
 
 class _Queue:
-    """A work queue, those who wait for its jobs, and its run."""
-
     def __init__(self, spec: QueueSpec, run: _Run) -> None:
         self.jobs = WorkQueue(spec)
         self.place = Place(Line(), self._take, self.jobs.next_due)
@@ -242,18 +234,15 @@ class _Queue:
         self._is_dropped = False
 
     def changed(self) -> None:
-        """Have the first in both lines look again."""
         self.place.line.call()
         self.run.place.line.call()
 
     def drop(self) -> None:
-        """Forget all jobs; who waits for one, or has one, is told."""
         self._is_dropped = True
         self.jobs.clear()
         self.changed()
 
     def check(self) -> None:
-        """Raise if nobody wants the jobs any more."""
         self.run.check()
         if self._is_dropped:
             raise CancelledRunError(f"queue {self.jobs.spec.name!r} was dropped")
@@ -269,8 +258,6 @@ class _Queue:
 
 
 class _MemoryDelivery:
-    """A job in a worker's hands."""
-
     def __init__(self, queue: _Queue, job: Job) -> None:
         self._queue = queue
         self._job = job
@@ -318,8 +305,6 @@ class _MemoryDelivery:
 
 
 class _State(Enum):
-    """Where a job is."""
-
     WAITING = auto()
     DELAYED = auto()
     HELD = auto()
@@ -342,7 +327,10 @@ class Job:
 
 
 class WorkQueue:
-    """The jobs of one queue. First in, first out; what comes back goes before what was never given out."""
+    """One work queue as a state machine: no I/O, no waiting, no clock. First in, first out; returned jobs come first.
+
+    Every method takes the present time and first handles due timers, so a time-out counts from its deadline.
+    """
 
     def __init__(self, spec: QueueSpec) -> None:
         self.spec = spec
@@ -350,7 +338,7 @@ class WorkQueue:
         self._new: deque[Job] = deque()
         self._returned: deque[Job] = deque()
         self._timers: list[tuple[float, int, Job]] = []
-        """Heap. A timer counts only while its job is held or delayed with that very `due`."""
+        """Heap. A timer counts only while its job is held or delayed with that `due`."""
         self._order = count()
         self._dead: deque[DeadLetter] = deque()
 
@@ -358,11 +346,7 @@ class WorkQueue:
         return len(self._jobs)
 
     def put(self, msg_id: str, payload: bytes, now: float, headers: Mapping[str, str] = NO_HEADERS) -> bool:
-        """Add a job; False if its id is here already.
-
-        Raises:
-            QueueFullError: there is no room.
-        """
+        """Add a job; False if its id is here already. Raises `QueueFullError`."""
         self._let_happen(now)
         if msg_id in self._jobs:
             return False
@@ -373,7 +357,7 @@ class WorkQueue:
         return True
 
     def take(self, now: float) -> Job | None:
-        """Give out the next job, if there is one."""
+        """Give out the next job, or None."""
         self._let_happen(now)
         for line in (self._returned, self._new):
             while line:
@@ -386,13 +370,13 @@ class WorkQueue:
         return None
 
     def finish(self, job: Job, now: float) -> None:
-        """Take a job as done, whoever says so and wherever it is by now: its result is durable."""
+        """Take a job as done, wherever it is by now: its result is durable."""
         self._let_happen(now)
         if job.place is not _State.GONE:
             self._remove(job)
 
     def hand_back(self, job: Job, attempt: int, delay_s: float, now: float) -> None:
-        """Let a job be given out again after a delay, if delivery `attempt` still holds it."""
+        """Return a job after a delay, if delivery `attempt` still holds it."""
         self._let_happen(now)
         if not self._holds(job, attempt):
             return
@@ -411,13 +395,13 @@ class WorkQueue:
             self._bury(job, reason)
 
     def refresh(self, job: Job, attempt: int, now: float) -> None:
-        """Start the ack time-out anew, if delivery `attempt` still holds the job."""
+        """Restart the ack time-out, if delivery `attempt` still holds the job."""
         self._let_happen(now)
         if self._holds(job, attempt):
             self._arm(job, now + self.spec.ack_wait_s)
 
     def clear(self) -> None:
-        """Forget all jobs; what their holders say later changes nothing."""
+        """Forget all jobs; later calls of their holders change nothing."""
         for job in self._jobs.values():
             job.place = _State.GONE
         self._jobs.clear()
@@ -426,12 +410,12 @@ class WorkQueue:
         self._timers.clear()
 
     def take_dead_letter(self, now: float) -> DeadLetter | None:
-        """Hand over the next job that nobody could do, if there is one; each is given once."""
+        """Return the next dead letter, once each."""
         self._let_happen(now)
         return self._dead.popleft() if self._dead else None
 
     def next_due(self) -> float | None:
-        """Return when something will happen by itself; None if nothing will."""
+        """Return the time of the next timer, or None."""
         while self._timers:
             due, _, job = self._timers[0]
             if self._counts(due, job):
@@ -479,14 +463,14 @@ class WorkQueue:
 
 
 class Entries:
-    """The entries of one bus. Revisions count the writes of all of them, as those of a JetStream bucket do."""
+    """Key-value entries as a state machine. Revisions count the writes of all, as those of a JetStream bucket do."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[Entry, float | None]] = {}
         self._revision = 0
 
     def get(self, key: str, now: float) -> Entry | None:
-        """Return an entry that is there."""
+        """Return an entry, or None."""
         kept = self._entries.get(key)
         if kept is None:
             return None
@@ -497,17 +481,12 @@ class Entries:
         return entry
 
     def under(self, prefix: str, now: float) -> dict[str, Entry]:
-        """Return the entries whose keys begin like this, in the order of the keys."""
+        """Return the entries with this prefix, by key."""
         keys = sorted(key for key in self._entries if key.startswith(prefix))
         return {key: entry for key in keys if (entry := self.get(key, now)) is not None}
 
     def put(self, key: str, value: bytes, revision: int, ttl_s: int | None, now: float) -> int:
-        """Write an entry.
-
-        Raises:
-            ConflictError: it has another revision.
-            BusError: that is no key, or too large.
-        """
+        """Write an entry. Raises `ConflictError` for another revision, `BusError` for an impossible entry."""
         check_entry(key, value, ttl_s)
         self._check_revision(key, revision, now)
         self._revision += 1
@@ -516,11 +495,7 @@ class Entries:
         return self._revision
 
     def delete(self, key: str, revision: int, now: float) -> None:
-        """Remove an entry.
-
-        Raises:
-            ConflictError: it has another revision.
-        """
+        """Remove an entry. Raises `ConflictError` for another revision."""
         self._check_revision(key, revision, now)
         self._entries.pop(key, None)
 

@@ -1,6 +1,6 @@
 """A run's event stream: order, de-duplication, the planner's fence, its readers and its store.
 
-The durable sibling is `actors.bus.journal.JournalStore`.
+The durable store is `actors.bus.journal.JournalStore`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,16 @@ from messages.base import BusError
 from messages.codec import Body, CodecError, decode_body, may_say, survives_json
 
 _NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
-"""Found in every msgpack text that holds a NaN or an infinity, and in few others."""
+"""Found in every msgpack text with a NaN or an infinity, and in few others."""
 
 log = structlog.get_logger(__name__)
 
 
 def body_of(posted: Posted) -> Body | None:
-    """Return an entry's body; None if it is none of ours, or not its publisher's to say, or no journal can keep it.
-
-    A bus that vouches for no role (`MemoryBus`) has checked everything before it was kept: there such an entry is an
-    error.
+    """Return an entry's body; None if it is unreadable, not its publisher's to say, or not fit for a journal.
 
     Raises:
-        CodecError: the bus vouches for no role, and this cannot be read.
+        CodecError: it is unreadable, and the bus vouches for no role: then it was checked before it was kept.
     """
     try:
         body = decode_body(posted.payload)
@@ -70,7 +67,7 @@ def _fault(posted: Posted, body: Body) -> str:
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream must know of an entry that was there before."""
+    """A stream's knowledge of an earlier entry."""
 
     seq: int
     msg_id: str
@@ -143,18 +140,18 @@ class MemoryStore:
 
 
 READ_AHEAD = 128
-"""Entries that a reader takes from the store at once; between them the other tasks get their turn."""
+"""Entries that a reader takes at once; between them the other tasks get their turn."""
 
 
 class EventStream:
-    """The events of one run, over what its store holds already."""
+    """The events of one run, over its store."""
 
     def __init__(self, store: EventStore, *, now: Callable[[], str]) -> None:
         self._store = store
         self._now = now
         self._seqs: dict[str, int] = {}
         self._headers: dict[int, dict[str, str]] = {}
-        """Those that are not empty. No store keeps them."""
+        """Non-empty ones. No store keeps them."""
         self._last = 0
         self._last_decision = 0
         self._grown = anyio.Event()

@@ -12,13 +12,13 @@ from anyio.lowlevel import checkpoint
 
 
 class Changes:
-    """Wakes all who wait, each time. Who comes later waits for the next time: look first, then wait."""
+    """Broadcast event: `note()` wakes all current waiters."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
 
     def note(self) -> None:
-        """Say that it has changed."""
+        """Wake all waiters."""
         changed, self._event = self._event, anyio.Event()
         changed.set()
 
@@ -31,48 +31,42 @@ T = TypeVar("T")
 
 
 class Line:
-    """Tasks that wait, first come, first served. Only the first one looks, so a change wakes one task and not all."""
+    """Waiting tasks, first come, first served. Only the first one looks, so a change wakes one task."""
 
     def __init__(self) -> None:
         self._turns: deque[_Turn] = deque()
 
     def call(self) -> None:
-        """Have the first one look: something is there, or becomes due at another time than before."""
+        """Have the first one look: something is there, or becomes due at another time."""
         if self._turns:
             self._turns[0].called.set()
 
     def join(self, turn: _Turn) -> None:
-        """Stand at the end."""
+        """Add a task at the end."""
         self._turns.append(turn)
 
     def leave(self, turn: _Turn) -> None:
-        """Go away, and let the next one look."""
+        """Remove a task, and have the next one look."""
         self._turns.remove(turn)
         self.call()
 
     def is_first(self, turn: _Turn) -> bool:
-        """Say whose turn it is."""
+        """Return True for the first task."""
         return self._turns[0] is turn
 
 
 class Place(Generic[T]):
-    """Where a kind of thing is to be had."""
+    """A source of things."""
 
     def __init__(self, line: Line, look: Callable[[], T | None], next_due: Callable[[], float | None]) -> None:
-        """Say how.
-
-        Args:
-            line: who waits for it.
-            look: finds a thing and takes it, or says none; may raise.
-            next_due: when (`anyio.current_time`) something may turn up without a `call`; None if it cannot.
-        """
+        """`look` takes a thing or returns None; `next_due`: when one may turn up without a `call`; None: never."""
         self.line = line
         self.look = look
         self.next_due = next_due
 
 
 async def first_of(places: Sequence[Place[T]]) -> T:
-    """Wait in all lines at once until a thing is found; where several have one, the first place gives its.
+    """Wait in all lines at once until a thing is found; of several the first place's.
 
     Nothing is awaited between finding and returning: a cancelled wait has taken nothing.
     """

@@ -13,9 +13,8 @@ from actors.coder.answers import read_candidate
 from actors.coder.edits import holds_edits
 from actors.coder.parse import Parsed, declines
 from actors.coder.prompts import request_for
+from actors.llm.answer_text import CUT_IN_REASONING, FenceEnding, OutsideReasoning, split_reasoning
 from actors.llm.base import Answer, Model, Request
-from actors.llm.endings import FenceEnding, OutsideReasoning
-from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.worker.work import Service, serve
 from messages.base import copied
 from messages.commands import WriteCandidate

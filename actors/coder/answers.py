@@ -1,4 +1,4 @@
-"""What a coder's answer comes to: whole files, or search/replace blocks against the code that the job shows."""
+"""A coder's answer: whole files, or search/replace blocks against the code that the job shows."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from messages.commands import WriteCandidate
 from messages.tasks import Candidate, SourceFile
 
 EDITS_FROM_CHARS = 12_000
-"""Code that is longer is edited where the format is `auto`. Shorter programs models rewrite at little cost, and without
-blocks that do not match."""
+"""Longer code is edited where the format is `auto`; models rewrite shorter programs at little cost."""
 
 
 MAX_REFUSED_BLOCKS = 2
-"""After so many answers in a row with blocks that do not match, the whole program is asked for."""
+"""Answers in a row with unmatched blocks, after which the whole program is asked for."""
 
 
 class Shown(msgspec.Struct, frozen=True):
     """Code that a job shows."""
 
     name: str
-    """As its heading calls it."""
+    """As in its heading."""
     candidate: Candidate
 
 
 def edited(job: WriteCandidate) -> Shown | None:
-    """Return the code that search/replace blocks are for: what failed where it is to be repaired, else the base."""
+    """Return the code that search/replace blocks are for: the failed code where it is to be repaired, else the base."""
     return next(_shown(job), None)
 
 
 def wants_edits(job: WriteCandidate) -> bool:
-    """Say whether the answer is to be search/replace blocks."""
+    """Return True if the answer is to be search/replace blocks."""
     code = edited(job)
     if code is None or job.edit_format == "whole" or blocks_failed(job):
         return False
@@ -44,7 +43,7 @@ def wants_edits(job: WriteCandidate) -> bool:
 
 
 def blocks_failed(job: WriteCandidate) -> bool:
-    """Say whether the latest answers were blocks that did not match, as often as is enough."""
+    """Return True if the latest answers were blocks that did not match, often enough."""
     latest = job.history[-MAX_REFUSED_BLOCKS:]
     return len(latest) == MAX_REFUSED_BLOCKS and all(
         brief.fate == "unusable" and BLOCK in brief.outcome for brief in latest
@@ -52,13 +51,7 @@ def blocks_failed(job: WriteCandidate) -> bool:
 
 
 def read_candidate(job: WriteCandidate, text: str, *, is_complete: bool = False) -> Parsed:
-    """Return the candidate in an answer, whichever format it has.
-
-    Args:
-        job: what was asked.
-        text: the answer.
-        is_complete: the model ended it by itself.
-    """
+    """Return the candidate in an answer of either format; `is_complete`: the model ended it by itself."""
     try:
         found = find_edits(text)
     except UnusableError as error:

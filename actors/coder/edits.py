@@ -1,13 +1,12 @@
 """Search/replace blocks: from an answer's text to changed files, with the nearest text where one fails.
 
-The rules, for people and for `prompts.py`, which tells them to the model:
+The rules, also told to the model by `prompts.py`:
 
-- A block is `<<<<<<< SEARCH`, lines that are there, `=======`, lines that take their place, `>>>>>>> REPLACE`, each
-  marker on a line of its own. Several may stand in one fence; the fence's `path=NAME` says in which file, and may be
-  left out where only one file fits.
-- The searched lines must be there exactly once. If they are not, lines that differ in blanks only are taken, where
-  those are there exactly once, and indentation is carried over; that is noted. So is a part of a single line.
-- Blocks are applied in order, each to what the earlier ones left.
+- A block is `<<<<<<< SEARCH`, existing lines, `=======`, new lines, `>>>>>>> REPLACE`, each marker on its own line.
+Several may stand in one fence; the fence's `path=NAME` names the file, and may be left out where only one fits.
+- The searched lines must be there exactly once. Otherwise lines that differ in blanks only are taken, if unique, with
+their indentation carried over, and noted. So is a part of a single line.
+- Blocks are applied in order, each to the result of the earlier ones.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from messages.tasks import SourceFile
 _SHOWN_CHARS = 120
 _SHOWN_LINES = 16
 _COMPARED_LINES = 4_000
-"""Of larger files the beginning is compared: 128 KiB of code have no more."""
+"""Only the beginning of larger files is compared: 128 KiB of code have no more."""
 
 
 def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
-    """Say which lines are most like the searched ones, and the first that differs."""
+    """Return the lines most like the searched ones, and the first difference."""
     wanted = [line.strip() for line in search if line.strip()]
     there = [(at, line.strip()) for at, line in enumerate(lines[:_COMPARED_LINES]) if line.strip()]
     start = _best_start(wanted, [line for _, line in there])
@@ -44,13 +43,12 @@ def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
 
 
 def _numbered(lines: Sequence[str], start: int, end: int) -> str:
-    """Return lines with their numbers, the first ones of many."""
     shown = [f"{at + 1:5}| {_cut(lines[at])}" for at in range(start, min(end, start + _SHOWN_LINES))]
     return "\n".join((*shown, "     | …") if end > start + _SHOWN_LINES else shown)
 
 
 def _best_start(wanted: list[str], there: list[str]) -> int | None:
-    """Return from where on most lines agree; where none does, where the first lines are most alike."""
+    """Return where most lines agree; if none does, where the first lines are most alike."""
     agreeing = [
         sum(searched == line for searched, line in zip(wanted, there[at:], strict=False)) for at in range(len(there))
     ]
@@ -76,39 +74,35 @@ _DIVIDER = re.compile(r"^ {0,3}={5,9}\s*$")
 _REPLACE = re.compile(r"^ {0,3}>{5,9} ?REPLACE\b.*$")
 _COMPLAINTS_SHOWN = 4
 BLOCK = "search/replace block"
-"""What a complaint calls a block that cannot be applied."""
+"""Name of a block in complaints."""
 
 
 class SearchReplace(msgspec.Struct, frozen=True, kw_only=True):
     """One block of an answer."""
 
     line: int
-    """Of its first marker in the answer, from 1."""
+    """Line of its first marker in the answer, from 1."""
     path: str
-    """Empty: not said."""
+    """Empty: not named."""
     search: tuple[str, ...]
     replace: tuple[str, ...]
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The blocks of an answer, and what stands around them."""
+    """The blocks of an answer, and the rest of it."""
 
     edits: tuple[SearchReplace, ...]
     rest: str
-    """The answer with the blocks, and the fences that held them, left blank."""
+    """The answer with the blocks and their fences left blank."""
 
 
 def holds_edits(text: str) -> bool:
-    """Say whether a search/replace block begins in a text."""
+    """Return True if a search/replace block begins in a text."""
     return any(_SEARCH.match(line) for line in text.splitlines())
 
 
 def find_edits(text: str) -> Found:
-    """Find the search/replace blocks of an answer, in fences or bare.
-
-    Raises:
-        UnusableError: one is begun and not ended.
-    """
+    """Find the search/replace blocks of an answer, in fences or bare. Raises `UnusableError` for an unfinished one."""
     reader = _Reader(text.split("\n"))
     reader.read()
     return Found(edits=tuple(reader.edits), rest="\n".join(reader.rest))
@@ -117,7 +111,7 @@ def find_edits(text: str) -> Found:
 def apply_edits(
     edits: Sequence[SearchReplace], files: tuple[SourceFile, ...]
 ) -> tuple[tuple[SourceFile, ...], tuple[str, ...]]:
-    """Return the changed files, the main one first as before, and notes of what did not match exactly.
+    """Return the changed files in their order, and notes of inexact matches.
 
     Raises:
         UnusableError: some block cannot be applied; the text names each, and the nearest lines.
@@ -145,23 +139,16 @@ def apply_edits(
 
 
 class _Reader:
-    """Goes through an answer's lines once."""
-
     def __init__(self, lines: list[str]) -> None:
         self._lines = [line.removesuffix("\r") for line in lines]
         self.rest = list(lines)
         self.edits: list[SearchReplace] = []
         self._at = 0
         self._fence: tuple[int, int, str] | None = None
-        """First line, length, and path of the fence that is open."""
+        """First line, length, and path of the open fence."""
         self._fence_edits = 0
 
     def read(self) -> None:
-        """Collect blocks.
-
-        Raises:
-            UnusableError: one is not ended.
-        """
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if (opening := _SEARCH.match(line)) is not None:
@@ -212,11 +199,7 @@ class _Reader:
 
 
 def _path_of(edit: SearchReplace, texts: dict[str, str]) -> str:
-    """Return the file that a block is for.
-
-    Raises:
-        UnusableError: it names none of them, or fits several.
-    """
+    """Return the file that a block is for. Raises `UnusableError` for none or several."""
     if edit.path:
         if edit.path not in texts:
             raise UnusableError(f"there is no file {edit.path!r}; there is {', '.join(map(repr, texts))}")
@@ -230,11 +213,7 @@ def _path_of(edit: SearchReplace, texts: dict[str, str]) -> str:
 
 
 def _applied(edit: SearchReplace, text: str) -> tuple[str, str]:
-    """Return a file's text with one block applied, and how it matched if not exactly.
-
-    Raises:
-        UnusableError: it does not match, or in several places.
-    """
+    """Return a file's text with one block applied, and a note of an inexact match."""
     if not any(line.strip() for line in edit.search):
         raise UnusableError("it searches for nothing: name lines that are there, or give the whole file")
     lines = text.split("\n")
@@ -276,10 +255,7 @@ def _loose(search: Sequence[str], lines: list[str]) -> list[int]:
 
 
 def _shift(search: Sequence[str], lines: list[str], place: int) -> tuple[int, str] | None:
-    """Return how the indentation of all lines differs from what was searched: blanks to take off, and to put before.
-
-    None if it differs from line to line: then nobody knows how the new lines should be indented.
-    """
+    """Return the common change of indentation: blanks to remove, and to put before; None if it differs by line."""
     shifts = {
         _indentation_change(searched, there)
         for searched, there in zip(search, lines[place : place + len(search)], strict=True)

@@ -1,31 +1,26 @@
-"""How an attempt failed, as a model is told: the facts of each fate, bounded by whole lines, never expected values."""
+"""How an attempt failed, as a model is told: facts of each fate, bounded by whole lines, never expected values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from messages.tasks import Candidate
 from messages.verdicts import Crashed, DidNotBuild, TimedOut, Verdict, Wrong, outcome_line, printed_by, workload_lines
 
 LOG_CHARS = 4_000
-"""Of a log at most this much is shown: enough for the first errors with their source lines."""
+"""Of a log: enough for the first errors with their source lines."""
 _LINE_CHARS = 300
 _PRINTED_CHARS = 600
-"""Of what a candidate printed that did not crash."""
+"""Of the output of a candidate that did not crash."""
 _TAIL_SHARE = 3
-"""One part in so many of a crash's log is its end, where the last words stand."""
+"""One part in so many of a crash's log is its end."""
 _PLACES_SHOWN = 6
 _PLACE = re.compile(r"(?P<path>[\w./+-]+\.\w+)(?::|\()(?P<line>\d+)\b")
 
 
 def evidence_of(verdict: Verdict, candidate: Candidate | None = None) -> str:
-    """Say what is known about a verdict other than a good one.
-
-    Args:
-        verdict: what the evaluator said.
-        candidate: whose; the lines of it that compilers and interpreters name are quoted.
-    """
+    """Describe a bad verdict; the lines of `candidate` that compilers and interpreters name are quoted."""
     match verdict:
         case DidNotBuild():
             return _with_log(f"It did not build: {verdict.reason}", verdict.log, candidate, bounded_lines)
@@ -54,7 +49,7 @@ def _with_printed(said: str, verdict: Verdict) -> str:
 
 
 def bounded_lines(text: str, limit: int) -> str:
-    """Return `text` if it has at most `limit` characters, else its first whole lines and a count of the rest.
+    """Return a text of at most `limit` characters: its first whole lines and a count of the rest.
 
     A first line longer than `limit` is cut, and says so.
     """
@@ -74,7 +69,7 @@ def bounded_lines(text: str, limit: int) -> str:
 
 
 def bounded_ends(text: str, limit: int) -> str:
-    """Return `text` if it has at most `limit` characters, else whole lines from its beginning and from its end."""
+    """Return a text of about `limit` characters: whole lines from its beginning and its end."""
     if len(text) <= limit:
         return text
     lines = text.split("\n")
@@ -87,21 +82,14 @@ def bounded_ends(text: str, limit: int) -> str:
 
 
 def quoted_places(text: str, candidate: Candidate) -> str:
-    """Return the lines of a candidate that a text names by file and number, in the order of their first mention."""
-    return "\n".join(_quotes(text, candidate))
-
-
-def _quotes(text: str, candidate: Candidate) -> Iterator[str]:
+    """Return the lines of a candidate that a text names by file and number, in order of first mention."""
     sources = {file.path: file.text.split("\n") for file in candidate.files}
-    seen: list[tuple[str, int]] = []
+    quotes: dict[tuple[str, int], str] = {}
     for match in _PLACE.finditer(text):
-        place = (match["path"].removeprefix("./"), int(match["line"]))
-        if place in seen or not 0 < place[1] <= len(sources.get(place[0], ())):
-            continue
-        seen.append(place)
-        yield f"    {place[0]}:{place[1]}: {_cut(sources[place[0]][place[1] - 1].strip())}"
-        if len(seen) == _PLACES_SHOWN:
-            return
+        path, line = match["path"].removeprefix("./"), int(match["line"])
+        if 0 < line <= len(sources.get(path, ())) and len(quotes) < _PLACES_SHOWN:
+            quotes[path, line] = f"    {path}:{line}: {_cut(sources[path][line - 1].strip())}"
+    return "\n".join(quotes.values())
 
 
 def _with_log(said: str, log: str, candidate: Candidate | None, bounded: Callable[[str, int], str]) -> str:

@@ -1,18 +1,15 @@
 """From an answer of whole files to a candidate, and back.
 
-What stands between the fences is the file, to the letter, but for blocks that were escaped for HTML, which is noted.
+The rules, also told to the model by `prompts.py`:
 
-The rules, for people and for `prompts.py`, which tells them to the model:
-
-- A file is one fenced block: a line of three or more backticks with a language tag and, where there are several files,
-  `path=NAME`; it ends with a line of at least as many backticks and nothing else. The newline before that line belongs
-  to the fence, every other character to the file.
+- A file is one fenced block: three or more backticks with a language tag and, of several files, `path=NAME`; it ends
+with a line of at least as many backticks. The text between is the file, to the letter, but for HTML escapes, which are
+undone and noted.
 - A block without `path=` may name its file in a comment on its first line (`// file: NAME`); the line stays.
-- The main file is the last block that defines the entry point, headers aside: earlier ones are drafts. Blocks of less
-  than a quarter of the longest one are fragments. Where none defines it, a block with its name may be the main file,
-  and where a task has no entry point, every block that is not empty.
-- Named blocks are all part of the candidate; of several with one path, the last. Unnamed blocks besides the main file
-  are illustrations and are left out.
+- The main file is the last block that defines the entry point, headers aside: earlier ones are drafts. Blocks shorter
+than a quarter of the longest are fragments. If none defines it, a block with its name may be the main file; if a task
+has no entry point, every block that is not empty.
+- Named blocks are all part of the candidate; of several with one path, the last. Other unnamed blocks are left out.
 """
 
 from __future__ import annotations
@@ -43,19 +40,15 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     """Line of the opening fence, from 1."""
     tag: str
-    """First word of the info string in lower case; empty without one."""
+    """First word of the info string in lower case; may be empty."""
     path: str | None
     text: str
     is_closed: bool = True
-    """False: the answer ended inside it, and was said to be complete."""
+    """False: the answer, said to be complete, ended inside it."""
 
 
 def read_blocks(text: str, *, is_complete: bool = False) -> list[Block]:
-    """Split an answer into its fenced blocks.
-
-    Args:
-        text: the answer.
-        is_complete: its author ended it: a last fence that is open was forgotten, not cut off.
+    """Split an answer into its fenced blocks; `is_complete`: an open last fence was forgotten, not cut off.
 
     Raises:
         UnusableError: a fence is never closed.
@@ -81,7 +74,7 @@ def read_blocks(text: str, *, is_complete: bool = False) -> list[Block]:
 
 
 def path_in(info: str) -> str | None:
-    """Return the path that a fence's info string names."""
+    """Return the path in a fence's info string."""
     named = _PATH_ATTRIBUTE.search(info)
     return named["path"].strip("\"'") if named else None
 
@@ -103,8 +96,7 @@ def _block(line: int, info: str, text: str, *, is_closed: bool) -> Block:
 
 
 MAX_SOURCE_BYTES = 128 * 1024
-"""Larger sources are refused: no kernel needs them, and every prompt of the branch would carry them, often two (what
-is to be improved and what it was built on): some 80,000 tokens, about what models take in."""
+"""Prompts often hold two programs: some 80,000 tokens, about the most that models take in."""
 MAX_FILES = 16
 MAX_PATH_CHARS = 120
 
@@ -120,7 +112,7 @@ MAIN_PATHS: dict[Language, str] = {
     "triton": "kernel.py",
     "python": "program.py",
 }
-"""What the main file is called if the answer does not say."""
+"""Default names of the main file."""
 _HEADERS = (".h", ".hpp", ".hh", ".cuh", ".inc")
 _DECLINED = re.compile(r"\s*nothing further\b[:.,]?(?P<why>.*)", re.IGNORECASE | re.DOTALL)
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
@@ -131,21 +123,21 @@ _ELISION = re.compile(
     r"^\s*(?://|#|/\*)\s*\(?(?:the )?(?:rest|remainder|remaining) .*\b(?:unchanged|as before|omitted)\b",
     re.IGNORECASE,
 )
-"""Comments that stand for code: `// ... existing code ...`, `# rest of the kernel unchanged`."""
+"""Comments in place of code: `// ... existing code ...`, `# rest of the kernel unchanged`."""
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _PROSE_SHOWN = 400
 _FRAGMENT = 0.25
-"""Shorter blocks, as a share of the longest, show a part of a program or a call of it."""
+"""Blocks below this share of the longest show a part of a program or a call of it."""
 
 
 class Parsed(NamedTuple):
-    """What an answer comes to."""
+    """An answer as it was read."""
 
     candidate: Candidate | None
     complaint: str
-    """What was wrong, in words that help to do better; empty if there is a candidate."""
+    """Advice on what was wrong; empty if there is a candidate."""
     notes: tuple[str, ...] = ()
-    """What had to be put right on the way."""
+    """Slips that were put right."""
 
 
 def parse_answer(
@@ -158,11 +150,7 @@ def parse_answer(
 def parse_files(text: str, *, language: Language, entry_point: str, is_complete: bool = False) -> Parsed:
     """Find the candidate in an answer of whole files.
 
-    Args:
-        text: the answer.
-        language: what the candidate is to be written in.
-        entry_point: its function's name; empty: any program may be it.
-        is_complete: the model ended the answer by itself.
+    `entry_point` may be empty: any program may be it. `is_complete`: the model ended the answer by itself.
     """
     try:
         found = _code_blocks(text, language, is_complete=is_complete)
@@ -182,11 +170,7 @@ def parse_files(text: str, *, language: Language, entry_point: str, is_complete:
 
 
 def check_files(files: tuple[SourceFile, ...]) -> None:
-    """Check paths and amount of text.
-
-    Raises:
-        UnusableError: they are out of bounds.
-    """
+    """Check paths and amount of text. Raises `UnusableError`."""
     for file in files:
         _check_path(file.path)
     _check_paths(files)
@@ -196,11 +180,7 @@ def check_files(files: tuple[SourceFile, ...]) -> None:
 
 
 def check_whole(files: tuple[SourceFile, ...]) -> None:
-    """Look for comments that stand where code was left out.
-
-    Raises:
-        UnusableError: there is one.
-    """
+    """Look for comments in place of left-out code. Raises `UnusableError`."""
     for file in files:
         for number, line in enumerate(file.text.split("\n"), start=1):
             if _ELISION.match(line):
@@ -211,7 +191,7 @@ def check_whole(files: tuple[SourceFile, ...]) -> None:
 
 
 def declines(text: str) -> str:
-    """Return why an answer sees nothing further worth trying; empty if it says no such thing, or holds a block."""
+    """Return why an answer sees nothing further worth trying; empty if it does not say so, or holds a block."""
     said = _DECLINED.match(text)
     if said is None or read_blocks(text, is_complete=True):
         return ""
@@ -221,8 +201,8 @@ def declines(text: str) -> str:
 def render_files(files: tuple[SourceFile, ...], language: Language) -> str:
     """Write files as fenced blocks; the fences are longer than any run of backticks inside.
 
-    `parse_answer` returns the same files for any text, as long as the main one comes first and is the largest with the
-    entry point, and all have usable paths.
+    `parse_answer` returns the same files for any text, if the main one comes first and is the largest with the entry
+    point, and all have usable paths.
     """
     return "\n\n".join(_fenced(file, _TAGS[language][0]) for file in files)
 
@@ -234,11 +214,7 @@ def _fenced(file: SourceFile, tag: str) -> str:
 
 
 def _code_blocks(text: str, language: Language, *, is_complete: bool) -> list[Block]:
-    """Return the blocks that may be files of this language.
-
-    Raises:
-        UnusableError: there are none.
-    """
+    """Return the blocks that may be files of this language. Raises `UnusableError` if there are none."""
     blocks = read_blocks(text, is_complete=is_complete)
     if not blocks:
         said = " ".join(text.split())
@@ -277,7 +253,6 @@ def _unescaped(blocks: list[Block]) -> tuple[list[Block], tuple[str, ...]]:
 
 
 def _remarks(blocks: list[Block], main: Block, entry_point: str) -> tuple[str, ...]:
-    """Say what was chosen or supplied where the answer left it open."""
     name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
     rivals = [block for block in blocks if block is not main and block.path is None and name.search(block.text)]
     notes = [f"the fence on line {block.line} of the answer was left open" for block in blocks if not block.is_closed]
@@ -288,11 +263,7 @@ def _remarks(blocks: list[Block], main: Block, entry_point: str) -> tuple[str, .
 
 
 def _main_block(blocks: list[Block], entry_point: str) -> Block:
-    """Return the block that is the main file.
-
-    Raises:
-        UnusableError: none holds the entry point.
-    """
+    """Return the block of the main file. Raises `UnusableError` if none holds the entry point."""
     if not any(block.text.strip() for block in blocks):
         raise UnusableError(f"the fenced block on line {blocks[0].line} of the answer is empty")
     name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
@@ -309,17 +280,12 @@ def _main_block(blocks: list[Block], entry_point: str) -> Block:
 
 
 def _definition(name: str) -> re.Pattern[str]:
-    """Return what a definition of a function looks like in Python or C++, not a call or a declaration."""
     arguments = r"\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)"
     return re.compile(rf"\b(?:def|class)\s+{name}\b|\b{name}\s*=[^=]|\b{name}\s*{arguments}[^;{{}}()=!<>&|]*\{{")
 
 
 def _files(blocks: list[Block], main: Block, language: Language) -> tuple[SourceFile, ...]:
-    """Return main file and named files.
-
-    Raises:
-        UnusableError: a path or the amount of text is out of bounds.
-    """
+    """Return main file and named files. Raises `UnusableError` if a path or the amount of text is out of bounds."""
     others = [block for block in blocks if block is not main and block.path is not None]
     files = [SourceFile(path=main.path or MAIN_PATHS[language], text=main.text)]
     files += [SourceFile(path=block.path or "", text=block.text) for block in others]
@@ -344,8 +310,7 @@ def _check_path(path: str) -> None:
 def _check_paths(files: tuple[SourceFile, ...]) -> None:
     if len(files) > MAX_FILES:
         raise UnusableError(f"the answer holds {len(files)} files, {MAX_FILES} are allowed")
-    seen: set[str] = set()
-    for file in files:
-        if file.path in seen:
-            raise UnusableError(f"two fenced blocks have the path {file.path!r}: give each file once, complete")
-        seen.add(file.path)
+    paths = [file.path for file in files]
+    for number, path in enumerate(paths):
+        if path in paths[:number]:
+            raise UnusableError(f"two fenced blocks have the path {path!r}: give each file once, complete")

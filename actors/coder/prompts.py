@@ -1,8 +1,8 @@
-"""What a coder's model is told. Pure text; the order of parts is from what changes least to what changes most.
+"""Prompts of a coder's model. Pure text, from the least to the most changing part, for prefix caches.
 
 System rules, task, hardware, instructions of people, action, base, code to merge, latest attempt, history, complaint,
-request: endpoints that cache prefixes then read rules and task once in a run, and action and base once in a branch.
-The action is in every prompt: an attempt that debugs or improves still serves its hypothesis.
+request: rules and task are read once in a run, action and base once in a branch. The action is in every prompt:
+attempts that debug or improve still serve it.
 """
 
 from __future__ import annotations
@@ -59,12 +59,9 @@ Answering with search/replace blocks, where the end of the question asks for the
 
 
 def system_rules(language: Language, *, is_program: bool = False, edits: bool = True) -> str:
-    """Return the rules that hold in every call for kernels in this language, or for programs.
+    """Return the rules of every call for kernels in this language, or for programs with their own evaluator.
 
-    Args:
-        language: what is written.
-        is_program: the task is a program with an evaluator of its own.
-        edits: search/replace blocks may be asked for.
+    `edits`: search/replace blocks may be asked for.
     """
     edit_rules = _EDIT_RULES.format(tag=_tag(language), path=MAIN_PATHS[language]) if edits else ""
     if is_program:
@@ -94,7 +91,7 @@ An answer to another task:
 
 
 def request_for(job: WriteCandidate) -> Request:
-    """Return the question that a job asks."""
+    """Return the question of a job."""
     sections = (
         job.task.prompt,
         _hardware(job),
@@ -104,7 +101,7 @@ def request_for(job: WriteCandidate) -> Request:
         _second(job),
         _latest(job),
         _history(job.history),
-        _complaint(job.complaint),
+        f"# Your previous answer could not be used\n\n{job.complaint}" if job.complaint else "",
         _wanted(job),
     )
     return Request(
@@ -116,7 +113,7 @@ def request_for(job: WriteCandidate) -> Request:
 
 
 def _is_program(job: WriteCandidate) -> bool:
-    """Say whether the task is a program and no kernel: only its own evaluator knows how it is entered."""
+    """Return True if the task is a program and no kernel: only its own evaluator knows how it is entered."""
     return not job.task.entry_point
 
 
@@ -125,7 +122,6 @@ def _tag(language: Language) -> str:
 
 
 def _hardware(job: WriteCandidate) -> str:
-    """Tell what the device is, what pays on it, and how long the task must take there."""
     if job.target is None or _is_program(job):
         return ""
     lines = [f"- {line}" for line in CRAFTS[job.language].advice(hardware_of(job.target))]
@@ -133,7 +129,7 @@ def _hardware(job: WriteCandidate) -> str:
 
 
 def _instructions(instructions: tuple[str, ...]) -> str:
-    """List what people want minded; further lines are indented, and pass for no heading."""
+    """List people's instructions; further lines are indented, so that they are no headings."""
     lines = ["- " + text.replace("\n", "\n  ") for text in instructions]
     return "\n".join(["# What the people who run this search want minded", "", *lines]) if lines else ""
 
@@ -190,18 +186,14 @@ def _latest(job: WriteCandidate) -> str:
 
 
 def _no_better(job: WriteCandidate, verdict: Measured | Scored) -> str:
-    """Say how a correct attempt compares with the base, on each workload, and with what the device allows."""
+    """Compare a correct attempt with the base, on each workload, and with the device's limit."""
     versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
     if isinstance(verdict, Scored):
         return "\n".join((f"Your latest attempt is no better{versus}: {outcome_line(verdict)}.", *verdict.notes))
-    share = _share(job, verdict)
+    found = roofline(job.task, job.target) if job.target and not job.task.workloads else None
+    share = f"; {share_text(found, verdict.latency_us)}" if found and verdict.latency_us else ""
     lines = [f"Your latest attempt is correct but not faster{versus}: {outcome_line(verdict)}{share}."]
     return "\n".join((*lines, *(f"- {line}" for line in workload_lines(verdict))))
-
-
-def _share(job: WriteCandidate, verdict: Measured) -> str:
-    found = roofline(job.task, job.target) if job.target and not job.task.workloads else None
-    return f"; {share_text(found, verdict.latency_us)}" if found and verdict.latency_us else ""
 
 
 def _history(history: tuple[AttemptBrief, ...]) -> str:
@@ -219,10 +211,6 @@ def _history(history: tuple[AttemptBrief, ...]) -> str:
 def _one_line(text: str) -> str:
     words = " ".join(text.split())
     return words if len(words) <= OUTCOME_CHARS else f"{words[:OUTCOME_CHARS].rpartition(' ')[0]} …"
-
-
-def _complaint(complaint: str) -> str:
-    return f"# Your previous answer could not be used\n\n{complaint}" if complaint else ""
 
 
 def _wanted(job: WriteCandidate) -> str:

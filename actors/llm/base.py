@@ -1,4 +1,4 @@
-"""The interface of models: requests, answers, usage, and token estimates."""
+"""The interface of models: requests, answers, usage, token estimates; and models made of others or of a function."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Literal, Protocol, TypeAlias
 
+import anyio
 import msgspec
 
-from messages.base import EndpointFault, Usage
+from messages.base import EndpointFault, ModelError, Usage
 
 CHARS_PER_TOKEN = 4
 """English prose has 4 to 5 characters per token, code 3 to 4."""
@@ -20,7 +21,7 @@ def estimated_tokens(text: str) -> int:
 
 
 def estimated_usage(request: Request, text: str) -> Usage:
-    """Return what a call would cost at an endpoint: one call, tokens estimated, nothing cached."""
+    """Return the expected cost of a call: one call, tokens estimated, nothing cached."""
     return Usage(
         calls=1,
         prompt_tokens=estimated_tokens(request.system) + estimated_tokens(request.prompt),
@@ -30,22 +31,22 @@ def estimated_usage(request: Request, text: str) -> Usage:
 
 Role: TypeAlias = Literal["planner", "coder"]
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-"""How much hidden reasoning an endpoint is asked for; which of them a model knows is the model's."""
+"""Amount of hidden reasoning asked for; each model knows only some."""
 
 
 class Ending(Protocol):
-    """Reads an answer while it comes, and knows when it is whole."""
+    """Reads an answer while it comes, and knows when it is complete."""
 
     @property
     def patience_chars(self) -> int:
-        """How much more is read of a whole answer before it is ended."""
+        """How much more is read of a complete answer before it is ended."""
 
     def take(self, piece: str) -> bool:
-        """Read on; say whether what was read so far holds all that is needed. It may need more again later."""
+        """Read on; True if everything needed has been read. May be False again later."""
 
 
 class AnswerSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer in JSON looks like, for endpoints that hold a model to it."""
+    """Form of an answer in JSON, for endpoints that hold a model to it."""
 
     name: str
     """Letters, digits and underscores."""
@@ -60,15 +61,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The job's id: the same id is the same question, on redelivery and on resume."""
     role: Role
     system: str
-    """Rules that are the same in every call of this role."""
+    """Rules, the same in every call of this role."""
     parts: tuple[str, ...]
-    """The user message, from what changes least to what changes most; joined by blank lines."""
+    """The user message, from the least to the most changing part; joined by blank lines."""
     ending: Callable[[], Ending] | None = None
-    """Makes the reader of one try's answer; null: only the endpoint knows when it ends."""
+    """Makes the reader of one try's answer; None: only the endpoint knows when it ends."""
     schema: AnswerSchema | None = None
     """Held to where the endpoint can; the rules ask for the same in words."""
     model: str = ""
-    """Which of several models is asked; empty: the only one, or the first."""
+    """Which of several models; empty: the only one, or the first."""
 
     @property
     def prompt(self) -> str:
@@ -77,16 +78,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came back."""
+    """A model's answer."""
 
     text: str
     model: str
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """As the endpoint says it: `stop`, `length`, `content_filter`, …; `ended_early`: it was whole, and not read on."""
+    """In the endpoint's words: `stop`, `length`, `content_filter`, …; `ended_early`: complete, and not read on."""
     faults: tuple[EndpointFault, ...] = ()
-    """Tries that failed before this answer came."""
+    """Tries that failed before."""
 
 
 class Model(Protocol):
@@ -104,5 +105,71 @@ class Model(Protocol):
 
 
 def rules_digest(system: str) -> str:
-    """Return by what the rules of a question are known: blake2b-128, hex."""
+    """Return the digest of a question's rules: blake2b-128, hex."""
     return blake2b(system.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+SHORTEST = 6
+"""Shorter keys are left alone: `x`, `key` and `EMPTY` are given to endpoints that want none."""
+_SHORTEST_IN_ANSWERS = 16
+"""The same in answers, which are programs: `kernel` must stay. Providers' keys are longer."""
+HIDDEN = "***"
+
+
+def masked(text: str, key: str) -> str:
+    """Return an error with `***` for a key: errors and answers are shown and journalled."""
+    return text.replace(key, HIDDEN) if len(key) >= SHORTEST else text
+
+
+def masked_answer(text: str, key: str) -> str:
+    """Return an answer with `***` for a key."""
+    return text.replace(key, HIDDEN) if len(key) >= _SHORTEST_IN_ANSWERS else text
+
+
+class Ensemble:
+    """Several models as one: a question goes to the model of its role, or to the coder that it names."""
+
+    def __init__(self, planner: Model, coders: Mapping[str, Model]) -> None:
+        """Take the models over: they are closed with this one. Coders are by name; the first is the default."""
+        self._planner = planner
+        self._coders = dict(coders)
+
+    async def complete(self, request: Request) -> Answer:
+        """See `Model.complete`; a permanent `ModelError` if a model is named that is not here."""
+        if request.role == "planner":
+            return await self._planner.complete(request)
+        found = self._coders.get(request.model or next(iter(self._coders)))
+        if found is None:
+            here = ", ".join(self._coders)
+            raise ModelError(f"model {request.model!r} is asked for, and this coder has {here}", permanent=True)
+        return await found.complete(request)
+
+    async def aclose(self) -> None:
+        """See `Model.aclose`."""
+        for model in {id(model): model for model in (self._planner, *self._coders.values())}.values():
+            await model.aclose()
+
+
+class ScriptedModel:
+    """Answers with `answers(request)` after `latency_s`, or raises it if it is an exception. For tests."""
+
+    def __init__(self, answers: Callable[[Request], str | Exception], *, latency_s: float = 0.0) -> None:
+        self._answers = answers
+        self._latency_s = latency_s
+
+    async def complete(self, request: Request) -> Answer:
+        """See `Model.complete`."""
+        started = anyio.current_time()
+        await anyio.sleep(self._latency_s)
+        text = self._answers(request)
+        if isinstance(text, Exception):
+            raise text
+        return Answer(
+            text=text,
+            model="scripted",
+            usage=estimated_usage(request, text),
+            latency_s=anyio.current_time() - started,
+        )
+
+    async def aclose(self) -> None:
+        """Do nothing: there are no connections."""

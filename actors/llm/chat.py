@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 
 from actors.llm.base import Request
-from actors.llm.endpoint import EndpointModel, is_streamed
+from actors.llm.endpoint import EndpointModel, is_streamed, strict_format, without_none
 from actors.llm.features import Features, seed_of
-from actors.llm.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
 from messages.base import Usage
 
 
@@ -41,7 +41,7 @@ class _TokenCounts(msgspec.Struct):
 
 
 class _Completion(msgspec.Struct):
-    """What is read of a response: the package's own types are not checked against what the endpoint sent."""
+    """The fields read of a response; the package's own types are not checked against the endpoint's text."""
 
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     model: str | None = None
@@ -59,8 +59,6 @@ class _Trouble(msgspec.Struct):
 
 
 class _Chunk(msgspec.Struct):
-    """What is read of an event."""
-
     choices: list[_Delta] = []
     model: str | None = None
     usage: _TokenCounts | None = None
@@ -76,42 +74,33 @@ class ChatModel(EndpointModel):
 
     def question(self, request: Request, features: Features) -> dict[str, object]:
         """See `EndpointModel.question`."""
-        sampling = self._sampling
-        body: dict[str, object] = {
-            "model": self._model,
-            "messages": [
-                {"role": "system", "content": request.system},
-                {"role": "user", "content": request.prompt},
-            ],
-        }
-        if sampling.temperature is not None:
-            body["temperature"] = sampling.temperature
-        if sampling.max_tokens is not None:
-            body[features.max_tokens_name] = sampling.max_tokens
-        if sampling.reasoning_effort is not None:
-            body["reasoning_effort"] = sampling.reasoning_effort
-        if sampling.seed is not None:
-            body["seed"] = seed_of(sampling.seed, request.request_id)
-        if features.structured and request.schema is not None:
-            schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        if is_streamed(request, features):
-            body["stream"] = True
-            if features.usage_in_stream:
-                body["stream_options"] = {"include_usage": True}
-        return body
+        sampling, streamed = self._sampling, is_streamed(request, features)
+        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}]
+        schema = strict_format(request, features)
+        return without_none(
+            model=self._model,
+            messages=messages,
+            temperature=sampling.temperature,
+            **{features.max_tokens_name: sampling.max_tokens},
+            reasoning_effort=sampling.reasoning_effort,
+            seed=seed_of(sampling.seed, request.request_id) if sampling.seed is not None else None,
+            response_format={"type": "json_schema", "json_schema": schema} if schema else None,
+            stream=streamed or None,
+            stream_options={"include_usage": True} if streamed and features.usage_in_stream else None,
+        )
 
     def read(self, body: bytes) -> Said:
         """See `EndpointModel.read`. The first choice counts."""
         # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
         completion = msgspec.convert(json.loads(body), _Completion)
         choice = completion.choices[0]
+        details = completion.usage.prompt_tokens_details if completion.usage is not None else None
         return Said(
             text=choice.message.text,
             model=completion.model,
             finish_reason=choice.finish_reason or "stop",
             usage=_usage(completion.usage),
-            reports_caching=_reports_caching(completion.usage),
+            reports_caching=details is not None and details.cached_tokens is not None,
         )
 
     def gathering(self, request: Request) -> _Gathering:
@@ -120,7 +109,7 @@ class ChatModel(EndpointModel):
 
 
 class _Gathering:
-    """Puts the chunks of a completion together. Over with `[DONE]`, or with a finish reason where none comes."""
+    """Puts the chunks of a completion together. Over with `[DONE]`, or with a finish reason."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -165,11 +154,6 @@ class _Gathering:
             self._finish_reason = choice.finish_reason or self._finish_reason
             if choice.delta is not None:
                 self._progress.take(choice.delta.text)
-
-
-def _reports_caching(counts: _TokenCounts | None) -> bool:
-    details = counts.prompt_tokens_details if counts is not None else None
-    return details is not None and details.cached_tokens is not None
 
 
 def _usage(counts: _TokenCounts | None) -> Usage | None:

@@ -1,17 +1,13 @@
-"""What the dialects of OpenAI-compatible endpoints share: how a question is sent, tried again, and fails.
+"""The shared part of the dialects of OpenAI-compatible endpoints: sending a question, trying again, and failing.
 
-Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own; `tries`
-notes each try that fails. What is left is turned into `ModelError` here, once: permanent where only the user can help.
-
-An answer counts as a whole or not at all, also where it is streamed: a try that breaks off is the package's to repeat.
-Only one whose text shows that it is whole (`Request.ending`) is not read on.
+Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own; `transport`
+notes each failed try. The last failure becomes a `ModelError` here: permanent where only the user can help. A broken
+answer counts as none, and the try is repeated; one that is complete (`Request.ending`) is not read on.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -21,23 +17,31 @@ import msgspec
 import openai
 import structlog
 
-from actors.llm.base import Answer, Ending, Request, estimated_usage
-from actors.llm.endings import Unproven
+from actors.llm.answer_text import Unproven, split_reasoning
+from actors.llm.base import Answer, Request, estimated_usage, masked, masked_answer
 from actors.llm.features import Features, Sampling, after_overlong, without_refused
-from actors.llm.masking import masked, masked_answer
-from actors.llm.reasoning import split_reasoning
-from actors.llm.streams import AnswerTooLongError, Gathering, NotUnderstoodError, Said
-from actors.llm.tries import Call, NeverReachedError, TryingClient, is_spent, noting, timeout_of
+from actors.llm.transport import (
+    AnswerTooLongError,
+    Call,
+    Gathering,
+    NeverReachedError,
+    NotUnderstoodError,
+    Said,
+    TryingClient,
+    is_spent,
+    noting,
+    timeout_of,
+)
 from messages.base import EndpointFault, ModelError, Usage, fault_words
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 ENDED_EARLY: Final = "ended_early"
-"""Finish reason of an answer that was whole and not read on."""
+"""Finish reason of an answer that was complete and not read on."""
 _NO_KEY: Final = "none"
-"""Sent to endpoints that ask for none: the package insists on one."""
+"""For endpoints without keys: the package insists on one."""
 _ABOUT_THE_QUESTION: Final = frozenset({400, 413, 422})
 _SPARED_REFUSALS: Final = 2
-"""Before anything was answered; what is refused then is likely to be refused always."""
+"""Refusals before any answer that count as the question's fault."""
 _SHOWN: Final = 300
 
 log = structlog.get_logger(__name__)
@@ -47,11 +51,11 @@ class EndpointModel(ABC):
     """One model at one endpoint, in one dialect."""
 
     path: str
-    """Where questions go, below the endpoint's address."""
+    """Path of questions, below the endpoint's address."""
     noun: str
-    """What the endpoint answers in, in words."""
+    """Name of the answers' format."""
     renames_limit = False
-    """Whether the limit of an answer has an older name, see `after_overlong`."""
+    """True if the limit of an answer has an older name, see `after_overlong`."""
 
     def __init__(
         self,
@@ -68,21 +72,21 @@ class EndpointModel(ABC):
         """Prepare the connection; nothing is sent yet.
 
         Args:
-            model: its name as the endpoint knows it.
+            model: its name at the endpoint.
             base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: the openai package's default.
-            api_key: sent as bearer token; None for endpoints without keys.
+            api_key: bearer token; None for endpoints without keys.
             timeout_s: of one call with all its retries.
-            max_retries: how often the package tries again.
-            concurrency: calls in flight at once; more wait, which is not part of the time-out.
+            max_retries: of the package.
+            concurrency: calls in flight; waiting for one is not part of the time-out.
             sampling: temperature and the like.
-            features: what the endpoint takes. What it turns out to refuse is left out from then on, and said.
+            features: accepted by the endpoint. A refused one is left out from then on, and logged.
         """
         self._model = model
         self._timeout_s = timeout_s
         self._has_answered = False
         self._has_kept_to_schema = False
         self._marks_reasoning: bool | None = None
-        """Whether reasoning in its answers begins with a mark; None: no answer has shown it."""
+        """True if its reasoning begins with a mark; None: no answer has shown it."""
         self._refusals = 0
         is_encrypted = not (base_url or "").lower().startswith("http:")
         self._http = TryingClient(timeout_s=timeout_s, secret=api_key or "", is_encrypted=is_encrypted)
@@ -99,11 +103,11 @@ class EndpointModel(ABC):
         self._limiter = anyio.CapacityLimiter(concurrency)
         self._sampling = sampling or Sampling()
         self.features = features or Features()
-        """What is used of the API's features by now."""
+        """Features in use."""
         self.has_streamed = False
         """An answer came as a stream."""
         self.reports_caching = False
-        """An answer told how much of its prompt was cached."""
+        """An answer said how much of its prompt was cached."""
 
     @abstractmethod
     def question(self, request: Request, features: Features) -> dict[str, object]:
@@ -111,7 +115,7 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def read(self, body: bytes) -> Said:
-        """Read an answer that came in one piece.
+        """Read an answer in one piece.
 
         Raises:
             ValueError: it is none of this dialect's; msgspec's ValidationError is such an error.
@@ -124,10 +128,9 @@ class EndpointModel(ABC):
     async def complete(self, request: Request) -> Answer:
         """Answer one question.
 
-        The answer tells of all tries under this request id that failed, those of earlier calls included. A question
-        that the endpoint refuses (too long, against its rules) has an empty answer that says so, unless the endpoint
-        refuses whatever it is asked. Of an answer that was ended early the tokens are estimated, since endpoints
-        report them last; hidden reasoning is not in the estimate.
+        The answer lists all failed tries under this request id, those of earlier calls included. A question that the
+        endpoint refuses (too long, against its rules) has an empty answer that says so, unless every question is
+        refused. Tokens of an answer that was ended early are estimated, without hidden reasoning.
 
         Raises:
             ModelError: the endpoint failed; permanent for a refused key, an unknown model or address, or if every
@@ -151,7 +154,7 @@ class EndpointModel(ABC):
         await self._client.close()
 
     async def _ask(self, request: Request, faults: list[EndpointFault]) -> Said | None:
-        """Return what the endpoint said; None if it refuses this question and may answer others."""
+        """Return the endpoint's words; None if it refuses this question and may answer others."""
         started = anyio.current_time()
         try:
             with anyio.fail_after(self._timeout_s):
@@ -172,7 +175,7 @@ class EndpointModel(ABC):
         return said
 
     async def _said(self, request: Request, faults: list[EndpointFault]) -> Said:
-        """Ask; where the endpoint refuses a feature that can be done without, once more without it."""
+        """Ask; if the endpoint refuses a dispensable feature, once more without it."""
         while True:
             used, started = self.features, anyio.current_time()
             try:
@@ -189,11 +192,10 @@ class EndpointModel(ABC):
                 return said
 
     def _with_patience(self, request: Request) -> Request:
-        """Return a question whose answer is not ended inside of reasoning that nothing marks."""
         make = request.ending
         if make is None or self._marks_reasoning:
             return request
-        ending = partial(_unproven, make) if self._marks_reasoning is None else None
+        ending = (lambda: Unproven(make())) if self._marks_reasoning is None else None
         return msgspec.structs.replace(request, ending=ending)
 
     def _look_at_reasoning(self, said: Said) -> None:
@@ -203,7 +205,7 @@ class EndpointModel(ABC):
             self._marks_reasoning = True
 
     def _gives_up_feature(self, request: Request, used: Features, faults: list[EndpointFault]) -> bool:
-        """Say whether a refusal was about a feature; it is not used from now on, and the fault says so."""
+        """Return True if a refusal was about a feature, which is not used from now on."""
         refused = faults[-1]
         asked_structured = used.structured and request.schema is not None and not self._has_kept_to_schema
         fewer = without_refused(used, refused.detail, asked_structured=asked_structured)
@@ -232,11 +234,7 @@ class EndpointModel(ABC):
         )
 
     def _read(self, response: httpx2.Response, call: Call, started: float) -> Said:
-        """Return what was said, streamed or in one piece.
-
-        Raises:
-            NotUnderstoodError: it is none of this dialect's answers; noted.
-        """
+        """Return the answer, streamed or in one piece. Raises `NotUnderstoodError`, noted."""
         if call.gathered is not None:
             self.has_streamed = True
             said = call.gathered.said
@@ -258,7 +256,7 @@ class EndpointModel(ABC):
                 finish_reason=reason,
                 faults=tuple(faults),
             )
-        text = masked_answer(_storable(said.text), self._key)
+        text = masked_answer(said.text.encode("utf-8", "replace").decode(), self._key)  # without lone surrogates
         estimated = msgspec.structs.replace(estimated_usage(request, text), estimated_calls=1)
         return Answer(
             text=text,
@@ -270,7 +268,6 @@ class EndpointModel(ABC):
         )
 
     def _failure(self, error: openai.OpenAIError, faults: list[EndpointFault]) -> ModelError:
-        """Say in words what is left when all tries failed."""
         match error:
             case openai.APIConnectionError():
                 text = "cannot be reached" if faults[-1].kind == "unreachable" else "broke the connection off"
@@ -291,12 +288,12 @@ class EndpointModel(ABC):
             self._http.note(fault, started)
 
     def _is_spared(self) -> bool:
-        """Say whether a refusal is taken for the question's fault: always once others were answered, else twice."""
+        """Return True if a refusal counts as the question's fault: always once others were answered, else twice."""
         self._refusals += 1
         return self._has_answered or self._refusals <= _SPARED_REFUSALS
 
     def _refused(self, error: openai.APIStatusError, faults: list[EndpointFault]) -> tuple[str, bool]:
-        """Say what a status means and what to do about it, and whether only the user can."""
+        """Return advice for a status, and True if only the user can help."""
         match error.status_code:
             case 401 | 403:
                 advice, permanent = "refused the key: check the API key in the environment", True
@@ -319,28 +316,31 @@ class EndpointModel(ABC):
         return ModelError(masked(said, self._key), permanent=permanent, faults=tuple(faults))
 
 
-def _unproven(make: Callable[[], Ending]) -> Ending:
-    return Unproven(make())
-
-
 def is_streamed(request: Request, features: Features) -> bool:
-    """Say whether an answer is streamed: only where it may be ended early, since it is of no other use here."""
+    """Return True if an answer is streamed: only where it may be ended early."""
     return features.streams and request.ending is not None
 
 
-def _identity(request: Request, body: dict[str, object]) -> dict[str, str]:
-    """Return headers that make the same question recognisable, on retries, redelivery and resume.
+def strict_format(request: Request, features: Features) -> dict[str, object] | None:
+    """Return the form that a model is to be held to, where the endpoint can."""
+    if not features.structured or request.schema is None:
+        return None
+    return {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
 
-    `X-Client-Request-Id` is what OpenAI logs. Gateways that know `Idempotency-Key` (the IETF's draft of that name) give
-    the answer again that was paid for; they refuse a known key with another body, so the body is part of the key.
+
+def without_none(**fields: object) -> dict[str, object]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _identity(request: Request, body: dict[str, object]) -> dict[str, str]:
+    """Return headers that identify the same question on retries, redelivery and resume.
+
+    `X-Client-Request-Id` is logged by OpenAI. Gateways that know `Idempotency-Key` give the paid answer again and
+    refuse a known key with another body, so the body is part of the key.
     """
     digest = blake2b(msgspec.json.encode(body, order="deterministic"), digest_size=8).hexdigest()
     return {"X-Client-Request-Id": request.request_id, "Idempotency-Key": f"{request.request_id}-{digest}"}
-
-
-def _storable(text: str) -> str:
-    """Replace lone surrogates, which JSON can carry and UTF-8 cannot."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _shortened(text: str) -> str:

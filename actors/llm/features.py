@@ -1,9 +1,8 @@
 """Features of an endpoint's API, and answer schemas in OpenAI's strict form.
 
-What strict mode asks for (platform.openai.com, "Structured outputs", supported schemas): an object at the root, every
-object closed and all of its fields required, alternatives by `anyOf` alone, definitions by `$ref`. Bounds are left out,
-which not all endpoints take, and said in words instead: the decoder checks them anyway. So an answer that keeps to the
-schema has the right form, not yet the right content.
+Strict mode (platform.openai.com, "Structured outputs") wants an object at the root, closed objects with all fields
+required, `anyOf` for alternatives, `$ref` for definitions. Bounds are said in words: not all endpoints take them, and
+the decoder checks them anyway.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ def answer_schema(struct: type[msgspec.Struct]) -> AnswerSchema:
 
 
 def strict_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the strict schema of a struct.
-
-    Raises:
-        ValueError: the struct holds something that strict mode cannot say, such as a mapping with free keys.
-    """
+    """Return the strict schema of a struct. Raises `ValueError` for free keys and other things it cannot express."""
     plain = msgspec.json.schema(struct)
     definitions = {name: _strict(schema, name) for name, schema in plain["$defs"].items()}
     root = definitions.pop(plain["$ref"].removeprefix("#/$defs/"))
@@ -54,7 +49,6 @@ def strict_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _strict(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Convert one schema and all below it."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     unknown = schema.keys() - _KEPT - _DROPPED - _BOUNDS.keys()
@@ -76,7 +70,6 @@ def _strict(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _closed(schema: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return what makes an object a closed one with all of its fields required."""
     if "properties" not in schema:
         raise ValueError(f"{where}: strict mode has no objects with free keys")
     properties = {key: _strict(value, f"{where}.{key}") for key, value in schema["properties"].items()}
@@ -93,24 +86,24 @@ def _type_of(values: list[object], where: str) -> str | list[str]:
 MaxTokensName: TypeAlias = Literal["max_completion_tokens", "max_tokens"]
 ProbedDialect: TypeAlias = Literal["chat", "responses"]
 State: TypeAlias = Literal["yes", "no", "unknown"]
-"""Whether an endpoint has a feature."""
+"""Availability of a feature."""
 _SEED_BITS: Final = 31
 """Endpoints keep seeds in signed integers of 32 or 64 bits."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent along with every question; null is left to the endpoint."""
+    """Sent along with every question; None is left to the endpoint."""
 
     temperature: float | None = None
     max_tokens: int | None = None
     """Output tokens, hidden reasoning included."""
     reasoning_effort: ReasoningEffort | None = None
     seed: int | None = None
-    """Of the endpoint's draws; every question gets one of its own from it, see `seed_of`."""
+    """Each question gets its own from it, see `seed_of`."""
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint takes, as far as it is known."""
+    """Features that an endpoint takes, as far as known."""
 
     structured: bool = False
     """It holds an answer to a JSON schema. Not assumed."""
@@ -118,11 +111,11 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
     """Answers come piece by piece, so that they can be ended early."""
     usage_in_stream: bool = True
     max_tokens_name: MaxTokensName = "max_completion_tokens"
-    """How the limit of an answer is called in chat completions."""
+    """Name of the answer's limit in chat completions."""
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, as it is remembered. Holds no key."""
+    """Result of a probe, as it is remembered. Holds no key."""
 
     model: str
     base_url: str | None
@@ -133,13 +126,13 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     usage_in_stream: State = "unknown"
     max_tokens_name: MaxTokensName = "max_completion_tokens"
     refused: tuple[str, ...] = ()
-    """Of `temperature`, `seed` and `reasoning_effort`, those that it does not take."""
+    """Refused ones of `temperature`, `seed` and `reasoning_effort`."""
     caching_reported: State = "unknown"
-    """It says how much of a prompt it had in its cache."""
+    """It says how much of a prompt was cached."""
 
     @property
     def features(self) -> Features:
-        """What a search may use."""
+        """Features for a search."""
         return Features(
             structured=self.structured == "yes",
             streams=self.streams != "no",
@@ -156,17 +149,10 @@ def seed_of(seed: int, request_id: str) -> int:
 
 
 def after_overlong(features: Features, limit: int | None, said: int) -> Features | None:
-    """Return the features with the limit's older name, where an answer shows that the newer one is passed over.
+    """Return the features with the limit's older name if an answer of `said` tokens ignored the newer one.
 
-    Servers of one's own often know `max_tokens` only, and leave out in silence what they do not know.
-
-    Args:
-        features: that were used.
-        limit: tokens that an answer may have; null: none was sent.
-        said: tokens that it had, at least.
-
-    Returns:
-        None: the answer shows nothing, or there is no other name.
+    Local servers often know `max_tokens` only and ignore unknown names. None: the answer shows nothing, or there is no
+    other name.
     """
     if limit is None or said <= limit or features.max_tokens_name == "max_tokens":
         return None
@@ -176,10 +162,7 @@ def after_overlong(features: Features, limit: int | None, said: int) -> Features
 def without_refused(features: Features, said: str, *, asked_structured: bool) -> Features | None:
     """Return the features without the one that an endpoint refused; None if its refusal is about something else.
 
-    Args:
-        features: that were used.
-        said: what the endpoint said when it refused.
-        asked_structured: the question was asked with a schema, which has never worked here.
+    `asked_structured`: the question had a schema, which has never worked here.
     """
     if features.streams and "stream_options" in said and features.usage_in_stream:
         return msgspec.structs.replace(features, usage_in_stream=False)

@@ -1,21 +1,18 @@
-"""How fast one endpoint is asked, by all roles of this process together: calls in flight, requests and tokens a minute.
+"""Rate limits of one endpoint, for all roles of this process: calls in flight, requests and tokens a minute.
 
-What the user sets is kept to in every stretch of 60 s: a question waits until it fits (of its tokens the prompt's are
-estimated, the answer's taken to be as long as the role's last ones; both are put right when the answer is there). What
-the endpoint turns out to bear is learned from its HTTP 429s, as TCP learns a link's (additive increase, multiplicative
-decrease: Chiu, Jain 1989): each halves the calls in flight, once for all calls that were under way, and nothing is
-begun until `Retry-After` has passed, or without one for a second, doubled each time; each answer adds a part of a call.
-The planner's questions go first, then coders' in order of arrival: many branches wait for one planner.
-
-Other processes at the same endpoint are not seen, but felt.
+The user's limits hold in every stretch of 60 s (prompt tokens estimated, answers expected to be as long as the last
+ones). The endpoint's own limit is learned from HTTP 429s as TCP learns a link's (additive increase, multiplicative
+decrease: Chiu, Jain 1989): each halves the calls in flight, once for all calls under way, and nothing begins until
+`Retry-After` has passed, or else a doubling pause; each answer adds a part of a call. The planner's questions go first:
+many branches wait for it. Other processes are noticed only by their effect.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from heapq import heappop, heappush
 from itertools import count
@@ -31,20 +28,20 @@ from messages.base import EndpointFault
 
 PERIOD_S: Final = 60.0
 LONGEST_PAUSE_S: Final = 600.0
-"""An endpoint that asks for more is asked again after this; its answer says whether it meant it."""
+"""Longest pause that an endpoint may ask for."""
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_OWN_PAUSE_S: Final = 60.0
 _ANSWER_TOKENS: Final = 2000
-"""How long an answer is taken to be before the first one."""
+"""Expected length of the first answer."""
 _REMEMBERED: Final = 0.8
-"""Weight of what was known before, in the mean length of answers."""
+"""Weight of the past in the mean length of answers."""
 _RANKS: Final[dict[Role, int]] = {"planner": 0, "coder": 1}
 
 log = structlog.get_logger(__name__)
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint may be asked at most."""
+    """Limits set by the user."""
 
     in_flight: int = 8
     requests_per_minute: int | None = None
@@ -53,7 +50,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry:
-    """One question that was let in."""
+    """One admitted question."""
 
     def __init__(self, gate: Gate, tokens: int, at: float) -> None:
         self.at = at
@@ -61,17 +58,17 @@ class Entry:
         self._gate = gate
 
     def failed(self, fault: EndpointFault) -> None:
-        """Take note of a try that failed; the next one is a request more."""
+        """Note a failed try; the next one is another request."""
         self._gate.note_fault(self, fault)
 
     def settle(self, tokens: int) -> None:
-        """Put right what was expected: so many tokens it was."""
+        """Correct the expected tokens."""
         self.tokens = tokens
         self._gate.note_answer()
 
 
 class Gate:
-    """Lets questions to one endpoint in, in turn."""
+    """Admits questions to one endpoint, in turn."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -88,17 +85,12 @@ class Gate:
 
     @property
     def window(self) -> float:
-        """How many calls may be in flight now, as far as was learned."""
+        """Calls that may be in flight, as learned."""
         return self._window
 
     @asynccontextmanager
     async def admitted(self, role: Role, tokens: int) -> AsyncIterator[Entry]:
-        """Wait until a question fits, and count it in flight while inside.
-
-        Args:
-            role: who asks.
-            tokens: expected of prompt and answer together.
-        """
+        """Wait until a question with these expected tokens fits, and count it in flight inside the block."""
         entry = await self._enter(_RANKS[role], tokens)
         try:
             yield entry
@@ -107,7 +99,7 @@ class Gate:
             self._changes.note()
 
     def note_fault(self, entry: Entry, fault: EndpointFault) -> None:
-        """Learn from a try that failed."""
+        """Learn from a failed try."""
         now = anyio.current_time()
         self._recent.append(Entry(self, 0, now))
         if fault.kind != "rate_limited":
@@ -151,7 +143,7 @@ class Gate:
         self._changes.note()
 
     def _wait_s(self, ticket: tuple[int, int], tokens: int) -> float:
-        """Return for how long a question has to wait at least; infinite: until something else happens."""
+        """Return the shortest wait for a question; infinite: until something else happens."""
         if self._line[0] != ticket or self._in_flight >= int(self._window):
             return math.inf
         now = anyio.current_time()
@@ -167,7 +159,7 @@ class Gate:
         return self._recent[len(self._recent) - limit].at + PERIOD_S
 
     def _tokens_free_at(self, tokens: int) -> float:
-        """Return when so many tokens fit; more than the limit in one question fit once nothing else counts."""
+        """Return when so many tokens fit; a question above the limit fits once nothing else counts."""
         limit = self._terms.tokens_per_minute
         used = sum(entry.tokens for entry in self._recent)
         if limit is None or used + tokens <= limit:
@@ -188,12 +180,15 @@ class LimitedModel:
         self._answer_tokens: dict[Role, float] = {}
 
     async def complete(self, request: Request) -> Answer:
-        """See `Model.complete`; waiting for the gate is no part of the answer's latency."""
+        """See `Model.complete`; waiting for the gate is no part of the latency."""
         usual = self._answer_tokens.get(request.role, _ANSWER_TOKENS)
         prompt = estimated_tokens(request.system) + estimated_tokens(request.prompt)
         async with self._gate.admitted(request.role, prompt + int(usual)) as entry:
-            with _told(entry):
+            token = _entry.set(entry)
+            try:
                 answer = await self._model.complete(request)
+            finally:
+                _entry.reset(token)
             entry.settle(answer.usage.tokens)
         known = self._answer_tokens.get(request.role, float(answer.usage.completion_tokens))
         self._answer_tokens[request.role] = _REMEMBERED * known + (1 - _REMEMBERED) * answer.usage.completion_tokens
@@ -207,17 +202,8 @@ class LimitedModel:
 _entry: ContextVar[Entry] = ContextVar("the question in progress")
 
 
-@contextmanager
-def _told(entry: Entry) -> Iterator[None]:
-    token = _entry.set(entry)
-    try:
-        yield
-    finally:
-        _entry.reset(token)
-
-
 def tell_gate(fault: EndpointFault) -> None:
-    """Tell the gate by which the question in progress came in, if it came in by one, that a try has failed."""
+    """Report a failed try to the gate of the question in progress, if any."""
     entry = _entry.get(None)
     if entry is not None:
         entry.failed(fault)

@@ -1,8 +1,8 @@
 """The dialect `manual`: each prompt becomes a file, and a person or another program writes the answer beside it.
 
-`prompts/007-coder.md` is answered by `prompts/007-coder.answer.md`. An answer counts once its file is there, is not
-empty, and has not changed for a moment; best written under another name and renamed. There is no time-out. A question
-that is asked again, after a stop too, waits for the same file; one that was answered has its answer at once.
+`prompts/007-coder.md` is answered by `prompts/007-coder.answer.md`. An answer counts once its file is not empty and has
+not changed for a moment; best written under another name and renamed. There is no time-out. A question asked again
+waits for the same file; an answered one has its answer at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actors.llm.base import Answer, Request, estimated_usage
 from messages.base import ModelError
 
 POLL_S: Final = 0.5
-"""An answer that has not changed for so long is a whole one."""
+"""An answer unchanged for so long is complete."""
 _HEAD: Final = "<!-- ksearch question {request_id}: write the answer to {answer} -->"
 _ANSWER: Final = ".answer.md"
 _OURS: Final = re.compile(r"(?P<number>[0-9]{3,12})-[a-z]+\.md")
@@ -39,14 +39,10 @@ class ManualModel:
         self._poll_s = poll_s
         self._writing = anyio.Lock()
         self.waiting: list[Path] = []
-        """The prompts whose answers are waited for."""
+        """Prompts without an answer."""
 
     async def complete(self, request: Request) -> Answer:
-        """Answer one question, once somebody has.
-
-        Raises:
-            ModelError: the files cannot be written or read; permanent.
-        """
+        """Answer one question, once somebody has. Raises a permanent `ModelError` if the files cannot be used."""
         started = anyio.current_time()
         try:
             async with self._writing:
@@ -88,7 +84,6 @@ class ManualModel:
         return path
 
     async def _answer(self, path: Path) -> str:
-        """Wait for a file to be there and stay as it is, and return it."""
         before: tuple[int, int] | None = None
         while True:
             now = await anyio.to_thread.run_sync(_state, path)
@@ -108,7 +103,6 @@ def _answer_path(prompt: Path) -> Path:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Return size and time of the last change; none while there is nothing."""
     try:
         found = path.stat()
     except FileNotFoundError:

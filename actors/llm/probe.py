@@ -1,8 +1,7 @@
-"""What an endpoint can do, found out by asking it: a few tiny questions, each with one feature of the API more.
+"""Finds out an endpoint's features by a few tiny questions, each with one feature more.
 
-Every question goes the way that a search's questions go, so what is found is what a search will meet. An endpoint may
-take a parameter and do nothing with it: of structured output, which can be checked, it is; of the rest only that it is
-not refused.
+Questions go the way of a search's, so a search will meet the same. An accepted parameter may have no effect: only
+structured output is checked.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ from uuid import uuid4
 import msgspec
 import openai
 
-from actors.llm.base import Answer, AnswerSchema, Request
+from actors.llm.base import Answer, AnswerSchema, Request, masked
 from actors.llm.chat import ChatModel
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Capabilities, Features, MaxTokensName, ProbedDialect, Sampling, State
-from actors.llm.masking import masked
 from actors.llm.responses import ResponsesModel
-from actors.llm.tries import TryingClient, timeout_of
+from actors.llm.transport import TryingClient, timeout_of
 from messages.base import ModelError, Usage
 
 _LIMIT_TOKENS: Final = 512
-"""Of each answer: models that reason need some before they say a word."""
+"""Of each answer: models that reason need some before the first word."""
 _RETRIES: Final = 1
 _REFUSED: Final = "refused: "
 _SHOWN: Final = 80
@@ -38,7 +36,7 @@ _SCHEMA: Final = AnswerSchema(
         "additionalProperties": False,
     },
 )
-"""Nothing in the question asks for it: who answers so was held to it."""
+"""Nothing in the question asks for it: only an enforced schema gives it."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,35 +48,29 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one question."""
-
     answer: Answer | None = None
     said: str = ""
-    """Why there is no answer."""
+    """Reason for the missing answer."""
     is_refusal: bool = False
-    """The endpoint refused what it was asked; else it failed, which tells nothing of what it can do."""
+    """Refused; otherwise it failed, which shows nothing."""
 
     @property
     def state(self) -> State:
-        """Whether the feature that was asked for is there."""
         return "yes" if self.answer is not None else "no" if self.is_refusal else "unknown"
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a probe."""
+    """Result of a probe."""
 
     capabilities: Capabilities
     findings: tuple[Finding, ...]
     questions: int
-    """That were asked; each is paid for."""
+    """Questions asked and paid for."""
     usage: Usage
 
 
 async def probe_endpoint(*, model: str, base_url: str | None, api_key: str, timeout_s: float) -> Probe:
-    """Ask an endpoint what it can do; `timeout_s` is of one question.
-
-    Never raises for what the endpoint does: that is what is found.
-    """
+    """Ask an endpoint for its features; `timeout_s` is of one question. Never raises for the endpoint's faults."""
     probing = _Probing(model, base_url, api_key, timeout_s)
     if await probing.is_there():
         await probing.find_dialects()
@@ -127,7 +119,7 @@ class _Probing:
         )
 
     async def is_there(self) -> bool:
-        """Say whether anybody answers; reads the list of models, which costs nothing and not every endpoint has."""
+        """Return True if anybody answers; reads the list of models, which is free and not everywhere."""
         http = TryingClient(
             timeout_s=self._timeout_s,
             secret=self._api_key,
@@ -179,7 +171,6 @@ class _Probing:
                 self._note_usage(asked, answer)
 
     async def find_parameters(self) -> None:
-        """Add one parameter at a time."""
         parameters = {
             "temperature": Sampling(max_tokens=self._limit, temperature=0.7),
             "seed": Sampling(max_tokens=self._limit, seed=7),
@@ -194,7 +185,6 @@ class _Probing:
                 self._refused.append(name)
 
     async def find_streams(self) -> None:
-        """Ask for a stream, and for what it cost at its end."""
         asked = self._model_for(self.dialects[0], Sampling(max_tokens=self._limit), streams=True)
         reply = await self._ask(asked, msgspec.structs.replace(self._question, ending=_Never))
         if reply.answer is None or not asked.has_streamed:
@@ -209,7 +199,7 @@ class _Probing:
         self._say("usage in stream", counted, "" if counted == "yes" else "tokens of streamed answers are estimated")
 
     async def find_structured(self) -> None:
-        """Ask with a schema of which the question says nothing."""
+        """Ask with a schema that the question does not mention."""
         asked = self._model_for(self.dialects[0], Sampling(max_tokens=self._limit), structured=True)
         reply = await self._ask(asked, msgspec.structs.replace(self._question, schema=_SCHEMA))
         state, said = reply.state, reply.said
@@ -268,8 +258,6 @@ class _Probing:
 
 
 class _Never:
-    """Reads an answer to its end."""
-
     patience_chars = 0
 
     def take(self, _piece: str) -> bool:

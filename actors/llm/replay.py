@@ -1,8 +1,7 @@
-"""The dialect `replay`: a recorded run answers. A question that it was not asked is a miss, said with what changed.
+"""The dialect `replay`: a recorded run answers. A question that was not recorded is a miss, reported with its changes.
 
-Questions are known by role, rules and prompt, not by their ids: another run with the same questions gets the same
-answers. Where one question was answered several times (extra samples, answers that were refused), each answer is given
-once, in the recorded order, unless an id says which one is meant.
+Questions are known by role, rules and prompt, not by id. A question answered several times (extra samples, refused
+answers) gets each answer once, in recorded order, unless its id says which.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import msgspec
 import structlog
 
 from actors.llm.base import Answer, Model, Request, Role, rules_digest
-from messages.base import ModelError
+from messages.base import ModelError, copied
 from messages.events import CandidateWritten, EditsProposed
 from messages.models import common_length
 
 Answered: TypeAlias = CandidateWritten | EditsProposed
-"""What a journal holds of an answer."""
+"""A journal's record of an answer."""
 NOT_RECORDED = "was not recorded"
-"""In what is said of a miss that ends a run."""
+"""Part of the error for a miss."""
 _SHOWN = 100
 _LEAD = 40
 """Characters shown before a difference."""
@@ -32,20 +31,20 @@ log = structlog.get_logger(__name__)
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """How a question differs from the one that was recorded in its place."""
+    """Differences between a question and the one recorded in its place."""
 
     recorded_id: str
-    """Of the question that it is compared with; empty: there is none like it."""
+    """The question it is compared with; empty: there is none."""
     parts: tuple[str, ...]
-    """What changed: `rules`, or the headings of the prompt's parts."""
+    """`rules`, or the headings of the changed parts of the prompt."""
     recorded: str = ""
-    """The first line of the prompt that differs, as it was."""
+    """The first different line of the prompt as recorded."""
     asked: str = ""
-    """The same as it is."""
+    """The same line now."""
 
     @property
     def words(self) -> str:
-        """Say it in one line."""
+        """The differences in one line."""
         if not self.recorded_id:
             return "the recorded run has no question like it"
         line = f"; recorded {self.recorded!r}, now {self.asked!r}" if self.recorded != self.asked else ""
@@ -71,7 +70,7 @@ class Recording:
             self._prompts[_role_of(event)].append(event)
 
     def find(self, request: Request) -> Answered | None:
-        """Return the recorded answer to a question; none if it was not asked."""
+        """Return the recorded answer to a question; None if it was not asked."""
         kept = self._by_key.get(_key(request)) or self._by_key.get(_key(request, with_rules=False))
         if not kept:
             return None
@@ -82,7 +81,7 @@ class Recording:
         return chosen.event
 
     def changes(self, request: Request) -> Changes:
-        """Say how a question that was not asked differs from the one in its place, or from the most similar one."""
+        """Compare a missing question with the one in its place, or with the most similar one."""
         there = self._by_place.get((request.role, _place(request.request_id))) or self._most_similar(request)
         if there is None:
             return Changes(recorded_id="", parts=())
@@ -95,7 +94,6 @@ class Recording:
         return Changes(recorded_id=there.job_id, parts=tuple(parts), recorded=recorded, asked=asked)
 
     def _most_similar(self, request: Request) -> Answered | None:
-        """Return the recorded question that shares the longest beginning with this one; of several the first."""
         return max(
             self._prompts[request.role],
             key=lambda event: common_length(_split(event, request)[0], request.prompt),
@@ -104,21 +102,17 @@ class Recording:
 
 
 class ReplayModel:
-    """Answers what a recorded run answered, at once and for nothing; usage is told as it was recorded."""
+    """Answers from a recorded run, at once and for nothing; usage is as recorded."""
 
     def __init__(self, recording: Recording, *, beyond: Model | None = None) -> None:
-        """Take a recording; `beyond` is asked what is not in it, None: such a question is an error."""
+        """Take a recording; `beyond` answers missing questions, None: they are errors."""
         self._recording = recording
         self._beyond = beyond
         self.hits = 0
         self.misses = 0
 
     async def complete(self, request: Request) -> Answer:
-        """Answer one question.
-
-        Raises:
-            ModelError: it is not in the recording, and nobody else is to be asked; permanent.
-        """
+        """Answer one question; a permanent `ModelError` if it is missing and nobody else is to be asked."""
         await anyio.lowlevel.checkpoint()
         found = self._recording.find(request)
         if found is not None:
@@ -140,14 +134,7 @@ class ReplayModel:
 
 def answer_of(event: Answered) -> Answer:
     """Return a recorded answer as it came."""
-    return Answer(
-        text=event.answer,
-        model=event.model,
-        usage=event.usage,
-        latency_s=event.latency_s,
-        finish_reason=event.finish_reason,
-        faults=event.faults,
-    )
+    return copied(Answer, event, text=event.answer)
 
 
 def _role_of(event: Answered) -> Role:
@@ -166,7 +153,7 @@ def _key(request: Request, *, with_rules: bool = True) -> str:
 
 
 def _key_of(event: Answered) -> str:
-    """Return by what a recorded question is known; a planner's of an older journal without its rules."""
+    """Return the key of a recorded question; a planner's of an older journal has no rules."""
     if isinstance(event, CandidateWritten):
         return _digest("coder", "", event.prompt)
     return _digest("planner", event.rules_digest, event.prompt)
@@ -177,7 +164,7 @@ def _digest(role: Role, rules: str, prompt: str) -> str:
 
 
 def _split(event: Answered, request: Request) -> tuple[str, bool]:
-    """Return a recorded prompt without its rules, and whether these are the question's."""
+    """Return a recorded prompt without its rules, and True if they are the question's."""
     if isinstance(event, EditsProposed):
         return event.prompt, event.rules_digest in ("", rules_digest(request.system))
     head = f"{request.system}\n\n"
@@ -189,7 +176,6 @@ def _split(event: Answered, request: Request) -> tuple[str, bool]:
 
 
 def _name(part: str, number: int) -> str:
-    """Return what a part is called: its heading, or that it is the task."""
     heading = part.split("\n", 1)[0]
     if number == 0:
         return "task"
@@ -197,7 +183,7 @@ def _name(part: str, number: int) -> str:
 
 
 def _first_difference(recorded: str, asked: str) -> tuple[str, str]:
-    """Return the first line that differs, on both sides, from a little before the difference on."""
+    """Return the first different line on both sides, from a little before the difference on."""
     at = common_length(recorded, asked)
     start = max(recorded.rfind("\n", 0, at) + 1, at - _LEAD)
     return _line_from(recorded, start), _line_from(asked, start)

@@ -1,4 +1,4 @@
-"""The dialect `responses`: OpenAI's Responses API, and whoever else serves it. Nothing is kept at the endpoint."""
+"""The dialect `responses`: OpenAI's Responses API, also served by others. Nothing is kept at the endpoint."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 import msgspec
 
 from actors.llm.base import Request
-from actors.llm.endpoint import EndpointModel, is_streamed
+from actors.llm.endpoint import EndpointModel, is_streamed, strict_format, without_none
 from actors.llm.features import Features
-from actors.llm.streams import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
 from messages.base import Usage
 
 _CUT_OFF = {"max_output_tokens": "length"}
-"""Reasons of incomplete answers as chat completions call them."""
+"""Reasons of incomplete answers in the words of chat completions."""
 
 
 class _Content(msgspec.Struct):
@@ -51,8 +51,6 @@ class _Trouble(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    """What is read of a response."""
-
     output: list[_Item]
     model: str | None = None
     status: str | None = None
@@ -62,14 +60,11 @@ class _Response(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """What the model said, without its reasoning."""
         contents = (content for item in self.output if item.type == "message" for content in item.content or ())
         return "".join(content.text or content.refusal or "" for content in contents)
 
 
 class _Event(msgspec.Struct):
-    """What is read of an event."""
-
     type: str
     delta: object = None
     response: object = None
@@ -85,24 +80,18 @@ class ResponsesModel(EndpointModel):
     def question(self, request: Request, features: Features) -> dict[str, object]:
         """See `EndpointModel.question`. The API has no seed."""
         sampling = self._sampling
-        body: dict[str, object] = {
-            "model": self._model,
-            "instructions": request.system,
-            "input": request.prompt,
-            "store": False,
-        }
-        if sampling.temperature is not None:
-            body["temperature"] = sampling.temperature
-        if sampling.max_tokens is not None:
-            body["max_output_tokens"] = sampling.max_tokens
-        if sampling.reasoning_effort is not None:
-            body["reasoning"] = {"effort": sampling.reasoning_effort}
-        if features.structured and request.schema is not None:
-            schema = {"name": request.schema.name, "strict": True, "schema": request.schema.schema}
-            body["text"] = {"format": {"type": "json_schema", **schema}}
-        if is_streamed(request, features):
-            body["stream"] = True
-        return body
+        schema = strict_format(request, features)
+        return without_none(
+            model=self._model,
+            instructions=request.system,
+            input=request.prompt,
+            store=False,
+            temperature=sampling.temperature,
+            max_output_tokens=sampling.max_tokens,
+            reasoning={"effort": sampling.reasoning_effort} if sampling.reasoning_effort is not None else None,
+            text={"format": {"type": "json_schema", **schema}} if schema else None,
+            stream=is_streamed(request, features) or None,
+        )
 
     def read(self, body: bytes) -> Said:
         """See `EndpointModel.read`."""

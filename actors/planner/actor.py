@@ -136,8 +136,6 @@ async def plan_run(
 
 
 class _Planner:
-    """State, texts and the place in the stream, and the tasks that read and write them."""
-
     tasks: TaskGroup
 
     def __init__(self, bus: Bus, model: Model, history: History, mandate: Mandate | None) -> None:
@@ -166,7 +164,6 @@ class _Planner:
                 log.warning("queue left as another release declared it", queue=queue, error=str(error))
 
     async def lead(self, history: History) -> RunFinished:
-        """Go on from the end of the history."""
         if self.finished is not None:
             return self.finished
         self.tasks.start_soon(self._report_dead_letters)
@@ -203,7 +200,6 @@ class _Planner:
         await self._publish(unserved, msg_id=f"{self._run_id}.u{self._session}-{self._unserved}")
 
     async def _follow(self, *, after: int) -> RunFinished:
-        """Handle events until the run is over."""
         if self.finished is not None:
             return self.finished
         events = self._bus.events(self._run_id, after=after)
@@ -231,7 +227,6 @@ class _Planner:
                 await self._give_up_if_owed(posted.msg_id, by=posted.role)
 
     async def _handle(self, seq: int, event: Event, *, act: bool = True) -> None:
-        """Decide on one event, make the decision durable, fold it, act on it."""
         try:
             facts = decide(self._state, event)
         except ProtocolError as error:
@@ -258,7 +253,6 @@ class _Planner:
             self._send_owed([*asked, *withheld])
 
     def _send_owed(self, job_ids: list[str]) -> None:
-        """Send those of these jobs that are still wanted and not withheld."""
         for job_id in job_ids:
             job = self._state.jobs.get(job_id)
             if job is not None and not job.withheld:
@@ -358,7 +352,6 @@ class _Planner:
         await self._publish(JobLost(job_id=job_id, kind=KINDS[answerer], error=error), msg_id=f"{job_id}.l")
 
     async def _tick(self, session: int) -> None:
-        """Publish the running time."""
         count = 0
         async for ticked in ticks(self._now):
             count += 1
@@ -368,7 +361,7 @@ class _Planner:
         """Publish on the run's stream.
 
         Raises:
-        ConflictError: somebody else leads the run.
+            ConflictError: somebody else leads the run.
         """
         self._check()
         return await self._bus.publish(

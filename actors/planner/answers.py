@@ -18,10 +18,9 @@ import anyio
 import msgspec
 import structlog
 
+from actors.llm.answer_text import CUT_IN_REASONING, JsonEnding, OutsideReasoning, split_reasoning
 from actors.llm.base import Answer, Model, Request, rules_digest
-from actors.llm.endings import JsonEnding, OutsideReasoning
 from actors.llm.features import answer_schema
-from actors.llm.reasoning import CUT_IN_REASONING, split_reasoning
 from actors.planner.core.state import Node
 from actors.worker.work import MAX_ATTEMPTS, delay_s
 from messages.base import ModelError, copied
@@ -109,7 +108,6 @@ class _Mending:
         self._notes = notes
 
     def script(self, given: dict[str, Any]) -> ReadScript:
-        """Return the script in an object."""
         (name, inner), *others = given.items()
         if not others and isinstance(inner, dict) and name not in EditScript.__struct_fields__:
             self._notes.append(f"the script was inside of {name!r}")
@@ -192,7 +190,6 @@ _MENDERS: Final[dict[str, Callable[[object], object]]] = {
 
 
 def _placed(error: str, index: int) -> str:
-    """Return a decoder's message about an edit with the place in the script."""
     place = f"$.edits[{index}]"
     return error.replace("`$", f"`{place}") if "`$" in error else f"{error} - at `{place}`"
 
@@ -226,7 +223,6 @@ def _end_of_object(text: str, start: int) -> int | None:
 
 
 def _explained(error: str) -> str:
-    """Add advice to a decoder's message."""
     if "unknown field" in error:
         return f"{error}: ids, states, results and counts are not yours to write; use the fields of the answer format"
     if "Invalid value" in error and "op" in error:

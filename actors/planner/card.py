@@ -91,7 +91,6 @@ class CardKeeper:
         return found
 
     def _card(self, finished: RunFinished | None) -> RunCard:
-        """Return the card without its stamps."""
         started, state, incumbent = self._started, self._state(), self._state().incumbent
         return copied(
             RunCard,

@@ -165,7 +165,6 @@ def _in_handling_order(waiting: dict[int, Event], *, steers_first: bool) -> tupl
 
 
 def _without_void(waiting: dict[int, Event], resumed_at: int) -> dict[int, Event]:
-    """Leave out requests to stop or pause and ticks from before a resumption."""
     return {
         seq: event for seq, event in waiting.items() if not (seq < resumed_at and isinstance(event, _OF_ONE_SESSION))
     }

@@ -126,7 +126,7 @@ class Texts:
         """The run's first event.
 
         Raises:
-        ProtocolError: the stream does not begin with it.
+            ProtocolError: the stream does not begin with it.
         """
         if self._started is None:
             raise ProtocolError("the event stream does not begin with run.started.v1")
@@ -136,7 +136,7 @@ class Texts:
         """Return a program of this run.
 
         Raises:
-        ProtocolError: there is none with this hash.
+            ProtocolError: there is none with this hash.
         """
         if candidate_id not in self._candidates:
             raise ProtocolError(f"the event stream holds no candidate {candidate_id!r}")
@@ -268,6 +268,5 @@ def _write_job(state: SearchState, texts: Texts, request: WriteRequested) -> Wri
 
 
 def _outcome(attempt: Attempt) -> str:
-    """Return an attempt's outcome in one line, with its other drafts in short."""
     others = "; ".join(" ".join(outcome.split())[:_OTHER_CHARS] for outcome in attempt.others)
     return f"{attempt.outcome} (the other drafts of this attempt: {others})" if others else attempt.outcome

@@ -60,9 +60,8 @@ async def lead(
     queues are declared by us for the first time.
 
     Raises:
-    messages.base.BusError: the bus fails at each leadership, though the lease can be had.
-
-    messages.base.ProtocolError: the stream is not that of a run.
+        messages.base.BusError: the bus fails at each leadership, though the lease can be had.
+        messages.base.ProtocolError: the stream is not that of a run.
     """
     terms = terms or LeaseTerms()
     once, failures = Once(task_status), 0
@@ -155,7 +154,6 @@ class Lease:
                 log.info("lease left to expire", run=self._run_id, planner=self.holder, error=str(error))
 
     async def _try_to_take(self) -> bool:
-        """Take the lease if it is free, or still ours."""
         entry = await self._bus.get(self._key)
         if entry is not None and entry.value != self.holder.encode():
             return False

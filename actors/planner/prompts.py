@@ -240,7 +240,6 @@ def _expected(node: Node) -> list[str]:
 
 
 def _ordered(node: Node) -> list[str]:
-    """Return a person's orders for a node."""
     if node.barred:
         return ["forbidden by a person" if node.forbidden is not None else "below a forbidden node"]
     own = ["a person's own"] if node.origin == "person" else []
@@ -268,7 +267,6 @@ def _best(node: Node) -> str:
 
 
 def _short(title: str) -> str:
-    """Drop a title's last words."""
     if len(title) <= _SHORT_TITLE:
         return title
     head, _, _ = title[:_SHORT_TITLE].rpartition(" ")
@@ -296,22 +294,18 @@ def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
 
 
 class _Hidden(msgspec.Struct):
-    """Nodes that are counted instead of shown."""
-
     states: Counter[str]
     best: Node | None = None
     text: str = ""
     """The line, once everything is counted."""
 
     def take(self, node: Node) -> None:
-        """Count one more node."""
         self.states[_state(node)] += 1
         has_credit = node.best is not None and node.best.credit is not None
         if has_credit and (self.best is None or _credit(node) > _credit(self.best)):
             self.best = node
 
     def line(self, where: str) -> str:
-        """Return the count as a line."""
         counts = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
         shown = f"; best {self.best.node_id}: {_credit(self.best):.2f}" if self.best else ""
         return f"({self.states.total()} more {where}: {counts}{shown})"
@@ -664,17 +658,12 @@ def plan_request(
     """Return the question of a call for edits.
 
     Args:
-    state: the search at the time of asking.
-
-    request: branches to tell of, number of wanted actions, and why the previous answer was refused.
-
-    description: the task as models are told it.
-
-    programs: the run's programs by their ids, for their changes.
-
-    profiles: their GPU profiles, for the best's.
-
-    digest_tokens: approximate length of the tree's part.
+        state: the search at the time of asking.
+        request: branches to tell of, number of wanted actions, and why the previous answer was refused.
+        description: the task as models are told it.
+        programs: the run's programs by their ids, for their changes.
+        profiles: their GPU profiles, for the best's.
+        digest_tokens: approximate length of the tree's part.
     """
     minded = instruction_lines([f"{said.number}. {said.text}" for said in told(state, "planner")])
     sections = (

@@ -107,7 +107,6 @@ async def report_unserved(
 
 
 def _waiting_jobs(role: Role, state: SearchState) -> set[str]:
-    """Return the ids of the unanswered jobs sent to this role."""
     wanted = {
         "coder": WriteRequested,
         "builder": BuildRequested,

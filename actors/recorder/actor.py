@@ -1,12 +1,13 @@
 """The recorder: keeps a run's folder in step with its event stream, so that people need not read the journal.
 
-It decides nothing, and whatever it writes can be deleted: it replays the stream from the start and writes what is
-missing. Its files are small and go to the page cache from the event loop, some tens of microseconds each.
+Its files can be deleted: it replays the stream from the start and writes what is missing. They are small and written
+from the event loop.
 """
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from actors.planner.core.state import SearchState, in_order, path_titles
 from actors.planner.jobs import Texts, text_of, whole_written
 from actors.recorder.folder import Evidence, KeptVerdict, RunFiles, Snapshot
 from actors.recorder.projection import Projection
+from messages.base import copied
 from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, RunStarted
 from messages.facts import Decided, EditsApplied, IncumbentChanged, RunFinished
 from messages.models import Quote
@@ -29,7 +31,7 @@ from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild
 
 PARTING_S = 10.0
-"""How long a recorder that is stopped may take to write down what was published before."""
+"""Time for a stopped recorder to write the events published before."""
 
 
 async def record_run(
@@ -40,63 +42,50 @@ async def record_run(
     journal: Path | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Write a run's candidates, its incumbent and its world model into the run's folder until cancelled.
+    """Write a run's candidates, incumbent and world model into the run's folder until cancelled.
 
-    When cancelled it first writes down what the stream holds at that moment, within `PARTING_S`.
+    When cancelled it first writes down the stream's present content, within `PARTING_S`.
 
     Args:
         bus: where the run's stream is.
         run_id: which run.
         folder: the run's folder; `candidates/`, `attempts/`, `best/` and `world_model/` in it are the recorder's.
-        journal: file that is to be a copy of the stream, where the stream does not lie in a file itself.
+        journal: file for a copy of the stream, where the stream does not lie in a file itself.
         task_status: told when reading is about to begin.
 
     Raises:
         messages.base.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
     """
+    async with _recorder(bus, run_id, folder, journal) as recorder:
+        task_status.started()
+        try:
+            async with aclosing(bus.events(run_id)) as events:
+                async for posted in events:
+                    recorder.take(posted)
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(PARTING_S, shield=True):
+                await _catch_up(bus, run_id, recorder)
+            raise
+
+
+async def record_past(bus: Bus, *, run_id: str, folder: Path, journal: Path) -> None:
+    """Write down the stream's present content, as `record_run` does, and return."""
+    async with _recorder(bus, run_id, folder, journal) as recorder:
+        await _catch_up(bus, run_id, recorder)
+
+
+@asynccontextmanager
+async def _recorder(bus: Bus, run_id: str, folder: Path, journal: Path | None) -> AsyncIterator[_Recorder]:
     last = await bus.open_stream(run_id)
     if journal is None:
-        await _record(bus, _Recorder(RunFiles(folder), run_id), run_id, task_status)
+        yield _Recorder(RunFiles(folder), run_id)
         return
     projection = await anyio.to_thread.run_sync(Projection, journal)
     try:
         projection.check(run_id, last)
-        await _record(bus, _Recorder(RunFiles(folder), run_id, projection), run_id, task_status)
+        yield _Recorder(RunFiles(folder), run_id, projection)
     finally:
         projection.close()
-
-
-async def record_past(bus: Bus, *, run_id: str, folder: Path, journal: Path) -> None:
-    """Write down what the stream holds now, as `record_run` does, and return.
-
-    Args:
-        bus: where the run's stream is.
-        run_id: which run.
-        folder: the run's folder.
-        journal: file that is to be a copy of the stream.
-
-    Raises:
-        messages.base.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
-    """
-    last = await bus.open_stream(run_id)
-    projection = await anyio.to_thread.run_sync(Projection, journal)
-    try:
-        projection.check(run_id, last)
-        await _catch_up(bus, run_id, _Recorder(RunFiles(folder), run_id, projection))
-    finally:
-        projection.close()
-
-
-async def _record(bus: Bus, recorder: _Recorder, run_id: str, task_status: TaskStatus[None]) -> None:
-    task_status.started()
-    try:
-        async with aclosing(bus.events(run_id)) as events:
-            async for posted in events:
-                recorder.take(posted)
-    except anyio.get_cancelled_exc_class():
-        with anyio.move_on_after(PARTING_S, shield=True):
-            await _catch_up(bus, run_id, recorder)
-        raise
 
 
 async def _catch_up(bus: Bus, run_id: str, recorder: _Recorder) -> None:
@@ -119,11 +108,10 @@ class _Recorder:
         self._projection = projection
         self._state = SearchState()
         self._texts = Texts()
-        """What no candidate's folder has: the task, and programs that were given."""
+        """The task, and given programs."""
         self.last_seq = 0
 
     def take(self, posted: Posted) -> None:
-        """Write down one entry."""
         body = body_of(posted)
         if self._projection is not None and body is not None:
             self._projection.take(posted, body)
@@ -137,9 +125,12 @@ class _Recorder:
             case CandidateBuilt():
                 self._files.keep_log(body.candidate_id, body.outcome.log)
                 if isinstance(body.outcome, DidNotBuild):
-                    self._files.keep_verdict(body.candidate_id, _build_verdict(posted, body, body.outcome))
+                    place = {"seq": posted.seq, "at": posted.at, "device": body.target.device, "purpose": "build"}
+                    self._files.keep_verdict(
+                        body.candidate_id, copied(KeptVerdict, body, verdict=body.outcome, **place)
+                    )
             case CandidateEvaluated():
-                self._files.keep_verdict(body.candidate_id, _verdict(posted, body))
+                self._files.keep_verdict(body.candidate_id, copied(KeptVerdict, body, seq=posted.seq, at=posted.at))
             case Decided():
                 self._decided(posted, body)
             case _:
@@ -147,7 +138,7 @@ class _Recorder:
         self.last_seq = posted.seq
 
     def _quoted(self, own: Candidate | None, quote: Quote) -> str | None:
-        """Return the text that a quote is from: the event's own candidate, one that was given, or one on disk."""
+        """Return the quoted text: of the event's own candidate, a given one, or one on disk."""
         if own is not None and own.candidate_id == quote.source:
             return text_of(own, quote.path)
         given = self._texts.quoted(quote)
@@ -162,52 +153,18 @@ class _Recorder:
             self._files.keep_snapshot(self._snapshot(posted))
 
     def _snapshot(self, posted: Posted) -> Snapshot:
-        return Snapshot(
-            seq=posted.seq,
-            at=posted.at,
-            run_id=self._run_id,
-            rounds=self._state.rounds,
-            summary=self._state.summary,
-            open_questions=self._state.open_questions,
-            nodes=tuple(in_order(self._state.nodes)),
+        state = self._state
+        return copied(
+            Snapshot, state, seq=posted.seq, at=posted.at, run_id=self._run_id, nodes=tuple(in_order(state.nodes))
         )
 
     def _evidence(self, posted: Posted, fact: IncumbentChanged) -> Evidence:
-        return Evidence(
+        return copied(
+            Evidence,
+            fact,
             seq=posted.seq,
             at=posted.at,
             run_id=self._run_id,
-            candidate_id=fact.candidate_id,
-            round=fact.round,
-            node_id=fact.node_id,
             found_by=path_titles(self._state, fact.node_id),
-            credit=fact.credit,
             speedup_vs_reference=fact.speedup,
-            latency_us=fact.latency_us,
-            screen_speedup=fact.screen_speedup,
         )
-
-
-def _build_verdict(posted: Posted, built: CandidateBuilt, verdict: DidNotBuild) -> KeptVerdict:
-    return KeptVerdict(
-        seq=posted.seq,
-        at=posted.at,
-        job_id=built.job_id,
-        device=built.target.device,
-        purpose="build",
-        wall_s=built.wall_s,
-        verdict=verdict,
-    )
-
-
-def _verdict(posted: Posted, evaluated: CandidateEvaluated) -> KeptVerdict:
-    return KeptVerdict(
-        seq=posted.seq,
-        at=posted.at,
-        job_id=evaluated.job_id,
-        device=evaluated.device,
-        purpose=evaluated.purpose,
-        wall_s=evaluated.wall_s,
-        lease_s=evaluated.lease_s,
-        verdict=evaluated.verdict,
-    )

@@ -1,10 +1,10 @@
-"""The derived part of a run's folder. The journal can make it all anew.
+"""The derived part of a run's folder; the journal can make it all anew.
 
-`candidates/<id>/`: a program, the prompt and the answer that it came from first, its verdict. `attempts/<job>/`: each
-answer of a coder, with prompt and answer where they do not lie beside a candidate. `best/`, `world_model/`.
+`candidates/<id>/`: a program, its first prompt and answer, its verdict. `attempts/<job>/`: each answer of a coder, with
+prompt and answer unless they lie beside a candidate. `best/`, `world_model/`.
 
-Every file appears whole (written beside its place and renamed). A model chose the names of source files, so a name
-that could leave the candidate's folder, or hide one of our own files, is not used: the text stays in the journal.
+Every file appears whole (written beside its place and renamed). A model chose the names of source files: a name that
+could leave the candidate's folder, or hide one of our files, is not used; the text stays in the journal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from actors.planner.core.state import Node
-from messages.base import BoundaryError, Message, Usage
+from messages.base import BoundaryError, Message, Usage, copied
 from messages.codec import to_json
 from messages.events import CandidateWritten
 from messages.tasks import Candidate
@@ -34,7 +34,7 @@ OURS = frozenset(
 _NAME_BYTES = 200
 _ID = re.compile(r"[0-9a-f]{32}")
 _UNUSABLE = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
-"""What the file system says to a name, rather than to us."""
+"""Errors of the file system about a name."""
 
 S = TypeVar("S", bound=Message)
 
@@ -42,42 +42,42 @@ log = structlog.get_logger(__name__)
 
 
 class Manifest(Message, frozen=True, kw_only=True):
-    """`candidate.json`: what the files are, and who wrote them."""
+    """`candidate.json`: the files and their author."""
 
     candidate_id: str
     language: str
     entry_point: str
     files: tuple[str, ...]
-    """Source files that lie beside it, the main file first."""
+    """Source files beside it, the main file first."""
     job_id: str
     branch_id: str
     model: str
 
 
 class KeptAttempt(Message, frozen=True, kw_only=True):
-    """`attempt.json`: what an answer of a coder was read as."""
+    """`attempt.json`: a coder's answer as it was read."""
 
     job_id: str
     branch_id: str
     candidate_id: str | None = None
-    """Null: the answer holds no candidate."""
+    """None: the answer holds no candidate."""
     complaint: str = ""
     declined: str = ""
     notes: tuple[str, ...] = ()
-    """What had to be put right to read it."""
+    """Slips that were put right."""
     model: str
     usage: Usage
     latency_s: float
     finish_reason: str
     texts: str
-    """Folder, relative to the run's, that holds `prompt.md` and `answer.md`."""
+    """Folder, relative to the run's, of `prompt.md` and `answer.md`."""
 
 
 class KeptVerdict(Message, frozen=True, kw_only=True):
-    """`verdict.json`: the latest verdict on a candidate; if that confirms it, `screen.json` holds the one before."""
+    """`verdict.json`: the latest verdict on a candidate; if a confirmation's, `screen.json` holds the screening's."""
 
     seq: int
-    """Place of its event in the run's stream."""
+    """Number of its event in the run's stream."""
     at: str
     job_id: str
     purpose: str
@@ -92,7 +92,7 @@ class Evidence(Message, frozen=True, kw_only=True):
     """`evidence.json`: why the files beside it are the best of the run, and how they were found."""
 
     seq: int
-    """Place in the run's stream of the decision that made it the incumbent."""
+    """Number of the decision that made it the incumbent."""
     at: str
     run_id: str
     candidate_id: str
@@ -105,7 +105,7 @@ class Evidence(Message, frozen=True, kw_only=True):
     speedup_vs_reference: float | None = None
     latency_us: float | None = None
     screen_speedup: float | None = None
-    """What its screening had said; null if it was measured once."""
+    """Speedup of its screening; None if it was measured once."""
     candidate: Manifest | None = None
     evaluation: KeptVerdict | None = None
 
@@ -114,7 +114,7 @@ class Snapshot(Message, frozen=True, kw_only=True):
     """`latest.json`: the world model after the planner's latest update, or at the end of a run."""
 
     seq: int
-    """Place in the run's stream of the decision after which it was taken."""
+    """Number of the decision before it."""
     at: str
     run_id: str
     rounds: int
@@ -125,7 +125,7 @@ class Snapshot(Message, frozen=True, kw_only=True):
 
 
 class RunFiles:
-    """Writes the derived files of one run. What is there already, and not older, is left alone."""
+    """Writes the derived files of one run. Existing files that are not older are left alone."""
 
     def __init__(self, folder: Path) -> None:
         self._candidates = folder / "candidates"
@@ -134,14 +134,14 @@ class RunFiles:
         self._snapshot = folder / "world_model" / "latest.json"
 
     def lacks(self, written: CandidateWritten) -> bool:
-        """Say whether an answer, or its candidate, is still to be kept."""
+        """Return True if an answer, or its candidate, is still to be kept."""
         folders = [self._attempts / written.job_id / "attempt.json"]
         if written.candidate is not None:
             folders.append(self._candidates / written.candidate.candidate_id / "candidate.json")
         return not all(path.exists() for path in folders)
 
     def keep_candidate(self, written: CandidateWritten) -> None:
-        """Keep a candidate with the prompt and the answer it came from; of equal ones the first."""
+        """Keep a candidate with its prompt and answer; of equal ones the first."""
         candidate = written.candidate
         if candidate is None:
             return
@@ -154,10 +154,14 @@ class RunFiles:
             _write(folder / "prompt.md", written.prompt.encode())
             _write(folder / "answer.md", written.answer.encode())
             # Last, since its presence says that the others are there.
-            _write_json(folder / "candidate.json", _manifest(written, candidate, files))
+            mine = {"job_id": written.job_id, "branch_id": written.branch_id, "model": written.model}
+            _write_json(
+                folder / "candidate.json",
+                copied(Manifest, candidate, candidate_id=candidate.candidate_id, files=files, **mine),
+            )
 
     def source(self, candidate_id: str, path: str) -> str | None:
-        """Return a file of a candidate that was kept; None if there is none. An id may come from anybody."""
+        """Return a file of a kept candidate, or None. An id may come from anybody."""
         folder = self._candidates / candidate_id
         manifest = _read(folder / "candidate.json", Manifest) if _ID.fullmatch(candidate_id) else None
         if manifest is None or path not in manifest.files:
@@ -166,9 +170,9 @@ class RunFiles:
             return (folder / path).read_bytes().decode()
 
     def keep_attempt(self, written: CandidateWritten) -> None:
-        """Keep how an answer was read; call it after `keep_candidate`, whose files it does not repeat.
+        """Keep an answer as it was read, after `keep_candidate`.
 
-        Jobs are named by our planner, but events come from any coder: a name that could lead elsewhere is not used.
+        Events come from any coder: a job name that could lead elsewhere is not used.
         """
         if "/" in written.job_id or not is_usable_name(written.job_id):
             log.warning("attempt kept in the journal only: its job's name cannot be used", job=written.job_id)
@@ -186,10 +190,11 @@ class RunFiles:
                 _write(folder / "prompt.md", written.prompt.encode())
                 _write(folder / "answer.md", written.answer.encode())
             texts = f"candidates/{candidate_id}" if lies_there else f"attempts/{written.job_id}"
-            _write_json(folder / "attempt.json", _kept_attempt(written, candidate_id, texts))
+            kept = copied(KeptAttempt, written, candidate_id=candidate_id, texts=texts)
+            _write_json(folder / "attempt.json", kept)
 
     def keep_log(self, candidate_id: str, text: str) -> None:
-        """Keep what the compiler said, if it said anything."""
+        """Keep the compiler's log, unless it is empty."""
         path = self._candidates / candidate_id / "build.log"
         if text and not path.exists():
             with _as_boundary_errors(path):
@@ -246,13 +251,13 @@ class RunFiles:
 
 
 class _Place(Message, frozen=True, kw_only=True):
-    """What of a snapshot says whether it is older than another."""
+    """The number of a snapshot."""
 
     seq: int
 
 
 def is_usable_name(path: str) -> bool:
-    """Say whether a source file may be written under this name inside its candidate's folder."""
+    """Return True if a source file may have this name inside its candidate's folder."""
     parts = path.split("/")
     return (
         all(part and not part.startswith(".") and len(part.encode()) <= _NAME_BYTES for part in parts)
@@ -262,7 +267,6 @@ def is_usable_name(path: str) -> bool:
 
 
 def _write_sources(folder: Path, candidate: Candidate) -> tuple[str, ...]:
-    """Write the source files; return the names of those that could be written."""
     written: list[str] = []
     for file in candidate.files:
         if file.path not in written and is_usable_name(file.path) and _write_source(folder / file.path, file.text):
@@ -277,7 +281,7 @@ def _write_sources(folder: Path, candidate: Candidate) -> tuple[str, ...]:
 
 
 def _write_source(path: Path, text: str) -> bool:
-    """Write one; false if its name cannot be used, because of its form or because of the other files' names."""
+    """Write one; False if its name cannot be used, by its form or the other files' names."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(path, text.encode())
@@ -286,34 +290,6 @@ def _write_source(path: Path, text: str) -> bool:
             raise
         return False
     return True
-
-
-def _manifest(written: CandidateWritten, candidate: Candidate, files: tuple[str, ...]) -> Manifest:
-    return Manifest(
-        candidate_id=candidate.candidate_id,
-        language=candidate.language,
-        entry_point=candidate.entry_point,
-        files=files,
-        job_id=written.job_id,
-        branch_id=written.branch_id,
-        model=written.model,
-    )
-
-
-def _kept_attempt(written: CandidateWritten, candidate_id: str | None, texts: str) -> KeptAttempt:
-    return KeptAttempt(
-        job_id=written.job_id,
-        branch_id=written.branch_id,
-        candidate_id=candidate_id,
-        complaint=written.complaint,
-        declined=written.declined,
-        notes=written.notes,
-        model=written.model,
-        usage=written.usage,
-        latency_s=written.latency_s,
-        finish_reason=written.finish_reason,
-        texts=texts,
-    )
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -331,7 +307,7 @@ def _write_json(path: Path, value: Message) -> None:
 
 
 def _read(path: Path, kind: type[S]) -> S | None:
-    """Read one of our files; None if it is not there, or is none of ours: then it is written anew."""
+    """Read one of our files; None if it is missing or not ours: then it is written anew."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
-"""The journal of a run whose truth lies elsewhere: a copy of its stream on disk, for all who read run folders.
+"""A copy on disk of a run's stream that lies elsewhere, for all readers of run folders.
 
-Each line is a record under its number in the stream. What is no record of ours is left out, and the next line says so.
-The copy goes on where it ends, after any interruption: a torn last line is cut off and copied again. It is locked like
-a journal that is the truth, so a folder has one recorder. It is not synced: what a power cut takes is copied again.
+Each line is a record under its number in the stream. Unreadable entries are left out, and the next line says so. The
+copy goes on where it ends; a torn last line is cut off and copied again. It is locked like a journal, so a folder has
+one recorder, and not synced: what a power cut takes is copied again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Projection:
     """Copies a stream's records to a file, in order."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the file, make it if it is not there, and find where it ends.
+        """Lock the file, make it if need be, and find its end.
 
         Raises:
             messages.base.BusError: it is in use, damaged, or cannot be written.
@@ -42,15 +42,11 @@ class Projection:
 
     @property
     def last_seq(self) -> int:
-        """Number of the last record that is there; 0: none is."""
+        """Number of the last copied record; 0: none."""
         return self._last
 
     def take(self, posted: Posted, body: Body) -> None:
-        """Copy a record, unless it is there already.
-
-        Raises:
-            messages.base.BusError: it cannot be written; what was written of it is cut off.
-        """
+        """Copy a record, unless it is there already. Raises `BusError`, with the half-written record cut off."""
         if posted.seq <= self._last:
             return
         after = None if posted.seq == self._last + 1 else self._last
@@ -71,11 +67,7 @@ class Projection:
             self._fd = -1
 
     def check(self, run_id: str, last_in_stream: int) -> None:
-        """Accept that this may be a copy of the run's stream.
-
-        Raises:
-            messages.base.BusError: it holds more than the stream.
-        """
+        """Raise `BusError` if this cannot be a copy of the run's stream: it holds more."""
         if self._last > last_in_stream:
             raise BusError(
                 f"{self._path} holds record {self._last}, and run {run_id!r} on the server ends with {last_in_stream}: "

@@ -43,9 +43,8 @@ class ShippingBuilder:
         """Build, and put the artifact among the run's blobs.
 
         Raises:
-        EvaluatorError: the builder or its store failed.
-
-        messages.base.BusError: the blob could not be put.
+            EvaluatorError: the builder or its store failed.
+            messages.base.BusError: the blob could not be put.
         """
         report = await self._builder.build(job)
         if not isinstance(report.outcome, Built):
@@ -70,9 +69,8 @@ class FetchingEvaluator:
         """Judge one candidate, with its artifact held in the store meanwhile.
 
         Raises:
-        EvaluatorError: judge, artifact or device is at fault, or the artifact is nowhere.
-
-        messages.base.BusError: the blob could not be had.
+            EvaluatorError: judge, artifact or device is at fault, or the artifact is nowhere.
+            messages.base.BusError: the blob could not be had.
         """
         held = await self._have(job)
         try:
@@ -123,7 +121,6 @@ class _Store:
         self._looked_at: float | None = None
 
     async def look(self) -> None:
-        """Trim the store if the last look is long ago."""
         now = anyio.current_time()
         if self._looked_at is not None and now - self._looked_at < TRIM_S:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Protocol
+from typing import TypeAlias
 
 import anyio
 import structlog
@@ -25,17 +25,23 @@ READ_EVERY_S = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Queues(Protocol):
-    """Where a worker takes jobs from."""
+class FixedQueues:
+    """Always the same queues, the first one first: for a run of one process."""
+
+    def __init__(self, *queues: str) -> None:
+        self._queues = queues
 
     def now(self) -> tuple[str, ...]:
         """Return the queues in the order of asking; empty: there is nothing to do."""
+        return self._queues
 
-    async def changed(self, since: Sequence[str]) -> None:
+    async def changed(self, since: Sequence[str]) -> None:  # noqa: ARG002 - they never do
         """Wait until the set of queues differs from this."""
+        await anyio.sleep_forever()
 
-    def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:
+    def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - no shares to keep
         """Note, while the block is open, that a slot asks these queues in this order."""
+        return nullcontext()
 
     def took(self, queue: str, offered: Sequence[str]) -> None:
         """Note that a job of this queue was taken when these were asked in this order."""
@@ -44,33 +50,11 @@ class Queues(Protocol):
         """Note that a job of this queue has ended after some seconds of work."""
 
 
-class FixedQueues:
-    """Always the same queues, the first one first: for a run of one process."""
-
-    def __init__(self, *queues: str) -> None:
-        self._queues = queues
-
-    def now(self) -> tuple[str, ...]:
-        """See `Queues.now`."""
-        return self._queues
-
-    async def changed(self, since: Sequence[str]) -> None:  # noqa: ARG002 - they never do
-        """See `Queues.changed`."""
-        await anyio.sleep_forever()
-
-    def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - no shares to keep
-        """See `Queues.asking`."""
-        return nullcontext()
-
-    def took(self, queue: str, offered: Sequence[str]) -> None:
-        """See `Queues.took`."""
-
-    def charge(self, queue: str, cost_s: float) -> None:
-        """See `Queues.charge`."""
-
-
 class SharedQueues:
-    """The queues of all runs on the board that a worker can serve, each run with its fair share."""
+    """The queues of all runs on the board that a worker can serve, each run with its fair share.
+
+    Its methods are those of `FixedQueues`.
+    """
 
     def __init__(
         self,
@@ -86,21 +70,23 @@ class SharedQueues:
         self._role = role
         self._serves = serves
         self._tier = tier
-        self._shares = shares or FairShares()
+        self._shares = shares = shares or FairShares()
+        self.took = shares.took
+        self.charge = shares.charge
 
     def now(self) -> tuple[str, ...]:
-        """See `Queues.now`."""
+        """See `FixedQueues.now`."""
         self._shares.offer(self._weights())
         return self._shares.order()
 
     async def changed(self, since: Sequence[str]) -> None:
-        """See `Queues.changed`."""
+        """See `FixedQueues.changed`."""
         while self._weights().keys() == set(since):
             await self._board.changed()
 
     @contextmanager
     def asking(self, offered: Sequence[str]) -> Iterator[None]:
-        """See `Queues.asking`."""
+        """See `FixedQueues.asking`."""
         first = offered[0] if offered else ""
         self._shares.claim(first)
         try:
@@ -108,17 +94,13 @@ class SharedQueues:
         finally:
             self._shares.release(first)
 
-    def took(self, queue: str, offered: Sequence[str]) -> None:
-        """See `Queues.took`."""
-        self._shares.took(queue, offered)
-
-    def charge(self, queue: str, cost_s: float) -> None:
-        """See `Queues.charge`."""
-        self._shares.charge(queue, cost_s)
-
     def _weights(self) -> dict[str, int]:
         cards = self._board.cards.values()
         return {queue_of(self._role, card, self._tier): card.weight for card in cards if self._serves(card)}
+
+
+Queues: TypeAlias = FixedQueues | SharedQueues
+"""Where a worker takes jobs from."""
 
 
 class Board:
@@ -186,7 +168,7 @@ def queue_of(role: Role, card: RunCard, tier: str = "") -> str:
     """Return the queue from which workers of this role (coders: of this tier) serve a run.
 
     Raises:
-    ValueError: the card cannot be part of a queue's name, or the role has no queues.
+        ValueError: the card cannot be part of a queue's name, or the role has no queues.
     """
     match role:
         case "coder":
@@ -344,7 +326,6 @@ class Taking:
         return None
 
     async def _bridge(self, error: BusError) -> None:
-        """Wait for an absent bus; logged once."""
         if not self._is_away:
             log.warning("the bus gives no jobs; trying again", error=str(error))
         self._is_away = True
@@ -358,7 +339,6 @@ class Taking:
             self._turned.note()
 
     def _show(self) -> None:
-        """Show which queues are avoided, if that has changed."""
         if self._member is None:
             return
         reasons = dict(self._breaker.reasons)

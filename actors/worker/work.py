@@ -136,25 +136,16 @@ async def serve(
     back.
 
     Args:
-    bus: where queues and streams are.
-
-    queues: from where jobs are taken. Results go to the stream of the queue's run.
-
-    handle: does one job and returns its event.
-
-    expects: the command that the queues hold; anything else is dead-lettered.
-
-    role: who publishes.
-
-    slots: jobs at once.
-
-    heartbeat_s: interval between heartbeats; a third of the ack time-out or less.
-
-    deadline_s: limit for a job; exceeding it is a failure of the infrastructure.
-
-    member: the process's presence in a distributed run; None: a run of one process.
-
-    task_status: told when the first pull is about to begin.
+        bus: where queues and streams are.
+        queues: from where jobs are taken. Results go to the stream of the queue's run.
+        handle: does one job and returns its event.
+        expects: the command that the queues hold; anything else is dead-lettered.
+        role: who publishes.
+        slots: jobs at once.
+        heartbeat_s: interval between heartbeats; a third of the ack time-out or less.
+        deadline_s: limit for a job; exceeding it is a failure of the infrastructure.
+        member: the process's presence in a distributed run; None: a run of one process.
+        task_status: told when the first pull is about to begin.
     """
     taking = Taking(bus, queues, member)
     worker = _Worker(

@@ -27,8 +27,7 @@ from ksearch_async.views.text import Column, rough_duration, table_lines
 from messages.base import BusError, KsearchError
 
 if TYPE_CHECKING:
-    from actors.bus.nats.server import NatsServer
-    from actors.bus.nats.server_setup import ServerSettings
+    from actors.bus.nats.server import NatsServer, ServerSettings
     from ksearch_async.fleet.access import TeamRole
     from ksearch_async.fleet.server import ClusterPlace, TlsFiles
 
@@ -135,7 +134,7 @@ def serve_command(
         tls: Certificates, unless the configuration names them.
         as_json: Print the address as a JSON object.
     """
-    from actors.bus.nats.server_setup import ServerSettings  # noqa: PLC0415
+    from actors.bus.nats.server import ServerSettings  # noqa: PLC0415
 
     configure_logs()
     if not 0 <= port <= 65535:
@@ -196,7 +195,7 @@ async def _reload(server: NatsServer, read_again: Callable[[], str]) -> None:
 
 async def _make_ready(server: NatsServer, settings: ServerSettings, admin: Path | None) -> None:
     """Make what runs need, where that can be done from here: without users, or with the admin's file beside."""
-    from actors.bus.nats.server_setup import has_block  # noqa: PLC0415
+    from actors.bus.nats.server import has_block  # noqa: PLC0415
 
     if has_block(settings.config, "cluster") or (admin is None and settings.config.strip()):
         return
@@ -213,7 +212,7 @@ async def _notice_end(server: NatsServer) -> None:
 
 
 def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
-    from actors.bus.nats.server_setup import has_block  # noqa: PLC0415
+    from actors.bus.nats.server import has_block  # noqa: PLC0415
     from ksearch_async.fleet.server import tls_block  # noqa: PLC0415
 
     path = config / CONFIG_NAME if config is not None and config.is_dir() else config
@@ -291,7 +290,7 @@ def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys:
 
 def _places(hosts: tuple[str, ...]) -> list[ClusterPlace]:
     """Return each server's place in the cluster; all of them share a password that no client knows."""
-    from actors.bus.nats.server_setup import is_loopback  # noqa: PLC0415
+    from actors.bus.nats.server import is_loopback  # noqa: PLC0415
     from ksearch_async.fleet.server import ClusterPlace, new_secret  # noqa: PLC0415
 
     password = new_secret()

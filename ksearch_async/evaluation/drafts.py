@@ -14,8 +14,8 @@ from uuid import uuid4
 import msgspec
 
 from actors.coder.parse import Block, UnusableError, read_blocks
+from actors.llm.answer_text import split_reasoning
 from actors.llm.base import Model, Request
-from actors.llm.reasoning import split_reasoning
 from evaluators.tasks.own.document import DTYPES, REFERENCE, Document, Draft
 from evaluators.tasks.own.drafts import MODULES, draft_of, read_draft
 from evaluators.tasks.own.problem_text import KINDS

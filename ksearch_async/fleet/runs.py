@@ -549,8 +549,7 @@ async def _meeting(
             start.doing = "reading the run" if folder.journal.exists() else "checking the reference"
             yield bus, config.nats or ""
         return
-    from actors.bus.nats.server import serve_nats  # noqa: PLC0415
-    from actors.bus.nats.server_setup import ServerSettings  # noqa: PLC0415
+    from actors.bus.nats.server import ServerSettings, serve_nats  # noqa: PLC0415
 
     settings = ServerSettings(store=folder.nats, sync=config.sync)
     async with serve_nats(settings) as server, open_bus(server.url, {}, role="admin") as bus:

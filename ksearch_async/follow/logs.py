@@ -1,7 +1,6 @@
 """Log lines: JSON to the run's log, warnings to stderr, secrets masked.
 
-The first defence is that nobody puts a secret into a line; see `actors.llm.tries` and
-`ksearch_async.fleet.access`.
+The first defence is that nobody puts a secret into a line; see `actors.llm.transport` and `ksearch_async.fleet.access`.
 
 Lines carry the ids of what they are about: `run`, `worker`, `job`, `attempt`; and `trace` where jobs are traced.
 """
@@ -18,7 +17,7 @@ from typing import Literal, TypeAlias
 
 import structlog
 
-from actors.llm.masking import HIDDEN, SHORTEST
+from actors.llm.base import HIDDEN, SHORTEST
 from actors.tracing import trace_id
 from evaluators.process.printed import printable
 from ksearch_async.errors import refusal

@@ -18,8 +18,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from actors.llm.base import Model
-from actors.llm.ensemble import Ensemble
+from actors.llm.base import Ensemble, Model
 from actors.llm.features import Capabilities, Features, Sampling
 from actors.llm.limits import Gate, LimitedModel, Terms
 from ksearch_async.errors import refusal

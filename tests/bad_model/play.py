@@ -18,10 +18,10 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from actors.bus.journal import read_journal
 from actors.coder.parse import declines
 from actors.coder.prompts import system_rules
+from actors.llm.answer_text import split_reasoning
 from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.mistakes import MistakeKind, Mistakes
-from actors.llm.reasoning import split_reasoning
 from actors.llm.served.app import FaultKind, Report
 from actors.planner.jobs import whole_records
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator, hashed_outcome, hashed_verdict

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from actors.clock import VirtualTimeLoop
-from actors.llm.base import Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Request, ScriptedModel
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, Event, JobLost
 from messages.facts import (

@@ -15,8 +15,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from actors.llm.base import Answer, Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Answer, Request, ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.local import Tools, lead_session

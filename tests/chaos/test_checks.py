@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.clock import VirtualTimeLoop
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import ScriptedModel
 from actors.llm.served.app import Ledger, Report
 from messages.base import Usage
 from messages.codec import Record

@@ -21,8 +21,7 @@ import msgspec
 
 from actors.bus.journal import read_journal
 from actors.bus.nats import NatsBus, open_nats
-from actors.bus.nats.server import NatsServer, serve_nats
-from actors.bus.nats.server_setup import ServerSettings
+from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.fleet.access import TeamRole, options_for
 from ksearch_async.fleet.server import ClusterPlace, make_team, server_config
 from messages.codec import Record

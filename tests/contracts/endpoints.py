@@ -8,8 +8,8 @@ import anyio
 import msgspec
 import pytest
 
+from actors.llm.answer_text import JsonEnding
 from actors.llm.base import Answer, AnswerSchema, Request
-from actors.llm.endings import JsonEnding
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Features
 from messages.base import ModelError, Usage

@@ -6,8 +6,8 @@ import anyio
 import msgspec
 import pytest
 
+from actors.llm.answer_text import UNPROVEN_CHARS, FenceEnding
 from actors.llm.base import Request
-from actors.llm.endings import UNPROVEN_CHARS, FenceEnding
 from actors.llm.features import Features
 from tests.actors.llm.dialects import Dialect
 from tests.actors.llm.endpoint import Reply, endpoint

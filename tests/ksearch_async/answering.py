@@ -14,9 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from actors.llm.base import Answer
-from actors.llm.served import chat_wire
-from actors.llm.served.asked import Asked
 from actors.llm.served.server import listening_socket, serve_app
+from actors.llm.served.wires import Asked, ChatWire
 from messages.base import Usage
 
 
@@ -30,16 +29,16 @@ class Answering:
 
     async def respond(self, http: Request) -> Response:
         """Answer one request."""
-        asked = chat_wire.read_asked(await http.body())
+        asked = ChatWire().read_asked(await http.body())
         self.asked.append(asked)
         text = self._answers[min(len(self.asked), len(self._answers)) - 1]
         usage = Usage(prompt_tokens=len(asked.prompt) // 4, completion_tokens=len(text) // 4)
         answer = Answer(text=text, model=asked.model, usage=usage, latency_s=0.0)
         name = f"answer-{len(self.asked)}"
         if asked.stream:
-            events = chat_wire.events(answer, name, include_usage=asked.include_usage)
+            events = ChatWire().events(answer, name, include_usage=asked.include_usage)
             return Response(b"".join(events), media_type="text/event-stream")
-        return Response(chat_wire.completion(answer, name), media_type="application/json")
+        return Response(ChatWire().completion(answer, name), media_type="application/json")
 
 
 @contextmanager

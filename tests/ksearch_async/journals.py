@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from actors.bus.journal import read_journal
-from actors.llm.base import Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Request, ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.local import Tools, lead_session

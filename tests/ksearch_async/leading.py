@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import RunFolder, open_chronicle
 from ksearch_async.runs.local import Tools, lead_session

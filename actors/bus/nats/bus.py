@@ -135,7 +135,6 @@ class NatsBus:
         return tuple(found)
 
     async def _names_of(self, subject: str) -> list[str]:
-        """Return the names of all streams that store such subjects, page by page."""
         streams: list[str] = []
         while True:
             body = {"subject": subject, "offset": len(streams)}
@@ -173,7 +172,7 @@ async def open_nats(options: NatsOptions) -> AsyncIterator[NatsBus]:
     """Connect, and reconnect whenever the connection is lost, until the block is left.
 
     Raises:
-    BusError: no server could be reached, or it does not let us in.
+        BusError: no server could be reached, or it does not let us in.
     """
     connection = Connection(options)
     await connection.open()

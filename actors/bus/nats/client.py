@@ -235,7 +235,7 @@ async def connect(options: NatsOptions, told: Callbacks) -> WireClient:
     """Connect once; from then on the client reconnects by itself, for ever.
 
     Raises:
-    BusError: no server could be reached, or none let us in.
+        BusError: no server could be reached, or none let us in.
     """
     client = WireClient()
     where = ", ".join(options.servers)

@@ -161,7 +161,6 @@ class _Janitor:
         self._suspects: dict[str, _Suspects] = {}
 
     async def work(self) -> None:
-        """Do what is due."""
         now = anyio.current_time()
         if now < self._nudged_at + _NUDGE_S:
             return
@@ -182,7 +181,6 @@ class _Janitor:
             log.debug("no answer to a nudge", stream=stream, error=str(error))
 
     async def _sweep(self, stream: str) -> None:
-        """Look for dead jobs without an advisory."""
         before = self._suspects.pop(stream, None)
         now = await self._count(stream)
         if now is None:
@@ -220,7 +218,6 @@ class _Janitor:
         return _Suspects(frozenset(seqs), dead) if dead > 0 else None
 
     async def _delivered(self, stream: str, last: int) -> list[int]:
-        """Return the numbers of the jobs up to `last` that are still there."""
         seqs: list[int] = []
         inbox = await self._connection.open_inbox()
         try:

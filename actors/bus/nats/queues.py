@@ -327,8 +327,6 @@ class Pulls:
 
 
 class _Turn:
-    """A wait for several queues."""
-
     def __init__(self, queues: frozenset[str]) -> None:
         self.queues = queues
         self.called = asyncio.Event()
@@ -464,7 +462,7 @@ class Queues:
         """Return True if a refused job is there by an earlier try of ours, False if it was there before.
 
         Raises:
-        BusError: it was refused for another reason.
+            BusError: it was refused for another reason.
         """
         if error.code == TOO_MANY_MESSAGES:
             raise QueueFullError(f"queue {queue!r} is full; submit again later") from error
@@ -478,7 +476,6 @@ class Queues:
         return last is not None and last.headers.get(names.MESSAGE_ID) == attempt
 
     async def _ring(self, queue: str) -> None:
-        """Wake the tasks that wait for several queues."""
         try:
             await self._connection.tell(names.bell(names.kind_of(queue)), queue.encode())
         except NoAnswerError:
@@ -503,7 +500,6 @@ class Queues:
 
 
 def _spec_of(info: StreamInfo, queue: str) -> QueueSpec:
-    """Return the specification noted at the stream. Raises `BusError` if there is none."""
     try:
         return msgspec.json.decode(info.metadata.get(_SPEC, ""), type=QueueSpec)
     except msgspec.DecodeError as error:

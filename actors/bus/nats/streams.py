@@ -195,7 +195,6 @@ class _Looks:
         self.has_delivered = False
 
     async def open(self) -> None:
-        """Raises `UnknownQueueError` without a stream."""
         if await self._connection.info(self._stream, what=f"reading the events of {self._run_id!r}") is None:
             raise unknown_stream(self._run_id)
         self._inbox = await self._connection.open_inbox()
@@ -218,7 +217,6 @@ class _Looks:
             await self._inbox.drop()
 
     async def _look(self) -> None:
-        """Take the next batch of stored messages."""
         if self._inbox is None:
             raise NoAnswerError("it was not opened")
         body = {"seq": self._last + 1, "next_by_subj": ">", "batch": _BATCH, "max_bytes": _BATCH_BYTES}

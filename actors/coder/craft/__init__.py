@@ -1,8 +1,7 @@
-"""What coders are told of each language. Siblings: each has `RULES`, `EXAMPLE` and `advice(hardware)`.
+"""Advice to coders for each language.
 
-- `CRAFTS["cuda"].RULES`: what holds on every device, as a list
-- `CRAFTS["cuda"].EXAMPLE`: a whole answer for another, small task
-- `CRAFTS["cuda"].advice(hardware)`: what pays on one generation, by lines; empty where nothing is known
+Siblings: each has `RULES` (for every device), `EXAMPLE` (an answer to another, small task) and `advice(hardware)`
+(lines for one generation; may be empty).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Craft(Protocol):
     EXAMPLE: str
 
     def advice(self, hardware: Hardware) -> tuple[str, ...]:
-        """Return what pays on this device."""
+        """Return advice for this device."""
 
 
 CRAFTS: Mapping[Language, Craft] = {

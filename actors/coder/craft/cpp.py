@@ -41,7 +41,7 @@ _BY_LANES = {
 
 
 def advice(hardware: Hardware) -> tuple[str, ...]:
-    """Return what pays on this CPU."""
+    """Return advice for this CPU."""
     lines = [_BY_LANES[hardware.simd.lanes_fp32]] if hardware.simd else []
     if hardware.cpu is not None and hardware.cpu.l2_bytes:
         kib = hardware.cpu.l2_bytes // 2 // 1024

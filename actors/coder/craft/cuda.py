@@ -56,7 +56,7 @@ _TENSOR_MAPS = (
 
 
 def advice(hardware: Hardware) -> tuple[str, ...]:
-    """Return what pays on this generation."""
+    """Return advice for this generation."""
     architecture = hardware.architecture
     if architecture is None:
         return ()

@@ -33,5 +33,5 @@ class ModelNew(nn.Module):
 
 
 def advice(hardware: Hardware) -> tuple[str, ...]:  # noqa: ARG001 - the library has its own ways on each device
-    """Return nothing: which kernels torch has for a device is torch's to know."""
+    """Return nothing: torch chooses its kernels itself."""
     return ()

@@ -63,7 +63,7 @@ _ADVICE: dict[str, tuple[str, ...]] = {
 
 
 def advice(hardware: Hardware) -> tuple[str, ...]:
-    """Return what pays on this generation."""
+    """Return advice for this generation."""
     architecture = hardware.architecture
     if architecture is None:
         return ()

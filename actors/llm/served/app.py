@@ -1,24 +1,20 @@
 """The served endpoint: chat completions, responses, model list, faults on demand, and counters.
 
-As the IETF's draft of the header `Idempotency-Key` has it: the same key with another question is refused, and a request
-whose key is just being answered waits for that answer.
+POST /v1/chat/completions (heeds `model`, `messages`, `stream`, `stream_options`), POST /v1/responses (`model`,
+`instructions`, `input`, `stream`), GET /v1/models (the one model), GET /stats (the ledger's `Report`; needs no key).
 
-POST /v1/chat/completions     as OpenAI's; of its fields `model`, `messages`, `stream`, `stream_options` are heeded
-POST /v1/responses            as OpenAI's; `model`, `instructions`, `input`, `stream`
-GET  /v1/models               the one model
-GET  /stats                   the ledger's `Report`; needs no key
-
-A request with an `Idempotency-Key` that was seen before gets the stored answer again, also where the first one failed
-on its way: the answer was generated, and is paid for.
+A request with a known `Idempotency-Key` gets the stored answer again, also where the first one failed on its way: it is
+paid for. As in the IETF's draft, the same key with another question is refused, and a request with a key in progress
+waits for its answer.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 import anyio
 import msgspec
@@ -31,9 +27,8 @@ from starlette.types import Receive, Scope, Send
 from actors.llm.base import CHARS_PER_TOKEN, Answer, Request
 from actors.llm.offline.answers import role_of
 from actors.llm.offline.model import MODEL_NAME, OfflineModel
-from actors.llm.served import chat_wire, responses_wire
-from actors.llm.served.asked import Asked
-from messages.base import Usage
+from actors.llm.served.wires import Asked, ChatWire, ResponsesWire, Wire
+from messages.base import Usage, copied
 
 _BLOCK_CHARS: Final = 16 * CHARS_PER_TOKEN
 """Prefix caches work in blocks of 16 tokens or more (vLLM's default)."""
@@ -43,17 +38,16 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The counts so far."""
 
     requests: int
-    """All that were asked, whatever became of them."""
+    """All requests, with any result."""
     at_once: int
-    """Most requests that were open at a time."""
+    """Most requests open at a time."""
     paid: int
-    """Answers that were generated, whatever became of them."""
+    """Generated answers, with any result."""
     replayed: int
-    """Answers that were given again to a known `Idempotency-Key`, instead of being generated again."""
+    """Answers given again to a known `Idempotency-Key`."""
     answered: int
-    """Whole answers that were sent, generated or given again."""
+    """Whole answers sent, generated or given again."""
     abandoned: int
-    """Answers for clients that had gone."""
     refused: int
     """Bad requests, wrong keys, more requests at once than allowed."""
     faults: dict[str, int]
@@ -66,9 +60,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Part of them that repeats the beginning of an earlier request."""
     completion_tokens: int
     ids_paid_twice: tuple[str, ...]
-    """Request ids (`X-Client-Request-Id`) for which more than one answer was generated."""
+    """Request ids (`X-Client-Request-Id`) with more than one generated answer."""
     prompts_paid_twice: int
-    """Prompts for which more than one was."""
 
 
 class Ledger:
@@ -90,14 +83,14 @@ class Ledger:
         self._prompts: Counter[bytes] = Counter()
 
     def opened(self) -> int:
-        """Count a request that came; return its number, from 0."""
+        """Count a request; return its number, from 0."""
         self.open += 1
         self.requests += 1
         self._at_once = max(self._at_once, self.open)
         return self.requests - 1
 
     def closed(self) -> None:
-        """Count a request that is done with, in whatever way."""
+        """Count a request as done."""
         self.open -= 1
 
     def repeated_tokens(self, text: str) -> int:
@@ -120,7 +113,9 @@ class Ledger:
 
     def report(self, mistakes: Counter[str]) -> Report:
         """Return the counts."""
-        return Report(
+        return copied(
+            Report,
+            self._usage,
             requests=self.requests,
             at_once=self._at_once,
             paid=self._prompts.total(),
@@ -130,18 +125,15 @@ class Ledger:
             refused=self.refused,
             faults=dict(self.faults),
             mistakes=dict(mistakes),
-            prompt_tokens=self._usage.prompt_tokens,
-            cached_tokens=self._usage.cached_tokens,
-            completion_tokens=self._usage.completion_tokens,
             ids_paid_twice=tuple(sorted(name for name, count in self._ids.items() if count > 1)),
             prompts_paid_twice=sum(count > 1 for count in self._prompts.values()),
         )
 
 
 LIMIT_BYTES = 64 << 20
-"""Of answers that are kept; the one that was not asked for the longest goes first."""
+"""Of stored answers; the one not asked for the longest goes first."""
 _OVERHEAD_BYTES = 1024
-"""What an answer takes besides its text, amply."""
+"""Size of an answer besides its text, amply."""
 
 
 class OtherQuestionError(Exception):
@@ -149,7 +141,7 @@ class OtherQuestionError(Exception):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """An answer, and whether it had been generated for an earlier request."""
+    """An answer, and True if it was generated for an earlier request."""
 
     answer: Answer
     is_replay: bool
@@ -171,7 +163,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """What was answered under which key."""
+    """Stored answers by key."""
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -180,12 +172,9 @@ class Answers:
         self._pending: dict[str, _Pending] = {}
 
     async def give(self, key: str, question: bytes, generate: Callable[[], Awaitable[Answer]]) -> Given:
-        """Return the key's answer, generating it if there is none.
+        """Return the key's answer, generating it if there is none; an empty key has none.
 
-        Args:
-            key: as the client sent it; empty: every request is answered by itself.
-            question: a digest of what is asked.
-            generate: makes an answer. If it fails, or its request goes away, the next request with the key generates.
+        If `generate` fails or its request goes away, the next request with the key generates. `question` is a digest.
 
         Raises:
             OtherQuestionError: the key belongs to another question.
@@ -229,7 +218,7 @@ _PAUSE_S: Final = 0.001
 
 
 class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares of requests that fail, 0 to 1 each and at most 1 together."""
+    """Shares of requests that fail, at most 1 together."""
 
     rate_limit: float = 0.0
     """HTTP 429 with `Retry-After`."""
@@ -248,7 +237,7 @@ class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(zip(FAULTS, rates, strict=True))
 
     def drawn(self, number: int, *, seed: int) -> FaultKind | None:
-        """Return how the request of this number fails; the same for the same seed."""
+        """Return the fault of the request of this number; the same for the same seed."""
         digest = blake2b(f"{seed}|{number}".encode(), digest_size=8).digest()
         chance = int.from_bytes(digest) / 2**64
         for kind, rate in self.pairs():
@@ -299,7 +288,7 @@ class Endless(Response):
         self._again = again
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Talk until the client goes."""
+        """Send until the client goes."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self._head, "more_body": True})
         async with anyio.create_task_group() as tasks:
@@ -320,40 +309,21 @@ async def _gone(receive: Receive) -> None:
 
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
-
-
-class Wire(Protocol):
-    """How one dialect is read and written: a module."""
-
-    def read_asked(self, body: bytes) -> Asked:
-        """Read a request.
-
-        Raises:
-            msgspec.MsgspecError: it is none.
-        """
-
-    def completion(self, answer: Answer, answer_id: str) -> bytes:
-        """Return the answer as one object."""
-
-    def events(self, answer: Answer, answer_id: str, *, include_usage: bool) -> Iterator[bytes]:
-        """Yield the answer as server-sent events."""
-
-    def endless_beginning(self, answer: Answer, answer_id: str, *, stream: bool) -> tuple[bytes, bytes]:
-        """Return how an answer without an end begins, and what then comes again and again."""
+_WRONG_KEY = "the API key is missing or wrong"
 
 
 class Conduct(msgspec.Struct, frozen=True, kw_only=True):
-    """How the endpoint behaves."""
+    """Behaviour of the endpoint."""
 
     faults: FaultRates = FaultRates()
     seed: int = 0
     """Of the faults' draws."""
     retry_after_s: float = 1.0
-    """What a 429 asks for."""
+    """Of a 429."""
     api_key: str = ""
-    """Demanded as bearer token; empty: anybody may ask."""
+    """Demanded as bearer token; empty: none."""
     concurrency_limit: int | None = None
-    """Requests above this many at once are answered with 429."""
+    """Requests above this many at once get a 429."""
 
 
 class Served:
@@ -366,15 +336,15 @@ class Served:
         self._answers = Answers()
         self.app = Starlette(
             routes=[
-                Route("/v1/chat/completions", _Asking(self, chat_wire), methods=["POST"]),
-                Route("/v1/responses", _Asking(self, responses_wire), methods=["POST"]),
+                Route("/v1/chat/completions", _Asking(self, ChatWire()), methods=["POST"]),
+                Route("/v1/responses", _Asking(self, ResponsesWire()), methods=["POST"]),
                 Route("/v1/models", self._models, methods=["GET"]),
                 Route("/stats", self._stats, methods=["GET"]),
             ]
         )
 
     def report(self) -> Report:
-        """Return what was counted so far."""
+        """Return the counts so far."""
         return self._ledger.report(self._model.mistakes_made)
 
     async def answer(self, wire: Wire, scope: Scope, receive: Receive, send: Send) -> None:
@@ -402,10 +372,9 @@ class Served:
         return refusal
 
     def _refusal(self, http: HttpRequest) -> Response | None:
-        """Say why a request is not even read; None if it is."""
         limit = self._conduct.concurrency_limit
         if not self._is_allowed(http):
-            return _wrong_key()
+            return error_response(401, _WRONG_KEY, code="invalid_api_key")
         if limit is not None and self._ledger.open > limit:
             said = f"more than {limit} requests at once"
             return error_response(429, said, code="rate_limit_exceeded", retry_after_s=self._conduct.retry_after_s)
@@ -435,11 +404,7 @@ class Served:
         return _whole(wire, asked, answer, answer_id)
 
     async def _answer(self, http: HttpRequest, asked: Asked) -> Answer:
-        """Return the answer, generated for this request or for an earlier one with the same key.
-
-        Raises:
-            OtherQuestionError: the key belongs to another question.
-        """
+        """Return the answer, generated for this request or for an earlier one with the same key."""
         request_id = http.headers.get("x-client-request-id", "")
         system, prompt = asked.system, asked.prompt
         request = Request(request_id=request_id, role=role_of(prompt), system=system, parts=(prompt,))
@@ -462,7 +427,7 @@ class Served:
 
     async def _models(self, http: HttpRequest) -> Response:
         if not self._is_allowed(http):
-            return _wrong_key()
+            return error_response(401, _WRONG_KEY, code="invalid_api_key")
         entry = {"id": MODEL_NAME, "object": "model", "created": 0, "owned_by": "ksearch"}
         return _json({"object": "list", "data": [entry]})
 
@@ -489,7 +454,6 @@ def _whole(wire: Wire, asked: Asked, answer: Answer, answer_id: str) -> Response
 
 
 def _spoiled(wire: Wire, fault: FaultKind, asked: Asked, answer: Answer, answer_id: str) -> Response:
-    """Return an answer that does not arrive, breaks off, or does not end."""
     if fault == "hang":
         return Hang()
     media_type = _EVENTS if asked.stream else _JSON
@@ -499,10 +463,6 @@ def _spoiled(wire: Wire, fault: FaultKind, asked: Asked, answer: Answer, answer_
     if asked.stream:
         return Cut(b"".join(wire.events(answer, answer_id, include_usage=asked.include_usage)), media_type)
     return Cut(wire.completion(answer, answer_id), media_type)
-
-
-def _wrong_key() -> Response:
-    return error_response(401, "the API key is missing or wrong", code="invalid_api_key")
 
 
 def _json(value: object) -> Response:

@@ -13,15 +13,11 @@ from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
 _PARTING_S = 1
-"""How long requests in flight may take once the server is to end."""
+"""Time for requests in flight at the end."""
 
 
 def listening_socket(port: int) -> socket.socket:
-    """Return a socket that listens on the loopback address; port 0: a free one.
-
-    Raises:
-        OSError: the port is taken, or not ours to take.
-    """
+    """Return a socket on the loopback address; port 0: a free one. Raises `OSError` if the port is taken."""
     return socket.create_server((HOST, port), backlog=1024)
 
 
@@ -54,7 +50,7 @@ async def serve_app(
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to who called, and says when it is ready."""
+    """Leaves signals to the caller, and reports when it is ready."""
 
     def __init__(self, config: uvicorn.Config, task_status: TaskStatus[None]) -> None:
         super().__init__(config)

@@ -5,9 +5,7 @@ for each model a success rate is drawn from the Beta distribution of its record;
 expected cost is asked. Drawing spreads questions asked before the first answer (Chapelle, Li, NIPS 2011).
 
 - Reward: 1 for a candidate better than all before it in its branch, `CORRECT_REWARD` for another correct one, else 0.
-
 - Records fade by `FADING` with every answer (discounted Thompson sampling: Raj, Kalyani, arXiv 1707.09727).
-
 - Cost: dollars if each model's price is known and not 0, else tokens; a model's mean, smoothed by one answer of the
 mean over all models.
 

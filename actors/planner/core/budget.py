@@ -126,7 +126,6 @@ def _fits(state: SearchState, usage: Usage, offer: Offer) -> bool:
 
 
 def _committed(state: SearchState) -> tuple[int, float]:
-    """Return tokens and dollars spent, and expected of the questions under way."""
     tokens, cost_usd = state.usage.tokens, spent_usd(state)
     for question in state.questions:
         asked, whom = _planner_usage(state), state.lineup.planner

@@ -1,15 +1,11 @@
 """Decides on one event: judging, lost jobs, and their consequences. Begin reading here.
 
 1. The planner's model analyses the task and inserts first actions under the root.
-
 2. While there are free slots, the best frontier node (`selection`) gets a branch.
-
 3. A branch asks a coder for a candidate, has it built, then evaluated, and asks again (debug, improve) until
 `stagnation_window` attempts in a row brought no improvement. Its best correct candidate is attached to the node.
-
 4. Finished branches are reported to the planner's model, all waiting ones in one call; it revises the tree while other
 branches go on. When open actions run short, the same call asks for more.
-
 5. The run ends by its budget, its target, or when neither model nor machine finds anything to try.
 
 An outpaced candidate is correct and slower than the bar (`keep_above`); it never becomes the incumbent. An unstable one
@@ -226,7 +222,6 @@ def _is_measured_again(state: SearchState, request: EvaluationRequested, verdict
 
 
 def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
-    """Return the knowledge of a candidate after its evaluation."""
     credit, speedup, high, latency_us = credit_of(verdict), None, None, None
     if isinstance(verdict, Measured):
         speedup, latency_us = verdict.speedup_vs_reference, verdict.latency_us
@@ -324,7 +319,7 @@ def decide(state: SearchState, event: Event) -> tuple[Fact, ...]:
     """Return the facts that follow from the event; none for a repeated or late result.
 
     Raises:
-    ProtocolError: the event answers a job that was never asked for, or opens a search that is open.
+        ProtocolError: the event answers a job that was never asked for, or opens a search that is open.
     """
     step = Step(state)
     _reactions[type(event)](step, event)
@@ -533,7 +528,7 @@ def _request(state: SearchState, job_id: str) -> Requested | None:
     """Return the request that an answer belongs to; None if it was answered before or given up.
 
     Raises:
-    ProtocolError: no such job was ever asked for.
+        ProtocolError: no such job was ever asked for.
     """
     if (job := state.jobs.get(job_id)) is not None and not state.finished:
         return job.request

@@ -439,7 +439,6 @@ def _finished(state: SearchState, fact: ConfirmationFinished) -> SearchState:
 
 
 def _corrected(known: Known, fact: ConfirmationFinished) -> Known:
-    """Return the verdict that counts from now on."""
     known = replace(known, confirmed=True, **{name: getattr(fact, name) for name in _WORTH})
     if fact.credit is None:
         outcome = f"{fact.outcome} (in its confirmation; its screening said {fact.screen_speedup:.2f}x)"
@@ -571,7 +570,6 @@ def _order_refused(state: SearchState, _fact: SteeringRefused) -> SearchState:
 
 
 def _barred_below(state: SearchState, node_id: str) -> SearchState:
-    """Update `barred` of a node and all below it."""
     for node in list(with_all_below(state, state.node(node_id))):
         above = bool(node.parent_id) and state.node(node.parent_id).barred
         barred = above or node.forbidden is not None

@@ -111,7 +111,6 @@ class _Check:
         self.new_nodes = 0
 
     def reason(self, edit: Edit) -> str | None:
-        """Return why this edit cannot be applied."""
         self.new_nodes += _new_nodes(edit)
         if (ordered := contradiction(self._state, edit)) is not None:
             return ordered
@@ -198,7 +197,6 @@ class _Check:
         return None
 
     def _title(self, parent_id: str, title: str) -> str | None:
-        """Refuse a child with the title of a living sibling."""
         titles = self._siblings(parent_id)
         wanted = _comparable(title)
         if (there := titles.get(wanted)) is not None:

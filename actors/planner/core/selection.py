@@ -3,16 +3,11 @@
 The score of a frontier node, rule `spread`, is the sum of:
 
 - belief: `V * failure_decay ** failures`
-
 - evidence: `evidence * clip(ln(parent / incumbent), -1, 0)`
-
 - exploration: `exploration * sqrt(ln(1 + rounds) / (1 + parent's rounds))` (UCB1: Auer et al. 2002)
-
 - difficulty: `- difficulty * (difficulty - 1)`
-
 - load: `- virtual_loss * load`, branches in flight below the node's ancestors, halved with each generation (Chaslot et
 al. 2008)
-
 - steering: a person's boost; a pinned node comes first anyway
 
 Rule `paper` is K-Search's: the largest belief plus boost, ties to the simpler, then to the older.
@@ -183,7 +178,6 @@ class _Places:
             self._in_flight[parent_id] = self._in_flight.get(parent_id, 0.0) + 1.0 / state.settings.branches
 
     def under(self, parent_id: str) -> Terms:
-        """Return the terms shared by a node's children."""
         if parent_id not in self._known:
             self._known[parent_id] = self._terms(self._state.node(parent_id))
         return self._known[parent_id]

@@ -4,18 +4,13 @@ Rules in order, repeated until none applies:
 
 1. A used-up budget ends the run: jobs at builders and evaluators are finished, no model is asked again. What could be
 the best is confirmed.
-
 2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left. Its window
 shrinks with the distance to the incumbent, as in successive halving (Jamieson and Talwalkar 2016; docs/design/0009).
-
 3. Closed nodes that the planner was asked about in vain get a "vary" child from the machine, or are spent.
-
 4. Free slots take the best frontier node. While the planner's model thinks and nothing is open, they draw one extra
 sample each for the best nodes in flight.
-
 5. The planner's model is called if branches wait to be reported, if open nodes are fewer than twice the free slots, or
 if closed nodes lack children. One call at a time.
-
 6. With nothing in flight and nothing open, the machine reopens the best closed node; if it has reopened all, the run is
 over, unless the planner's model was not understood the last time: then it varies again.
 
@@ -31,7 +26,6 @@ reference (unless the target is at stake). Scores and untimed candidates need no
 from __future__ import annotations
 
 import math
-from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -273,7 +267,6 @@ def _end_reason(state: SearchState, branch: Branch) -> str | None:
 
 
 def _end_of_node(node: Node, branch: Branch) -> str | None:
-    """Return why the node of a branch needs no further attempt."""
     if node.prune_reason:
         return "its node was pruned"
     if node.barred:
@@ -443,7 +436,6 @@ def _finish(step: Step) -> None:
 
 
 def _request_initial(step: Step) -> None:
-    """Have the initial program scored, once."""
     state = step.state
     if state.initial_id is None or state.node(ROOT).best is not None:
         return
@@ -502,7 +494,6 @@ def _start(step: Step, node: Node, limit: int | None) -> None:
 
 
 def _sampled(state: SearchState) -> Node | None:
-    """Return the best node in flight that may have one more extra sample."""
     extra = {branch.node_id for branch in state.branches.values() if branch.extra}
     refined = [state.node(node_id) for node_id in {branch.node_id for branch in state.branches.values()} - extra]
     nodes = [node for node in refined if node.samples < _MAX_SAMPLES and not node.barred and node.given_id is None]
@@ -547,15 +538,8 @@ def _call_planner(step: Step) -> None:
 
 def _asks_planner(state: SearchState) -> bool:
     """Return True if the planner's model may change the tree now."""
-    match state.settings.world_model:
-        case "evolving":
-            return True
-        case "frozen":
-            return not state.dry and _has_no_idea(state)
-        case "off":
-            return False
-        case _:
-            assert_never(state.settings.world_model)
+    is_first = not state.dry and _has_no_idea(state)
+    return {"evolving": True, "frozen": is_first, "off": False}[state.settings.world_model]
 
 
 def _has_no_idea(state: SearchState) -> bool:
@@ -564,7 +548,6 @@ def _has_no_idea(state: SearchState) -> bool:
 
 
 def _vary_for_free_slots(step: Step) -> None:
-    """Without a planner's model, give every free slot an action of the machine's."""
     while step.state.settings.world_model != "evolving" and step.state.plan is None and not step.state.frontier_ids:
         if len(step.state.branches) >= step.state.settings.branches or not may_ask_coder(step.state):
             return

@@ -11,8 +11,7 @@ from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
 from actors.coder.actor import serve_writes, write_candidate
 from actors.coder.prompts import request_for
-from actors.llm.base import Answer, Ending, Request, estimated_usage
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Answer, Ending, Request, ScriptedModel, estimated_usage
 from actors.planner.jobs import whole_written
 from actors.worker.taking import FixedQueues
 from messages.base import ModelError

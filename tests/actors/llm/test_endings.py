@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.llm.answer_text import FenceEnding, JsonEnding
 from actors.llm.base import Ending
-from actors.llm.endings import FenceEnding, JsonEnding
 
 
 def whole_at(ending: Ending, text: str, size: int) -> int | None:

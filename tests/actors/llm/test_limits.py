@@ -7,10 +7,9 @@ from functools import partial
 import anyio
 import pytest
 
-from actors.llm.base import Answer, Request, Role
+from actors.llm.base import Answer, Request, Role, ScriptedModel
 from actors.llm.chat import ChatModel
 from actors.llm.limits import Gate, LimitedModel, Terms
-from actors.llm.scripted import ScriptedModel
 from messages.base import EndpointFault, Usage
 from tests.actors.llm.endpoint import Reply, completion, endpoint, failure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.llm.masking import masked, masked_answer
+from actors.llm.base import masked, masked_answer
 
 KEY = "sk-0123456789abcdef"
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from actors.coder.actor import read_answer, write_candidate
 from actors.coder.prompts import request_for
-from actors.llm.base import Answer, Request
-from actors.llm.endings import FenceEnding, JsonEnding, OutsideReasoning
-from actors.llm.reasoning import split_reasoning
-from actors.llm.scripted import ScriptedModel
+from actors.llm.answer_text import FenceEnding, JsonEnding, OutsideReasoning, split_reasoning
+from actors.llm.base import Answer, Request, ScriptedModel
 from actors.planner.answers import read_proposal
 from messages.base import Usage
 from messages.commands import WriteCandidate

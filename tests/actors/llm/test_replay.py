@@ -3,9 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from actors.llm.base import Request, rules_digest
+from actors.llm.base import Request, ScriptedModel, rules_digest
 from actors.llm.replay import Recording, ReplayModel
-from actors.llm.scripted import ScriptedModel
 from messages.base import ModelError, Usage
 from messages.events import CandidateWritten, EditsProposed
 from tests.contracts.models import QUESTION, ModelContract

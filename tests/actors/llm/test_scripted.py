@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import ScriptedModel
 from messages.base import ModelError
 from tests.contracts.models import QUESTION, ModelContract
 

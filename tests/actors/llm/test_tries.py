@@ -11,7 +11,7 @@ import pytest
 
 from actors.llm.base import Request
 from actors.llm.chat import ChatModel
-from actors.llm.tries import retry_after_s
+from actors.llm.transport import retry_after_s
 from messages.base import ModelError
 from tests.actors.llm.endpoint import Reply, endpoint
 

@@ -11,8 +11,7 @@ from hashlib import sha256
 import anyio
 
 from actors.bus.nats import NatsOptions, open_nats
-from actors.llm.base import Answer, Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Answer, Request, ScriptedModel
 from actors.planner.lease import LeaseTerms, lead
 from tests.actors.planner.rig import planner_answers
 

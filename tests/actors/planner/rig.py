@@ -15,8 +15,7 @@ from actors.bus.memory import MemoryBus
 from actors.bus.stream import EventStore, MemoryStore
 from actors.coder.actor import serve_writes
 from actors.evaluator import serve_evaluations
-from actors.llm.base import Model, Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Model, Request, ScriptedModel
 from actors.planner.actor import plan_run
 from actors.planner.history import History, fold
 from actors.planner.jobs import queues_of

@@ -12,8 +12,7 @@ import pytest
 from actors.bus.base import Bus, UnknownQueueError
 from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
-from actors.llm.base import Answer, Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Answer, Request, ScriptedModel
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash
 from actors.planner.history import fold

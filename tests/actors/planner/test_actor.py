@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from actors.bus.stream import MemoryStore
-from actors.llm.base import Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Request, ScriptedModel
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash
 from messages.base import ModelError

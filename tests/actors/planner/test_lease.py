@@ -6,8 +6,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from actors.llm.base import Answer, Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Answer, Request, ScriptedModel
 from actors.planner.history import fold
 from actors.planner.lease import LeaseTerms, lead
 from messages.codec import encode

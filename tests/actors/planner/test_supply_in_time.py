@@ -9,8 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from actors.llm.base import Answer, Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Answer, Request, ScriptedModel
 from messages.settings import Budget, SearchSettings
 from tests.actors.planner.rig import Rig, coder_answers
 

@@ -15,9 +15,8 @@ import pytest
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, serve_nats
-from actors.bus.nats.server_setup import ServerSettings
-from actors.llm.scripted import ScriptedModel
+from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.llm.base import ScriptedModel
 from actors.planner.actor import plan_run
 from ksearch_async.fleet.status import read_chronicle
 from messages.codec import encode

@@ -11,7 +11,7 @@ import pytest
 from actors.bus.journal import read_journal
 from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import ScriptedModel
 from actors.planner.lease import LeaseTerms, lead
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.errors import single_error

@@ -9,7 +9,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from actors.bus.nats.server_setup import find_server, has_block
+from actors.bus.nats.server import find_server, has_block
 from ksearch_async.fleet.access import RIGHTS, TEAM, TeamRole, read_credentials
 from ksearch_async.fleet.server import ClusterPlace, SignIn, TlsFiles, hashed, make_team, server_config, tls_block
 from messages.base import ConfigError

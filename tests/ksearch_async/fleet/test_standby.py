@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 
 from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
-from actors.llm.base import Model
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Model, ScriptedModel
 from actors.planner.lease import LeaseTerms
 from actors.recorder.projection import Projection
 from actors.worker.member import Member

@@ -16,8 +16,7 @@ import msgspec
 import pytest
 
 from actors.bus.journal import JournalStore, read_journal
-from actors.llm.base import Request
-from actors.llm.scripted import ScriptedModel
+from actors.llm.base import Request, ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.cli.session import conduct, heed_signals
 from ksearch_async.errors import single_error

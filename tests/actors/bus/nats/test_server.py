@@ -17,8 +17,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, serve_nats
-from actors.bus.nats.server_setup import BINARY_VARIABLE, ServerSettings, find_server
+from actors.bus.nats.server import BINARY_VARIABLE, NatsServer, ServerSettings, find_server, serve_nats
 from messages.base import BusError, ConfigError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nats]

@@ -13,11 +13,11 @@ import pytest
 
 from actors.coder.answers import read_candidate
 from actors.coder.parse import parse_answer
+from actors.llm.answer_text import split_reasoning
 from actors.llm.base import Request
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.answers import code_answer, plan_answer
 from actors.llm.offline.mistakes import MISTAKES, RAMBLING_CHARS, MistakeKind, Mistakes, Spoiled
-from actors.llm.reasoning import split_reasoning
 from actors.planner.answers import parse_script, read_script
 from actors.planner.core.scripts import conflicts
 from actors.planner.prompts import plan_request

@@ -1,7 +1,7 @@
-"""The HTTP client below the openai package: it notes each failed try.
+"""The HTTP client below the openai package: notes each failed try, and reads streamed answers until they are complete.
 
-The client also bounds the size of an answer, reads streams to their end, so that a broken stream is a failed try, and
-gives up soon on an address that has never answered.
+It bounds the size of an answer, makes a broken stream a failed try, and gives up soon on an address that has never
+answered. A complete answer is read on for `patience_chars`: only an endpoint that ends by itself reports the cost.
 """
 
 from __future__ import annotations
@@ -16,31 +16,29 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import httpx2
+import msgspec
 import openai
 import structlog
 
+from actors.llm.base import Ending, masked
 from actors.llm.limits import tell_gate
-from actors.llm.masking import masked
-from actors.llm.streams import AnswerTooLongError, BrokenStreamError, Gathering, NotUnderstoodError, gather
-from messages.base import EndpointFault
+from messages.base import EndpointFault, Usage
 
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-"""An answer of 100,000 tokens with its hidden reasoning spelt out weighs less than 1 MiB."""
+"""100,000 tokens with their hidden reasoning have less than 1 MiB."""
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
 """The same as a stream: some send 300 bytes and more for each token."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GIVE_UP_AFTER_S: Final = 2.5
-"""An address that refuses for this long and never answered is wrong, or nobody is there. The package's pauses of 0.5, 1
-and 2 s, shortened by up to a quarter, make this the fourth try."""
+"""A never-reached address that refuses for this long is wrong. With the package's pauses this is the fourth try."""
 _CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
 _EVENT_STREAM: Final = "text/event-stream"
-"""What a try without an answer raises."""
 _TROUBLE_S: Final = 10.0
-"""An endpoint that answered before and fails for this long is worth a notice."""
+"""Time of failure after which an endpoint that answered before is worth a notice."""
 _SHOWN: Final = 200
 
 
@@ -50,9 +48,9 @@ class Call:
     def __init__(self, faults: list[EndpointFault], begin: Callable[[], Gathering] | None) -> None:
         self.faults = faults
         self.begin = begin
-        """Begins to gather a try that is streamed."""
+        """Begins to gather a streamed try."""
         self.gathered: Gathering | None = None
-        """What the try that worked brought, if it was streamed."""
+        """Answer of the try that worked, if it was streamed."""
 
 
 _current: ContextVar[Call] = ContextVar("the call in progress")
@@ -66,7 +64,7 @@ class NeverReachedError(openai.OpenAIError):
 
 @contextmanager
 def noting(faults: list[EndpointFault], begin: Callable[[], Gathering] | None = None) -> Iterator[Call]:
-    """Have the tries of this task that fail appended to `faults`; `begin` gathers one that is streamed."""
+    """Append the failed tries of this task to `faults`; `begin` gathers a streamed one."""
     call = Call(faults, begin)
     token = _current.set(call)
     try:
@@ -82,10 +80,9 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         """Prepare; nothing is sent yet.
 
         Args:
-            is_encrypted: false for an address with `http:`. Certificates are then not loaded, which takes twice as long
-                as all else here, and redirections are not followed.
             timeout_s: for each read; connecting may take `CONNECT_TIMEOUT_S` at most.
-            secret: never shown in a fault, should the endpoint repeat it.
+            secret: never shown in a fault.
+            is_encrypted: False for `http:`: certificates are not loaded (slow), and redirections are not followed.
         """
         super().__init__(timeout=timeout_of(timeout_s), verify=is_encrypted, follow_redirects=is_encrypted)
         self._secret = secret
@@ -112,15 +109,13 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
             if fault.kind == "unreachable" and not self._reached and self._failing_for_s() >= GIVE_UP_AFTER_S:
                 raise NeverReachedError(fault.detail) from error
             raise
-        except AnswerTooLongError as error:
-            self.note(EndpointFault(kind="too_long", detail=str(error)), started)
-            raise
-        except NotUnderstoodError as error:
-            self.note(EndpointFault(kind="malformed", detail=str(error)), started)
+        except (AnswerTooLongError, NotUnderstoodError) as error:
+            kind = "too_long" if isinstance(error, AnswerTooLongError) else "malformed"
+            self.note(EndpointFault(kind=kind, detail=str(error)), started)
             raise
         self._reached = True
         if response.is_error:
-            if is_spent(response.status_code, _error_code(response.text)):
+            if is_spent(response.status_code, _error_field(response.text, "code")):
                 response.headers["x-should-retry"] = "false"  # the openai package heeds it
             self.note(_fault_of_status(response), started)
         else:
@@ -128,31 +123,22 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         return response
 
     def note(self, fault: EndpointFault, started: float) -> EndpointFault:
-        """Keep a fault with the call in progress; returned as it is kept, with the time since `started`."""
+        """Keep a fault with the call in progress; returned as kept, with the time since `started`."""
         now = anyio.current_time()
         detail = _shortened(masked(fault.detail, self._secret))
-        noted = EndpointFault(
-            kind=fault.kind,
-            status=fault.status,
-            detail=detail,
-            elapsed_s=round(now - started, 3),
-            retry_after_s=fault.retry_after_s,
-        )
+        noted = msgspec.structs.replace(fault, detail=detail, elapsed_s=round(now - started, 3))
         call = _current.get(None)
         if call is not None:
             call.faults.append(noted)
         tell_gate(noted)
         if self._failing_since is None:
             self._failing_since = now
-        self._tell(noted)
-        return noted
-
-    def _tell(self, fault: EndpointFault) -> None:
-        """Warn once per time of trouble: at once while nothing has ever worked, later if it lasts."""
+        # Warn once per time of trouble: at once while nothing has ever worked, later if it lasts.
         is_trouble = fault.kind != "refused" and (not self._worked or self._failing_for_s() >= _TROUBLE_S)
         say = log.warning if is_trouble and not self._said else log.info
         self._said = self._said or is_trouble
-        say("the model's endpoint fails; trying again", fault=fault.words, detail=fault.detail)
+        say("the model's endpoint fails; trying again", fault=noted.words, detail=noted.detail)
+        return noted
 
     def _failing_for_s(self) -> float:
         return 0.0 if self._failing_since is None else anyio.current_time() - self._failing_since
@@ -183,13 +169,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 async def _read(response: httpx2.Response, request: httpx2.Request) -> None:
-    """Read the body, so that what goes wrong with it is this try's fault.
-
-    Raises:
-        AnswerTooLongError: it does not end.
-        NotUnderstoodError: it is a stream of something else.
-        httpx2.RequestError: the connection broke, or the stream ended before its answer did.
-    """
+    """Read the body, so that its errors are this try's fault."""
     call = _current.get(None)
     is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM) and not response.is_error
     if isinstance(response.stream, httpx2.AsyncByteStream):
@@ -217,7 +197,7 @@ def _fault_of_error(error: Exception) -> EndpointFault:
 
 
 def _deepest(error: BaseException) -> str:
-    """Return what the system said, where an operating system's error is the cause, else what the exception says."""
+    """Return the operating system's error if it is the cause, else the exception's text."""
     said, cause = str(error), error.__cause__ or error.__context__
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
@@ -228,44 +208,32 @@ def _deepest(error: BaseException) -> str:
     return said
 
 
-def _kind_of_status(status: int) -> str:
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return "rate_limited"
-    return "server_error" if status in (408, 409) or status >= 500 else "refused"
-
-
 def _fault_of_status(response: httpx2.Response) -> EndpointFault:
     status = response.status_code
-    is_refusal = is_spent(status, _error_code(response.text))
-    kind = "refused" if is_refusal else _kind_of_status(status)
-    return EndpointFault(
-        kind=kind, status=status, detail=_message(response.text), retry_after_s=retry_after_s(response.headers)
-    )
+    kind = "server_error" if status in (408, 409) or status >= 500 else "refused"
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        kind = "rate_limited"
+    if is_spent(status, _error_field(response.text, "code")):
+        kind = "refused"
+    said = _error_field(response.text, "message")
+    detail = response.text if said is None else said
+    return EndpointFault(kind=kind, status=status, detail=detail, retry_after_s=retry_after_s(response.headers))
 
 
 def is_spent(status: int, code: str | None) -> bool:
-    """Say whether an endpoint wants to be paid first: waiting does not help."""
+    """Return True if an endpoint wants to be paid first: waiting does not help."""
     return status == HTTPStatus.PAYMENT_REQUIRED or code == "insufficient_quota"
 
 
-def _error_code(body: str) -> str | None:
-    """Return the code of an error in OpenAI's format, if it is one and has one."""
+def _error_field(body: str, name: str) -> str | None:
     try:
-        return str(json.loads(body)["error"]["code"])
+        return str(json.loads(body)["error"][name])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _message(body: str) -> str:
-    """Return the message of an error in OpenAI's format, else the text."""
-    try:
-        return str(json.loads(body)["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return body
-
-
 def retry_after_s(headers: httpx2.Headers) -> float | None:
-    """Return for how long the endpoint asks to wait: `Retry-After-Ms`, else `Retry-After` in seconds or as a date."""
+    """Return the endpoint's waiting time: `Retry-After-Ms`, else `Retry-After` in seconds or as a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             wait_s = float(headers.get(name, "")) / unit
@@ -281,3 +249,115 @@ def retry_after_s(headers: httpx2.Headers) -> float | None:
 def _shortened(text: str) -> str:
     flat = " ".join(text.encode("utf-8", "replace").decode().split())
     return flat if len(flat) <= _SHOWN else f"{flat[:_SHOWN]} …"
+
+
+DONE: Final = "[DONE]"
+"""End of a stream of chat completions."""
+
+
+MAX_TEXT_CHARS: Final = 1 << 20
+"""More than 200,000 tokens of prose."""
+
+
+class AnswerTooLongError(openai.OpenAIError):
+    """An answer without an end. Not tried again here: the tokens were paid for."""
+
+
+class BrokenStreamError(Exception):
+    """A stream that ended before its answer did, or reported a failure; worth another try."""
+
+
+class NotUnderstoodError(openai.OpenAIError):
+    """An event that is none of this dialect's."""
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint's answer as read."""
+
+    text: str
+    model: str | None = None
+    finish_reason: str = "stop"
+    usage: Usage | None = None
+    """None: it reported none."""
+    reports_caching: bool = False
+    """Its usage says how much of the prompt was cached."""
+
+
+class Gathering(Protocol):
+    """Puts one try's answer together."""
+
+    @property
+    def said(self) -> Said:
+        """The answer so far."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True once the endpoint said that the answer is over."""
+
+    @property
+    def is_enough(self) -> bool:
+        """True if the rest is not needed."""
+
+    def take(self, event: str) -> None:
+        """Take the data of one event.
+
+        Raises:
+            AnswerTooLongError: the answer is too long by now.
+            BrokenStreamError: the endpoint says that it failed.
+            NotUnderstoodError: it is no event of this dialect.
+        """
+
+
+class Progress:
+    """The text of an answer so far, and whether it was complete for so long that the rest may be left."""
+
+    def __init__(self, ending: Ending | None) -> None:
+        self._ending = ending
+        self._pieces: list[str] = []
+        self._chars = 0
+        self._spare_chars = 0
+        """Read since the answer was complete."""
+
+    @property
+    def text(self) -> str:
+        """Everything read."""
+        return "".join(self._pieces)
+
+    @property
+    def is_enough(self) -> bool:
+        """True if the answer has been complete for long enough."""
+        return self._ending is not None and self._spare_chars > self._ending.patience_chars
+
+    def take(self, piece: str) -> None:
+        """Read on. Raises `AnswerTooLongError`."""
+        self._pieces.append(piece)
+        self._chars += len(piece)
+        if self._chars > MAX_TEXT_CHARS:
+            raise AnswerTooLongError(f"more than {MAX_TEXT_CHARS >> 20} million characters without an end")
+        if self._ending is None or not piece:
+            return
+        self._spare_chars = self._spare_chars + len(piece) if self._ending.take(piece) else 0
+
+
+async def gather(body: AsyncIterator[bytes], gathering: Gathering) -> None:
+    """Read a stream until its answer is over, or enough. Raises as `Gathering.take` does."""
+    async for event in _events(body):
+        gathering.take(event)
+        if gathering.is_enough or event == DONE:
+            break
+    if not (gathering.is_whole or gathering.is_enough):
+        raise BrokenStreamError("the stream ended in the middle of the answer")
+
+
+async def _events(body: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Yield the data of each event; comments, names, ids and an unfinished last event are left out."""
+    rest, data = b"", list[str]()
+    async for chunk in body:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for raw in lines:
+            line = raw.rstrip(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))
+            elif not line and data:
+                yield "\n".join(data)
+                data = []
