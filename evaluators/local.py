@@ -26,6 +26,7 @@ import msgspec
 from evaluators.base import EvaluationReport
 from evaluators.build.builder import artifact_folder, load_meta
 from evaluators.hardware.target import CPU, check_target, physical_gpu, platform_of, probe_target
+from evaluators.judge.proof import Ails, Health, SickDeviceError
 from evaluators.judge.protocol import (
     GPU_LIMITS,
     INTERPRETED_LIMITS,
@@ -42,8 +43,7 @@ from evaluators.policy.gate import Examined, examine
 from evaluators.process.guarded import WarmProcess
 from evaluators.process.judge import JudgeProcess, begin_judge, start_judge, warm_judges
 from evaluators.process.lease import HostLease, Lease
-from evaluators.proof import Ails, Health, SickDeviceError
-from evaluators.sandbox.probe import require_layers
+from evaluators.process.sandbox.probe import require_layers
 from evaluators.vendors.nvidia.probe import ails as gpu_ails
 from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import EvaluateCandidate

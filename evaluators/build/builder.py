@@ -26,8 +26,8 @@ from evaluators.languages import support_of
 from evaluators.languages.base import BuildPlan, CalledWith, LanguageSupport
 from evaluators.process.guarded import GuardJob, GuardReport, WarmProcess, plain_environment, run_guarded
 from evaluators.process.printed import printable
-from evaluators.sandbox.probe import require_layers
-from evaluators.sandbox.profiles import readable_by
+from evaluators.process.sandbox.probe import require_layers
+from evaluators.process.sandbox.profiles import readable_by
 from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import BuildCandidate
 from messages.events import Built

@@ -134,7 +134,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     """True if a repeated call gave the same bits; None: not looked at."""
     notes: tuple[str, ...]
     isolation: tuple[str, ...] = ()
-    """The layers that its process was behind; see `evaluators/sandbox/claims.py`."""
+    """The layers that its process was behind; see `evaluators/process/sandbox/claims.py`."""
     printed: str = ""
     """As in `Measured`; empty where a hidden workload was called."""
 

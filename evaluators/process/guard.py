@@ -215,9 +215,9 @@ def _confine(job: Job) -> None:
     if not job["isolation"]:
         return
     _find_ours()
-    from evaluators.sandbox import profiles  # noqa: PLC0415 - needed for builds only, not for judges
-    from evaluators.sandbox.claims import missing_for_strict  # noqa: PLC0415
-    from evaluators.sandbox.confine import confine  # noqa: PLC0415
+    from evaluators.process.sandbox import profiles  # noqa: PLC0415 - needed for builds only, not for judges
+    from evaluators.process.sandbox.claims import missing_for_strict  # noqa: PLC0415
+    from evaluators.process.sandbox.confine import confine  # noqa: PLC0415
 
     missing = missing_for_strict(confine(profiles.build(os.getcwd(), reads=tuple(job["reads"]))).claim)  # noqa: PTH109
     if job["isolation"] == "strict" and missing:

@@ -50,7 +50,7 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     """Folder that is removed if the parent dies."""
     isolation: str = ""
-    """`auto`: confined to the working directory (`evaluators/sandbox`); `strict`: or not run; empty: neither."""
+    """`auto`: confined to the working directory (`sandbox/`); `strict`: or not run; empty: neither."""
     reads: tuple[str, ...] = ()
     """A confined command may read this besides the system's files."""
     watched: bool = False

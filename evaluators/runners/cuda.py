@@ -14,10 +14,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
+from evaluators.process.sandbox.confine import Confined, confine, seal
+from evaluators.process.sandbox.profiles import run_cuda
 from evaluators.runners.base import BURST, PROFILE, PROFILED, RECORD_BYTES, SEAL, bind_to_judge, serve
 from evaluators.runners.native import CUDA, arguments_of, load
-from evaluators.sandbox.confine import Confined, confine, seal
-from evaluators.sandbox.profiles import run_cuda
 from evaluators.vendors.nvidia.activities import Recorder, RecorderError
 from evaluators.vendors.nvidia.driver import Context, DriverError, SpanClock, attach
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
+from evaluators.process.sandbox.confine import confine
+from evaluators.process.sandbox.profiles import run
 from evaluators.runners.base import (
     LOADED,
     NO_ENTRY_POINT,
@@ -31,8 +33,6 @@ from evaluators.runners.base import (
     serve,
 )
 from evaluators.runners.structure import numbers_in
-from evaluators.sandbox.confine import confine
-from evaluators.sandbox.profiles import run
 
 _INT_ARGUMENT, _BOOL_ARGUMENT, _FLOAT_ARGUMENT = 1, 2, 3  # kTVMFFIInt, kTVMFFIBool, kTVMFFIFloat
 _TENSOR_ARGUMENT = 7  # kTVMFFIDLTensorPtr

@@ -359,7 +359,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     arch: str | None = None
     """Part of the device's name, or the architecture, that the run is for, where evaluators of several are there."""
     tolerance: str = "strict"
-    """How far outputs may lie from the reference: a profile of `evaluators.tolerances`."""
+    """How far outputs may lie from the reference: a profile of `evaluators.judge.check.tolerances`."""
     measure: Measure = "device"
     """What counts as latency on a GPU: the span of a call's kernels, or the call as a user makes it."""
     library_calls: LibraryCalls = "deny"

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
-from evaluators.intake.examining import Reads, bytes_read
 from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.candidate.gpu_memory import others_bytes
 from evaluators.judge.candidate.growth import Growth
@@ -17,6 +16,7 @@ from evaluators.judge.check.wrong import WrongOutputError, refuse_if_unfinished
 from evaluators.judge.data.arena import total_bytes
 from evaluators.judge.data.families import DataSet
 from evaluators.judge.data.memory import Buffers, Moves, make_buffers
+from evaluators.judge.intake.examining import Reads, bytes_read
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.reference.problem import Problem
 from evaluators.judge.time.stopwatch import BLOCK, net_ns

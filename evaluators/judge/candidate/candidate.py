@@ -23,6 +23,7 @@ from evaluators.judge.reference.problem import Tensors
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_library
 from evaluators.process.guard import kill_descendants
+from evaluators.process.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from evaluators.runners.base import (
     CALL,
     EMPTY,
@@ -36,7 +37,6 @@ from evaluators.runners.base import (
     REUSED,
     SEAL,
 )
-from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
 
 

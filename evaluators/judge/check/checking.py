@@ -21,13 +21,13 @@ from evaluators.judge.candidate.candidate import CandidateFailedError, Candidate
 from evaluators.judge.candidate.sanitizer import find_sanitizer, is_gpu_crash
 from evaluators.judge.candidate.sealing import forget
 from evaluators.judge.check.compare import same_bytes
+from evaluators.judge.check.tolerances import STRICT, say_tolerance
 from evaluators.judge.check.wrong import HELD_OUT, WrongOutputError, check_output, named, with_printed
 from evaluators.judge.data.draws import CheckedDraws
 from evaluators.judge.data.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
 from evaluators.judge.data.memory import Room, room_for
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.reference.problem import Tensors, say_changed
-from evaluators.tolerances import STRICT, say_tolerance
 from messages.tasks import TaskSpec
 from messages.verdicts import CallCheck, Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
 

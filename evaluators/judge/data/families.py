@@ -19,11 +19,11 @@ import torch
 
 from evaluators.judge.check.compare import Allowed, relative_distance, same_bytes
 from evaluators.judge.check.low_bits import LOW_BITS, in_full
+from evaluators.judge.check.tolerances import bounds_of
 from evaluators.judge.data import distributions
 from evaluators.judge.data.distributions import ADVERSARIAL, FAR_ABOVE, FAR_BELOW, WITH_TIES
 from evaluators.judge.data.memory import Room, release_scratch, room_for, timed_bytes
 from evaluators.judge.reference.problem import NoMemoryError, Problem, ProblemError, Tensors, is_statistic, widen
-from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
 
 GIVEN, CENTRED, PERTURBED, SPIKES = "given", "centred", "perturbed parameters", "spikes"

@@ -828,7 +828,5 @@ def _output_names(form: Form) -> Iterator[str]:
         yield f"output{path}" if path[:1].isdecimal() else path
 
 
-def _spec(
-    name: str, role: _Role, shape: torch.Size, dtype: torch.dtype
-) -> TensorSpec:
+def _spec(name: str, role: _Role, shape: torch.Size, dtype: torch.dtype) -> TensorSpec:
     return TensorSpec(name=name, role=role, shape=tuple(shape), dtype=str(dtype).removeprefix("torch."))

@@ -31,8 +31,8 @@ from evaluators.judge.time.ground import Ground
 from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads
 from evaluators.judge.time.stopwatch import POLICIES, Pair, Timing, TimingPolicy, floored, net_ns, widened
 from evaluators.process.guard import descendants_of
+from evaluators.process.sandbox import seccomp
 from evaluators.runners.base import EMPTY
-from evaluators.sandbox import seccomp
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
 from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict

@@ -12,8 +12,8 @@ import os
 import stat
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "landlock"
 

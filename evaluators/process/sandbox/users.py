@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel, privileges, rlimits
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel, privileges, rlimits
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "user namespace"
 

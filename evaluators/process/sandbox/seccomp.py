@@ -13,9 +13,9 @@ import os
 import struct
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.numbers import NUMBERS
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.numbers import NUMBERS
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "seccomp"
 PARTLY = "seccomp, partly"

@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel, privileges
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel, privileges
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "uid"
 NOBODY = 65534

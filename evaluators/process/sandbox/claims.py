@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluators.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
+from evaluators.process.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
 
 _BITS = {
     rlimits.NAME: (0, "rlimits"),

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from types import ModuleType
 
-from evaluators.sandbox import (
+from evaluators.process.sandbox import (
     claims,
     identity,
     kernel,
@@ -22,7 +23,7 @@ from evaluators.sandbox import (
     seccomp,
     users,
 )
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox.profiles import Profile, run
 
 _WITH_PRIVILEGES = (namespaces, root, identity, users, rlimits, privileges, landlock, seccomp)
 _WITHOUT = (users, namespaces, root, identity, rlimits, privileges, landlock, seccomp)
@@ -91,6 +92,12 @@ def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
         return
     confined.active.pop(seccomp.PARTLY, None)
     confined.active[name] = name
+
+
+def report() -> None:
+    """Enter the sandbox with the folder that is the argument, and print the claim and the missing layers as JSON."""
+    confined = confine(run(sys.argv[1], reads=(), memory_bytes=0, file_bytes=0))
+    os.write(1, json.dumps({"claim": confined.claim, "missing": confined.missing}).encode())
 
 
 def _keep_temporary_files_in(folder: str) -> None:

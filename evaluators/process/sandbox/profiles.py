@@ -48,8 +48,8 @@ _GPU_DEVICES = (("/dev", "nvidia"), ("/dev/nvidia-caps", "nvidia"), ("/dev/dri",
 """Folders, and how the names begin."""
 _OUR_PACKAGES = frozenset({"actors", "evaluators", "ksearch_async", "messages"})
 """Not read by candidates: bundled problems lie there."""
-_OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-"""Where our packages are imported from."""
+OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+"""Our packages are imported from this folder."""
 _PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _SCRATCH_BYTES = 64 << 20
 _GPU_SCRATCH_BYTES = 512 << 20
@@ -209,7 +209,7 @@ def build(folder: str, *, reads: tuple[str, ...]) -> Profile:
         folder=folder,
         needs=reads,
         system=(*_SYSTEM, "/proc"),
-        lists=(_OUR_FOLDER,),
+        lists=(OUR_FOLDER,),
         processes=512,
         may_start_processes=True,
     )
@@ -226,7 +226,7 @@ def readable_by(command: Sequence[str]) -> tuple[str, ...]:
     programs = [path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)]
     found += [_installation(path) for path in programs]
     if command[0] == sys.executable:
-        own = [os.path.join(_OUR_FOLDER, name) for name in sorted(_OUR_PACKAGES)]
+        own = [os.path.join(OUR_FOLDER, name) for name in sorted(_OUR_PACKAGES)]
         found += [os.path.join(sys.prefix, "pyvenv.cfg"), *packages(), *own]
     return tuple(found)
 
