@@ -135,7 +135,7 @@ class Allowed:
         return self._errors(out, eager, _scale_of(as_rows(eager)), 2.0)
 
     def accepts_beside(self, out: torch.Tensor, eager: torch.Tensor) -> bool:
-        """Say whether `errors_beside` finds nothing, quickly where nothing is infinite."""
+        """Return True if `errors_beside` finds nothing, quickly where nothing is infinite."""
         if self.exact:
             return same_bytes(out, eager) or not bool(self.errors_beside(out, eager).wrong.any())
         if self._is_low:
@@ -243,7 +243,7 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether two dense tensors of one shape and dtype hold the same bytes."""
+    """Return True if two dense tensors of one shape and dtype hold the same bytes."""
     return torch.equal(left.reshape(-1).view(torch.uint8), right.reshape(-1).view(torch.uint8))
 
 

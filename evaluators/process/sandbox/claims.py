@@ -47,7 +47,7 @@ def unpack(claim: int) -> tuple[str, ...]:
 
 
 def may_start_compilers(claim: int) -> bool:
-    """Say whether a number tells of a process that can start others until it is sealed."""
+    """Return True if a number tells of a process that can start others until it is sealed."""
     return bool(claim >> _BITS[seccomp.PARTLY][0] & 1)
 
 

@@ -56,10 +56,6 @@ def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confi
 
     The process must have one thread, and no descriptor open that the candidate may not have. It still ends with its
     parent, if it did.
-
-    Args:
-        profile: what remains allowed.
-        without: layers to leave out; tests look at one at a time.
     """
     confined = Confined()
     parent, signal = os.getppid(), kernel.death_signal()
@@ -78,12 +74,7 @@ def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confi
 
 
 def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
-    """Take system calls away from all threads of this process, where `confine` could not yet.
-
-    Args:
-        confined: what `confine` returned; the layer is added.
-        may_start_compilers: leave fork and exec for now; another call takes them.
-    """
+    """Take system calls away from all threads of this process, where `confine` could not yet."""
     name = seccomp.PARTLY if may_start_compilers else seccomp.NAME
     try:
         seccomp.install(starts_processes=may_start_compilers)
