@@ -1,16 +1,9 @@
 """Evaluates candidates on this host, each in processes of its own, on one device or several like ones.
 
-`SeveralEvaluators(evaluators)`: an `Evaluator`; at most one candidate at a time on each.
-
-- `LocalEvaluator(artifacts: Path, *, device: str = "cpu", slots: int = 2, lease: Lease | None = None, ...)`
-- `await evaluator.evaluate(job: EvaluateCandidate) -> EvaluationReport`, raises EvaluatorError
-- `await evaluator.describe_task(task: TaskSpec, language: Language) -> TaskDescription`, raises ConfigError
-- `await evaluator.aclose()`
-
 A judge process serves one task and does one kind of work: at most `slots` of them check, at low priority, and one
 times, under the device's lease. They are started when needed and kept. Each runs under a guard, so nothing of it
-survives this process, whatever ends it. A judge that dies is an `EvaluatorError` for its job and is replaced for the
-next. Nothing of torch is imported here. All of it must run on one event loop and its thread.
+survives this process. A judge that dies is an `EvaluatorError` for its job and is replaced for the next. Nothing of
+torch is imported here. All of it must run on one event loop and its thread.
 """
 
 from __future__ import annotations
@@ -28,6 +21,7 @@ from evaluators.build.builder import artifact_folder, load_meta
 from evaluators.build.policy.gate import Examined, examine
 from evaluators.hardware.target import CPU, check_target, physical_gpu, platform_of, probe_target
 from evaluators.hardware.vendors.nvidia.probe import ails as gpu_ails
+from evaluators.judge.proof import Ails, Health, SickDeviceError
 from evaluators.judge.protocol import (
     GPU_LIMITS,
     INTERPRETED_LIMITS,
@@ -43,8 +37,7 @@ from evaluators.languages.interpreting import is_interpreted, why_candidate_unti
 from evaluators.process.guarded import WarmProcess
 from evaluators.process.judge import JudgeProcess, begin_judge, start_judge, warm_judges
 from evaluators.process.lease import HostLease, Lease
-from evaluators.proof import Ails, Health, SickDeviceError
-from evaluators.sandbox.probe import require_layers
+from evaluators.process.sandbox.probe import require_layers
 from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import EvaluateCandidate
 from messages.tasks import Target, TaskDescription, TaskSpec
@@ -55,23 +48,12 @@ class SeveralEvaluators:
     """An `Evaluator` that is several. A sick device is left out while another one works."""
 
     def __init__(self, evaluators: Sequence[LocalEvaluator]) -> None:
-        """Take them over.
-
-        Args:
-            evaluators: at least one, each for a device of its own.
-        """
         self._all = tuple(evaluators)
         self._idle = list(evaluators)
         self._changed = anyio.Condition()
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
-        """Judge one candidate on a device that is free.
-
-        Raises:
-            SickDeviceError: no device works.
-            EvaluatorError: judge or artifact is at fault.
-            ConfigError: the problem cannot be used.
-        """
+        """Judge one candidate on a device that is free."""
         while True:
             evaluator = await self._take()
             try:
@@ -137,10 +119,7 @@ class LocalEvaluator:
             limits: what candidates may use; None: as much as is usual for their language.
             baseline: a second program that is timed beside the reference, on a GPU.
             isolation: `strict`: only behind the layers without which a candidate could reach this host.
-            ails: says what is wrong with the device after a judge failed; null: what looks at the vendor's GPUs.
-
-        Raises:
-            ConfigError: there is no such device.
+            ails: says what is wrong with the device after a judge failed; None: what looks at the vendor's GPUs.
         """
         self._artifacts = artifacts.absolute()
         self._isolation: Isolation = isolation
@@ -160,15 +139,11 @@ class LocalEvaluator:
 
     @property
     def is_resting(self) -> bool:
-        """Whether the device was found sick and is not to be tried yet."""
+        """True if the device was found sick and is not to be tried yet."""
         return self._health.is_resting
 
     def begin(self, task: TaskSpec) -> None:
-        """Begin to import what judges of a task are forked from, beside whatever comes before the first of them.
-
-        Raises:
-            EvaluatorError: no process can be started.
-        """
+        """Begin to import what judges of a task are forked from, beside whatever comes before the first of them."""
         if self._platform == "cpu" and not is_interpreted(task, self._platform):
             self._warm.begin()
 
@@ -214,9 +189,6 @@ class LocalEvaluator:
         """Start all judges at once if there are none yet: one loads the problem while another one checks.
 
         On a GPU there is one, which is started when it is asked.
-
-        Raises:
-            EvaluatorError: a judge cannot be started.
         """
         await anyio.to_thread.run_sync(require_layers, self._isolation)
         if self._platform == "cpu":
@@ -224,7 +196,6 @@ class LocalEvaluator:
                 await pool.begin(task, language)
 
     def _pools_for(self, task: TaskSpec, language: Language) -> list[_Pool]:
-        """Return those that candidates of a language need: some are not timed here."""
         is_timed = not why_untimed(task, language, self._platform)
         return [pool for work, pool in self._pools.items() if work != "time" or is_timed]
 
@@ -280,15 +251,9 @@ class LocalEvaluator:
             return _with_checks(verdict, answer), anyio.current_time() - begun, answer.isolation
 
     def _held_for(self, job: EvaluateCandidate) -> Lease:
-        """Return the lease, which says for whose run it is held where others may ask that."""
         return self._lease.hold(job.run_id) if isinstance(self._lease, HostLease) else self._lease
 
     async def _find_artifact(self, job: EvaluateCandidate, own: Target) -> Artifact:
-        """Find what was built for the job.
-
-        Raises:
-            EvaluatorError: it is not there, or for another machine.
-        """
         check_target(own, job.target)
         meta = await anyio.to_thread.run_sync(load_meta, self._artifacts, job.artifact_id)
         if meta.candidate_id != job.candidate.candidate_id:
@@ -361,15 +326,6 @@ class _Pool:
     """Judges for one kind of work: at most `size`, started when needed and kept."""
 
     def __init__(self, work: Work, size: int, opening: _Opening, warm: WarmProcess, lease: Lease | None) -> None:
-        """Start nothing yet.
-
-        Args:
-            work: what its judges do.
-            size: how many there are at most.
-            opening: how they are opened.
-            warm: what they are forked from.
-            lease: what a judge needs for all it does but starting; null: nothing but what who borrows it takes.
-        """
         self._work: Work = work
         self.lease = lease
         self._opening = opening
@@ -386,11 +342,7 @@ class _Pool:
         return self._starting + len(self._idle) + len(self._busy)
 
     async def begin(self, task: TaskSpec, language: Language) -> None:
-        """Start as many judges as there can be, if there are none yet. They load their task meanwhile.
-
-        Raises:
-            EvaluatorError: one cannot be started.
-        """
+        """Start as many judges as there can be, if there are none yet. They load their task meanwhile."""
         for _ in range(0 if self.judges else self.size):
             self._starting += 1
             try:
@@ -400,12 +352,7 @@ class _Pool:
 
     @asynccontextmanager
     async def lend(self, task: TaskSpec, language: Language) -> AsyncIterator[JudgeProcess]:
-        """Lend a judge for the task. One that was interrupted or failed is ended, not kept.
-
-        Raises:
-            ConfigError: the problem cannot be used.
-            EvaluatorError: no judge could be started.
-        """
+        """Lend a judge for the task. One that was interrupted or failed is ended, not kept."""
         async with self._turns:
             judge = await self._find(task, language)
             self._busy.add(judge)

@@ -42,13 +42,6 @@ class SimulatedBuilder:
         wall_s: float = 0.0,
         cpu_s: float = 0.0,
     ) -> None:
-        """Make a builder.
-
-        Args:
-            outcome_of: says why a candidate does not build, or None if it does.
-            wall_s: how long a build waits.
-            cpu_s: how much CPU time it burns besides.
-        """
         self._outcome_of = outcome_of
         self._wall_s = wall_s
         self._cpu_s = cpu_s
@@ -82,14 +75,6 @@ class SimulatedEvaluator:
         cpu_s: float = 0.0,
         lease_s: float = 0.0,
     ) -> None:
-        """Make an evaluator.
-
-        Args:
-            verdict_of: the script; may raise `EvaluatorError`.
-            wall_s: how long an evaluation waits outside the lease.
-            cpu_s: how much CPU time it burns.
-            lease_s: how long it holds the one timing lease.
-        """
         self._verdict_of = verdict_of
         self._wall_s = wall_s
         self._cpu_s = cpu_s
@@ -98,11 +83,7 @@ class SimulatedEvaluator:
         self._closed = False
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
-        """Take the scripted time and return the scripted verdict.
-
-        Raises:
-            EvaluatorError: the script says so, or this evaluator was closed.
-        """
+        """Take the scripted time and return the scripted verdict."""
         if self._closed:
             raise EvaluatorError("the evaluator was closed")
         begun = anyio.current_time()

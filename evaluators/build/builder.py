@@ -26,8 +26,8 @@ from evaluators.languages import support_of
 from evaluators.languages.base import BuildPlan, CalledWith, LanguageSupport
 from evaluators.process.guarded import GuardJob, GuardReport, WarmProcess, plain_environment, run_guarded
 from evaluators.process.printed import printable
-from evaluators.sandbox.probe import require_layers
-from evaluators.sandbox.profiles import readable_by
+from evaluators.process.sandbox.probe import require_layers
+from evaluators.process.sandbox.profiles import readable_by
 from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import BuildCandidate
 from messages.events import Built
@@ -38,7 +38,7 @@ _LEAST_BYTES = 1 << 20
 
 
 def is_full(folder: Path) -> bool:
-    """Say whether less than a mebibyte, or no file, can be added in a folder."""
+    """Return True if less than a mebibyte, or no file, can be added in a folder."""
     found = os.statvfs(folder)
     has_no_files_left = found.f_files > 0 and found.f_favail == 0
     return found.f_bavail * found.f_frsize < _LEAST_BYTES or has_no_files_left
@@ -126,11 +126,7 @@ class LocalBuilder:
             process.close()
 
     async def build(self, job: BuildCandidate) -> BuildReport:
-        """Build for the job's target, or find the artifact built before.
-
-        Raises:
-            EvaluatorError: the toolchain, the disk or the target is at fault.
-        """
+        """Build for the job's target, or find the artifact built before."""
         begun = anyio.current_time()
         support = support_of(job.candidate.language, job.target.platform)
         await self._check_toolchain(support, job)
@@ -255,14 +251,12 @@ def _judge(
 
 
 def _workloads(job: BuildCandidate) -> tuple[CalledWith, ...]:
-    """Return what each workload calls the candidate with; empty: unknown."""
     tensors = (job.tensors, *job.other_tensors) if job.tensors else ()
     told = zip_longest(tensors, job.modules[: len(tensors)], job.calls[: len(tensors)])
     return tuple(CalledWith(tensors=each, module=module, call=call) for each, module, call in told)
 
 
 def _refuse_files(candidate: Candidate) -> DidNotBuild | None:
-    """Say why the candidate's files cannot be laid out in a folder, if so."""
     names = [file.path for file in candidate.files]
     for name in names:
         parts = PurePosixPath(name).parts
@@ -347,7 +341,6 @@ def _read_whole(folder: Path) -> ArtifactMeta | None:
 
 
 def _digest(product: Path) -> str:
-    """Return the content hash of a file; of one that is missing, none."""
     try:
         with product.open("rb") as file:
             return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
@@ -356,11 +349,7 @@ def _digest(product: Path) -> str:
 
 
 def read_meta(folder: Path) -> ArtifactMeta | None:
-    """Read what the artifact in a folder is; None if there is none.
-
-    Raises:
-        EvaluatorError: its description is broken.
-    """
+    """Read what the artifact in a folder is; None if there is none."""
     try:
         return _decoder.decode((folder / META).read_bytes())
     except FileNotFoundError:

@@ -77,9 +77,6 @@ def keep_only(folder: Path, is_kept: Callable[[str], bool]) -> None:
     Args:
         folder: the folder.
         is_kept: asked for each file with its path below the folder, with forward slashes.
-
-    Raises:
-        OSError: something cannot be removed.
     """
     for directory, folders, names in os.walk(folder, topdown=False):
         for name in names:
@@ -93,7 +90,7 @@ def keep_only(folder: Path, is_kept: Callable[[str], bool]) -> None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Say whether a file of this name can be made below any folder, and means the same everywhere."""
+    """Return True if a file of this name can be made below any folder, and means the same everywhere."""
     path = PurePosixPath(name)
     is_below = bool(path.parts) and str(path) == name and not path.is_absolute() and ".." not in path.parts
     if not is_below or "\0" in name or not name.isprintable():

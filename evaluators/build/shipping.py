@@ -1,11 +1,8 @@
 """Artifacts on their way to another host: an artifact's folder as one blob, and a blob as a folder of the store.
 
-A blob is a list of file names with their content: it can say nothing of links, devices, owners or times, and it is
-not compressed, so it cannot grow when it is opened. The same folder always gives the same blob. Blobs come from other
-hosts. Covered: names that lead out of the folder or clash, too many or too large files, a blob of another artifact, a
-blob cut short. Not covered: what the artifact does when it is run; that is the judge's.
-
-Both block while they read or write: call them in a thread.
+A blob is a list of file names with their content, not compressed: no links, devices, owners or times. The same folder
+always gives the same blob. Blobs come from other hosts. Covered: names that lead out of the folder or clash, too many
+or too large files, a blob of another artifact or cut short. Both functions block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -55,11 +52,7 @@ _meta = msgspec.json.Decoder(ArtifactMeta)
 
 
 def pack(artifacts: Path, artifact_id: str) -> bytes:
-    """Return an artifact of the store as a blob.
-
-    Raises:
-        EvaluatorError: it is not in the store, cannot be read, or is too large to travel.
-    """
+    """Return an artifact of the store as a blob."""
     check_artifact_id(artifact_id)
     load_meta(artifacts, artifact_id)
     folder = artifact_folder(artifacts, artifact_id)
@@ -139,7 +132,6 @@ def _checked(artifact_id: str, packed: bytes) -> PackedArtifact:
 
 
 def _check_names(artifact_id: str, names: list[str]) -> None:
-    """Accept names that lie below the folder, each once, and none of which is also the folder of another."""
     for name in names:
         if not is_plain_name(name):
             raise _broken(artifact_id, f"file name {name[:200]!r} cannot be used")

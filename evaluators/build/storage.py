@@ -32,11 +32,7 @@ class Hold:
 
 
 def hold(artifacts: Path, artifact_id: str) -> Hold | None:
-    """Keep an artifact in the store, as the one used last; None if it is not there.
-
-    Raises:
-        EvaluatorError: the store failed.
-    """
+    """Keep an artifact in the store, as the one used last; None if it is not there."""
     folder = artifact_folder(artifacts, artifact_id)
     try:
         lock = _locked(folder, fcntl.LOCK_SH)
@@ -48,11 +44,7 @@ def hold(artifacts: Path, artifact_id: str) -> Hold | None:
 
 
 def trim(artifacts: Path, *, max_bytes: int) -> int:
-    """Remove artifacts until the others fit, and what was left unfinished long ago. Returns how many artifacts went.
-
-    Raises:
-        EvaluatorError: the store failed.
-    """
+    """Remove artifacts until the others fit, and what was left unfinished long ago. Returns how many artifacts went."""
     try:
         folders = [folder for folder in artifacts.iterdir() if folder.is_dir()]
         _sweep([folder for folder in folders if folder.name.startswith(".")])
@@ -117,7 +109,6 @@ def _locked(folder: Path, how: int) -> int | None:
 
 
 def _size_bytes(folder: Path) -> int:
-    """Return how much the files of a folder hold; those that go away meanwhile count nothing."""
     size_bytes = 0
     for directory, _folders, names in os.walk(folder):
         for name in names:

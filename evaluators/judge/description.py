@@ -26,12 +26,6 @@ def describe_problem(
 ) -> TaskDescription:
     """Return the task's description for candidates of a language.
 
-    Args:
-        task: what is to be described.
-        problem: of its first workload.
-        language: of the candidates.
-        workloads: its problem for each of several workloads, by name, hidden ones aside; empty: there is one.
-
     Raises:
         ConfigError: the language cannot be given these tensors.
         ProblemError: its candidates cannot be made as the model is.

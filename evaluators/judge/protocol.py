@@ -1,6 +1,6 @@
 """Messages between evaluator and judge: msgpack structs in length-prefixed frames on a socket of their own.
 
-Whatever a candidate or a problem prints goes to a log and cannot reach this socket.
+Output of candidates and problems goes to a log and cannot reach this socket.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     """True if a repeated call gave the same bits; None: not looked at."""
     notes: tuple[str, ...]
     isolation: tuple[str, ...] = ()
-    """The layers that its process was behind; see `evaluators/sandbox/claims.py`."""
+    """The layers that its process was behind; see `evaluators/process/sandbox/claims.py`."""
     printed: str = ""
     """As in `Measured`; empty where a hidden workload was called."""
 
@@ -177,11 +177,7 @@ def encode_frame(message: ToJudge | FromJudge) -> bytes:
 
 
 def body_bytes(header: bytes) -> int:
-    """Return how long the body is that follows a header.
-
-    Raises:
-        ProtocolError: longer than any frame may be.
-    """
+    """Return how long the body is that follows a header."""
     size = int.from_bytes(header, "big")
     if size > MAX_FRAME_BYTES:
         raise ProtocolError(f"a frame of {size} bytes on a judge's channel")

@@ -10,8 +10,6 @@ import msgspec
 import torch
 
 from evaluators.hardware.target import CPU
-from evaluators.intake.examining import Reads, bytes_read, examine
-from evaluators.intake.kept import kept_or_made
 from evaluators.judge.candidate.bench import Bench
 from evaluators.judge.candidate.candidate import Host, HostError
 from evaluators.judge.candidate.gpu_memory import free_bytes, has_as_much_free, within_memory
@@ -20,6 +18,8 @@ from evaluators.judge.candidate.runner import RunnerError, open_launcher
 from evaluators.judge.check.checking import Checker, Glance
 from evaluators.judge.data.memory import release_scratch
 from evaluators.judge.description import describe_problem
+from evaluators.judge.intake.examining import Reads, bytes_read, examine
+from evaluators.judge.intake.kept import kept_or_made
 from evaluators.judge.protocol import (
     Artifact,
     Baseline,

@@ -82,11 +82,7 @@ def open_rooms(
     reference_ns: Sequence[int],
     keep: frozenset[int] = frozenset(),
 ) -> Rooms:
-    """Return a bench per workload; arguments as for `Bench`.
-
-    Raises:
-        ProblemError: candidates cannot be made as the model is.
-    """
+    """Return a bench per workload; arguments as for `Bench`."""
 
     def opened(numbers: Sequence[int]) -> list[Bench]:
         chosen = [loaded[number] for number in numbers]

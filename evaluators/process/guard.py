@@ -215,9 +215,9 @@ def _confine(job: Job) -> None:
     if not job["isolation"]:
         return
     _find_ours()
-    from evaluators.sandbox import profiles  # noqa: PLC0415 - needed for builds only, not for judges
-    from evaluators.sandbox.claims import missing_for_strict  # noqa: PLC0415
-    from evaluators.sandbox.confine import confine  # noqa: PLC0415
+    from evaluators.process.sandbox import profiles  # noqa: PLC0415 - needed for builds only, not for judges
+    from evaluators.process.sandbox.claims import missing_for_strict  # noqa: PLC0415
+    from evaluators.process.sandbox.confine import confine  # noqa: PLC0415
 
     missing = missing_for_strict(confine(profiles.build(os.getcwd(), reads=tuple(job["reads"]))).claim)  # noqa: PTH109
     if job["isolation"] == "strict" and missing:
@@ -267,7 +267,6 @@ class _Log:
 
 
 def _wait(pid: int, job: Job, log: _Log, pulse: Pulse | None, dog: int) -> str:
-    """Wait for the command, reading its output. Returns `ended`, `timed_out`, `stalled` or `orphaned`."""
     deadline = time.monotonic() + job["wall_s"] if job["wall_s"] > 0 else None
     child = os.pidfd_open(pid)
     watched = [0, child] + [fd for fd in (log.read_fd, dog) if fd >= 0]
@@ -372,7 +371,6 @@ def run(job: Job, execute: Callable[[Job], None] = _execute) -> int:
 
 
 def _used(reaped: tuple[int, resource.struct_rusage] | None) -> dict[str, object]:
-    """Return how the command ended and what it used; `reaped` is None if it would not die."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     code = os.waitstatus_to_exitcode(reaped[0]) if reaped else None
     return {

@@ -50,7 +50,7 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     """Folder that is removed if the parent dies."""
     isolation: str = ""
-    """`auto`: confined to the working directory (`evaluators/sandbox`); `strict`: or not run; empty: neither."""
+    """`auto`: confined to the working directory (`sandbox/`); `strict`: or not run; empty: neither."""
     reads: tuple[str, ...] = ()
     """A confined command may read this besides the system's files."""
     watched: bool = False
@@ -217,11 +217,7 @@ class WarmProcess:
         self._end: weakref.finalize[..., WarmProcess] | None = None
 
     async def run(self, job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport:
-        """Run a build to its end or its limit. Cancelled: it and all its descendants are killed first.
-
-        Raises:
-            EvaluatorError: the warm process cannot be started, or the guard said nothing.
-        """
+        """Run a build to its end or its limit. Cancelled: it and all its descendants are killed first."""
         report = await _report_of(self.start(job, cwd=cwd, environment=environment))
         if report is None:
             self.close()
@@ -231,11 +227,7 @@ class WarmProcess:
     def start(
         self, job: GuardJob, *, cwd: Path, environment: dict[str, str], passed: socket.socket | None = None
     ) -> WarmGuard:
-        """Start a command, with a socket that its `main` gets. The caller must `stop` it.
-
-        Raises:
-            EvaluatorError: the warm process cannot be started.
-        """
+        """Start a command, with a socket that its `main` gets. The caller must `stop` it."""
         order = msgspec.json.encode({"folder": str(cwd), "environment": environment, "job": job})
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

@@ -82,21 +82,12 @@ class JudgeProcess:
         """True if it can be asked again."""
 
     async def begin(self, request: Open) -> None:
-        """Give the judge its task, which it begins to load.
-
-        Raises:
-            EvaluatorError: the judge failed.
-        """
+        """Give the judge its task, which it begins to load."""
         with self._watched(_OPEN_S):
             await self._send(request)
 
     async def opened(self) -> None:
-        """Wait until it has loaded its task.
-
-        Raises:
-            ConfigError: the problem cannot be used.
-            EvaluatorError: the judge failed.
-        """
+        """Wait until it has loaded its task."""
         if self._is_open:
             return
         with self._watched(_OPEN_S):
@@ -104,30 +95,19 @@ class JudgeProcess:
         self._is_open = True
 
     async def describe(self) -> TaskDescription:
-        """Ask for the task's description.
-
-        Raises:
-            EvaluatorError: the judge failed.
-        """
+        """Ask for the task's description."""
         return self._expect(await self._ask(Describe(), _OPEN_S), Described).description
 
     async def check(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Passed | Judged:
         """Ask whether a candidate is correct: it passed, or a verdict.
 
         On a GPU, one far below `keep_above` (see `EvaluateCandidate`) may be found outpaced already.
-
-        Raises:
-            EvaluatorError: the judge failed.
         """
         answer = await self._ask(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
 
     async def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
-        """Ask how fast a correct candidate is; `keep_above` as in `EvaluateCandidate`.
-
-        Raises:
-            EvaluatorError: the judge failed.
-        """
+        """Ask how fast a correct candidate is; `keep_above` as in `EvaluateCandidate`."""
         answer = await self._ask(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return self._expect(answer, Judged).verdict
 
@@ -235,12 +215,7 @@ async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = No
 
 
 async def begin_judge(opening: Open, warm: WarmProcess) -> JudgeProcess:
-    """Start a judge that begins to load its task; wait for `opened` before any request.
-
-    Args:
-        opening: its task, and what it is for.
-        warm: what it is forked from, unless its imports depend on what it is for.
-    """
+    """Start a judge that begins to load its task; wait for `opened` before any request."""
     folder, ours, theirs = await anyio.to_thread.run_sync(_prepare)
     platform = platform_of(opening.device)
     own = {"TRITON_INTERPRET": "1"} if is_interpreted(opening.task, platform) else {}

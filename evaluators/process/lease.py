@@ -1,11 +1,10 @@
 """The right to time on a device: one holder at a time, on the whole host.
 
-A lease is a lock (flock) on a file in `/dev/shm`, which all users of a host share. The kernel gives it to one process
-at a time, takes it back when that process dies, and says who has it (/proc/locks). The contents of the file are
-believed only if the holder has written them.
+A lease is a lock (flock) on a file in `/dev/shm`. The kernel gives it to one process at a time, takes it back when that
+process dies, and names the holder (/proc/locks). The contents of the file count only if the holder has written them.
 
 Not covered: containers with a /dev/shm of their own (Docker's default; `--ipc=host` shares the host's). A user of the
-host can take the lease and keep it; others then fail after a while and say whom to ask.
+host can take the lease and keep it; others then fail after a while, with the holder's name.
 """
 
 from __future__ import annotations
@@ -89,17 +88,11 @@ class HostLease:
         self._held: int | None = None
 
     async def __aenter__(self) -> None:
-        """Wait for it.
-
-        Raises:
-            EvaluatorError: it cannot be had, or one process has held it for too long.
-        """
         await self._take("")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back."""
         self._give_back()
 
     @asynccontextmanager
@@ -164,7 +157,6 @@ class HostLease:
         self._turn.release()
 
     def _try(self, run_id: str) -> int | None:
-        """Take it if it is free. Returns the descriptor that holds it."""
         try:
             file = self._open()
         except OSError as error:

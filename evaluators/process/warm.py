@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from evaluators.process import guard
-from evaluators.sandbox import claims, confine, profiles  # noqa: F401 - guards find them imported
+from evaluators.process.sandbox import claims, confine, profiles  # noqa: F401 - guards find them imported
 
 ORDER_BYTES = 1 << 17
 

@@ -1,9 +1,8 @@
 """The watchdog of a judge that times: ends a judge that makes no progress. Stdlib only; part of the guard.
 
 The judge writes its progress to a page of shared memory (`Pulse`). A watchdog process, child of the guard, reads it
-twice a second. It runs at a higher real-time priority than the judge and does nothing but sleep, read that page, change
-scheduling classes and kill: so no thread of the judge or of a candidate can keep it from its core. It demotes before it
-kills: a thread that spins in the kernel at real-time priority, waiting for one that is given no core, ends only then.
+twice a second, at a higher real-time priority than the judge, so that no thread can keep it from its core. It demotes
+before it kills: a thread that spins in the kernel at real-time priority ends only then.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ class Pulse:
     """Progress of one judge, in memory that its guard maps as well."""
 
     def __init__(self, folder: str) -> None:
-        """Map the page, made if it is not there.
-
-        Raises:
-            OSError: there is no room for it.
-        """
+        """Map the page, made if it is not there."""
         file = os.open(os.path.join(folder, PULSE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(file, _PAGE_BYTES)
@@ -91,11 +86,7 @@ class Pulse:
 
 
 def watch(judge: int, pulse: Pulse) -> None:
-    """Be the watchdog of a judge until it has ended, or was demoted and killed.
-
-    Raises:
-        ProcessLookupError: it has ended.
-    """
+    """Be the watchdog of a judge until it has ended, or was demoted and killed."""
     with contextlib.suppress(PermissionError):  # then the judge has no priority either
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(WATCHDOG_PRIORITY))
     _await_stall(judge, pulse)
@@ -116,7 +107,7 @@ def _await_stall(judge: int, pulse: Pulse) -> None:
 
 
 def is_urgent(thread: int) -> bool:
-    """Say whether a thread is at real-time priority.
+    """Return True if a thread is at real-time priority.
 
     Raises:
         ProcessLookupError: it has ended.

@@ -37,9 +37,9 @@ def _module() -> Callable[[Order], None]:
 
 
 def _interpreted() -> Callable[[Order], None]:
+    from evaluators.process.sandbox.profiles import packages
     from evaluators.runners.triton_hooks import take_first_configurations
     from evaluators.runners.warm import serve_function_on_cpu
-    from evaluators.sandbox.profiles import packages
 
     take_first_configurations()
     packages()  # asked once, for all that are forked

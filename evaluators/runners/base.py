@@ -71,7 +71,7 @@ def serve(
         nonce: sent back in every frame.
         load: loads the candidate for a workload, or for all. Returns a status and the calls.
         span: makes a call. Returns its status, and its time in ns by the device's clock (0: none).
-        isolation: the active layers; see `evaluators/sandbox/claims.py`.
+        isolation: the active layers; see `evaluators/process/sandbox/claims.py`.
         others: handlers of further operations.
         ways: further ways to make a call, by operation.
     """

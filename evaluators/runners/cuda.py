@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 
 from evaluators.hardware.vendors.nvidia.activities import Recorder, RecorderError
 from evaluators.hardware.vendors.nvidia.driver import Context, DriverError, SpanClock, attach
+from evaluators.process.sandbox.confine import Confined, confine, seal
+from evaluators.process.sandbox.profiles import run_cuda
 from evaluators.runners.base import BURST, PROFILE, PROFILED, RECORD_BYTES, SEAL, bind_to_judge, serve
 from evaluators.runners.native import CUDA, arguments_of, load
-from evaluators.sandbox.confine import Confined, confine, seal
-from evaluators.sandbox.profiles import run_cuda
 
 _BURST_CALLS, _BURST_NS = 100, 10**10
 _BURST_ERROR = 0.001

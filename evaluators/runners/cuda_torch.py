@@ -15,6 +15,8 @@ from triton.backends.nvidia.driver import CudaDriver
 from triton.runtime import driver
 
 from evaluators.hardware.vendors.nvidia.tensors import view_memory
+from evaluators.process.sandbox.confine import Confined, confine
+from evaluators.process.sandbox.profiles import run_cuda
 from evaluators.runners.base import GIVE, HOLD, REUSED, SEAL
 from evaluators.runners.cuda import Harness, Sealing
 from evaluators.runners.denial import Rules
@@ -22,8 +24,6 @@ from evaluators.runners.kernels import KERNELS, seed_cache
 from evaluators.runners.module_call import Loader, is_destination, nested
 from evaluators.runners.triton_hooks import remember_configurations
 from evaluators.runners.warm import Order, be_ready_to_launch, load_function, numbers_among
-from evaluators.sandbox.confine import Confined, confine
-from evaluators.sandbox.profiles import run_cuda
 
 _DEVICE = "cuda:0"
 _T = TypeVar("_T")

@@ -141,7 +141,6 @@ def _keys() -> Iterator[str]:
 
 
 def _shown(tensor: torch.Tensor, **_: object) -> str:
-    """Return what `print` says of a tensor: its first elements and its form."""
     first = tensor.detach().flatten()[:_SHOWN].tolist()
     more = ", ..." if tensor.numel() > _SHOWN else ""
     return (

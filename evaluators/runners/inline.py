@@ -33,11 +33,7 @@ class NotBuiltError(RuntimeError):
 
 
 def arguments_of(function: str, args: Sequence[object], options: Mapping[str, object]) -> dict[str, object]:
-    """Return the arguments of a call by their names.
-
-    Raises:
-        NotBuiltError: more are given by position than can be told apart.
-    """
+    """Return the arguments of a call by their names."""
     names = _POSITIONAL[function]
     if len(args) > len(names):
         raise NotBuiltError(f"{function}: give all but {', '.join(names)} by name")

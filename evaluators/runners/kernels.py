@@ -24,10 +24,6 @@ def seed_cache(built: str, cache: str) -> None:
     """Copy compiled kernels into Triton's cache, where it does not have them yet.
 
     Without them, or with damaged ones, Triton compiles at the first call: so nothing is raised.
-
-    Args:
-        built: the folder `KERNELS` of an artifact; need not exist.
-        cache: `TRITON_CACHE_DIR` of this process.
     """
     names = os.listdir(built) if os.path.isdir(built) else []  # noqa: PTH112, PTH208 - pathlib would cost start-up
     for name in names:
@@ -38,7 +34,6 @@ def seed_cache(built: str, cache: str) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy the folder of one kernel; it appears complete."""
     unfinished = f"{target}.{os.getpid()}"
     shutil.copytree(source, unfinished, copy_function=shutil.copyfile)
     for name in os.listdir(unfinished):  # noqa: PTH208 - as above

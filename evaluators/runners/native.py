@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
+from evaluators.process.sandbox.confine import confine
+from evaluators.process.sandbox.profiles import run
 from evaluators.runners.base import (
     LOADED,
     NO_ENTRY_POINT,
@@ -31,8 +33,6 @@ from evaluators.runners.base import (
     serve,
 )
 from evaluators.runners.structure import numbers_in
-from evaluators.sandbox.confine import confine
-from evaluators.sandbox.profiles import run
 
 _INT_ARGUMENT, _BOOL_ARGUMENT, _FLOAT_ARGUMENT = 1, 2, 3  # kTVMFFIInt, kTVMFFIBool, kTVMFFIFloat
 _TENSOR_ARGUMENT = 7  # kTVMFFIDLTensorPtr
@@ -93,15 +93,7 @@ def arguments_of(
     device: int = CPU,
     stream: int | None = None,
 ) -> list[Arguments]:
-    """Return the arguments of a workload's calls in each arrangement.
-
-    Args:
-        placed: `Placed` of each tensor.
-        bases: where the areas are mapped.
-        call: `CallForm`, where numbers stand among the tensors; None: there are none.
-        device: DLDeviceType of the memory.
-        stream: on a GPU, what the raw contract is given besides.
-    """
+    """Return the arguments of a workload's calls in each arrangement."""
 
     def view(index: int, offset: int) -> _Placed:
         return _Placed(placed[index], bases[placed[index]["area"]] + offset, device)
@@ -113,7 +105,6 @@ class Arguments:
     """The tensors of a workload in one arrangement, in both contracts' form. Keeps what they point to alive."""
 
     def __init__(self, tensors: list[_Placed], call: Mapping[str, Any] | None, stream: int | None) -> None:
-        """Pack them; arguments as those of `arguments_of`."""
         self.tensors, self.stream = tensors, stream
         self.shapes: list[ctypes.Array[ctypes.c_int64]] = [placed.shape for placed in tensors]
         addresses: dict[str, list[int]] = {"inputs": [], "outputs": []}
@@ -145,7 +136,6 @@ def _number(value: float) -> tuple[int, ctypes.c_int64 | ctypes.c_double | ctype
 
 
 def _as_bits(value: float) -> int:
-    """Return a number as the 64 bits of a TVMFFIAny's value."""
     return int.from_bytes(struct.pack("<d" if isinstance(value, float) else "<q", value), "little")
 
 

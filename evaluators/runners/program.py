@@ -25,11 +25,6 @@ class NoEntryPointError(Exception):
 def load_entry_point(path: str, name: str, arguments: int) -> Callable[..., object]:
     """Import a file as a module of its own and return the function to be called.
 
-    Args:
-        path: the file; other files of the candidate lie beside it and can be imported.
-        name: the function's.
-        arguments: how many it will be given, by position.
-
     Raises:
         NoEntryPointError: there is no such function, or it cannot be called with so many arguments.
         BaseException: whatever the file raises.
@@ -45,12 +40,7 @@ def load_entry_point(path: str, name: str, arguments: int) -> Callable[..., obje
 
 
 def import_from(path: str, name: str) -> Callable[..., object]:
-    """Import a file as a module of its own and return what it calls `name`: a function or a class.
-
-    Raises:
-        NoEntryPointError: there is no such thing.
-        BaseException: whatever the file raises.
-    """
+    """Import a file as a module of its own and return what it calls `name`: a function or a class."""
     sys.path.insert(0, os.path.dirname(path))  # noqa: PTH120 - pathlib would cost start-up
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     if spec is None or spec.loader is None:
@@ -65,12 +55,7 @@ def import_from(path: str, name: str) -> Callable[..., object]:
 
 
 def tell_raised(error: BaseException, folder: str) -> str:
-    """Return where in the candidate's own files it was raised, then in the last line what: `ValueError: …`.
-
-    Args:
-        error: with its causes; the innermost is what went wrong, those around it say where.
-        folder: where the candidate's files lie. No path of this host is told.
-    """
+    """Return where in the candidate's own files it was raised, then in the last line what: `ValueError: …`."""
     chain = list(_causes(error))
     lines = [line for part in chain for line in _own_frames(part, folder)][-_MAX_FRAMES:]
     lines.extend(line for part in chain for line in _compiler_excerpt(part))

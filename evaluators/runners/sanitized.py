@@ -40,9 +40,9 @@ def command_of(folder: str, kind: str, path: str) -> list[str]:
 
 
 def _become_sanitizer(spec: dict[str, Any], kind: str, path: str) -> None:
+    from evaluators.process.sandbox.confine import confine  # noqa: PLC0415
+    from evaluators.process.sandbox.profiles import readable_by, run_cuda  # noqa: PLC0415
     from evaluators.runners.base import bind_to_judge  # noqa: PLC0415 - each step imports its own
-    from evaluators.sandbox.confine import confine  # noqa: PLC0415
-    from evaluators.sandbox.profiles import readable_by, run_cuda  # noqa: PLC0415
 
     bind_to_judge(spec["judge_pid"])
     command = command_of(spec["folder"], kind, path)

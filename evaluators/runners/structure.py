@@ -1,8 +1,8 @@
 """Takes nests of tensors and constants apart, and makes them anew. Stdlib only: runners import it.
 
-A nest is what a task's function takes or returns: tuples, lists and dicts, in any depth, of tensors, numbers, booleans,
-texts and None. Its form is plain data, the JSON of `messages.calls.Structure`: the judge tells it to runners. A problem
-says with a tensor on torch's `meta` device that there is room for an output: one that holds nothing, made in each call.
+A nest is the arguments or the result of a task's function: tuples, lists and dicts, in any depth, of tensors, numbers,
+booleans, texts and None. Its form is plain data, the JSON of `messages.calls.Structure`. A tensor on torch's `meta`
+device is room for an output, made in each call.
 """
 
 from __future__ import annotations
@@ -56,18 +56,12 @@ def rebuild(
     tensors: Iterable[object],
     make_room: Callable[[Sequence[int], str], object] | None = None,
 ) -> object:
-    """Return the nest of a form with these tensors, as many as it has places.
-
-    Args:
-        form: as `flatten` gives it.
-        tensors: in order.
-        make_room: makes an uninitialised tensor of a shape and dtype; None: the form has no room.
-    """
+    """Return the nest of a form with these tensors, as many as it has places."""
     return _rebuilt(form, iter(tensors), make_room)
 
 
 def has_room(form: Mapping[str, object]) -> bool:
-    """Say whether a nest has room for outputs."""
+    """Return True if a nest has room for outputs."""
     return form["type"] == "room" or any(map(has_room, _items(form)))
 
 
@@ -101,7 +95,7 @@ def with_numbers(form: Mapping[str, object], tensors: Sequence[object]) -> list[
 
 
 def same_form(left: Mapping[str, object], right: Mapping[str, object]) -> bool:
-    """Say whether two nests look alike; a list is as good as a tuple."""
+    """Return True if two nests look alike; a list is as good as a tuple."""
     kinds = ["list" if form["type"] == "tuple" else form["type"] for form in (left, right)]
     if kinds[0] != kinds[1]:
         return False

@@ -28,6 +28,8 @@ import torch
 import triton.language  # noqa: F401 - what candidates import, they find imported
 from triton.runtime.cache import triton_key
 
+from evaluators.process.sandbox.confine import confine
+from evaluators.process.sandbox.profiles import run_interpreted
 from evaluators.runners.base import (
     LOADED,
     NO_ENTRY_POINT,
@@ -45,8 +47,6 @@ from evaluators.runners.denial import Denial, Rules
 from evaluators.runners.inline import offer_built
 from evaluators.runners.program import NoEntryPointError, load_entry_point, tell_raised
 from evaluators.runners.structure import with_numbers
-from evaluators.sandbox.confine import confine
-from evaluators.sandbox.profiles import run_interpreted
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -97,7 +97,7 @@ class Order:
         self.denial = Denial()
         self.control, self.inputs_fd, self.outputs_fd, self._log = fds
         self.isolation = 0
-        """The active layers; see `evaluators/sandbox/claims.py`."""
+        """The active layers; see `evaluators/process/sandbox/claims.py`."""
 
     def begin(self) -> None:
         """Become a child of the judge, print to the log, and enter the runner's folder."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, TypedDict, get_args, get_type_hints
 import msgspec
 
 from evaluators.hardware.target import CPU
-from evaluators.tolerances import STRICT
+from evaluators.judge.check.tolerances import STRICT
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.fleet.workers import read_task, with_library_calls, with_measure, with_threads, with_tolerance
 from ksearch_async.settings.table import ProgramSettings, RunConfig

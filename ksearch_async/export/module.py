@@ -12,10 +12,10 @@ import math
 from importlib import import_module
 from typing import Protocol
 
+from evaluators.judge.check.tolerances import bounds_of
 from evaluators.languages.base import passed
 from evaluators.languages.triton.contract import argument_names
 from evaluators.tasks.workloads import standalone_text
-from evaluators.tolerances import bounds_of
 from ksearch_async.errors import refusal
 from ksearch_async.export.assembly import assemble
 from ksearch_async.export.receipt import Winner, header_of, receipt_of

@@ -1,7 +1,7 @@
 """A node: a process with one role (coder, builder or evaluator) that serves all runs of a server.
 
 1. It shows that it is there (`proving`) and reads which runs there are.
-2. It proves itself: see `evaluators/proof.py`. Who can do nothing is `unfit`, and ends.
+2. It proves itself: see `evaluators/judge/proof.py`. Who can do nothing is `unfit`, and ends.
 3. It is `ready`, and takes jobs of those runs that it can serve, each run its share; runs come and go meanwhile.
 4. Asked to leave, it takes no more, finishes what it has within its grace, hands back the rest, and says `left`.
 """

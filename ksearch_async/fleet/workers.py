@@ -21,9 +21,9 @@ import msgspec
 from actors.bus.base import Bus
 from evaluators.base import Builder, Evaluator
 from evaluators.hardware.target import CPU, devices_of
+from evaluators.judge.check.tolerances import STRICT, check_profile
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
-from evaluators.tolerances import STRICT, check_profile
 from ksearch_async.errors import refusal
 from ksearch_async.settings.models import Dialect
 from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig, WorkerSettings
@@ -140,7 +140,7 @@ class HostDevice:
     async def prove_builder(self, language: Language, target: Target, artifacts: Path) -> None:
         """See `Device.prove_builder`."""
         from evaluators.build.builder import LocalBuilder  # noqa: PLC0415
-        from evaluators.proof import prove_builder  # noqa: PLC0415
+        from evaluators.judge.proof import prove_builder  # noqa: PLC0415
 
         async with _empty_store(artifacts) as store:
             await prove_builder(LocalBuilder(store, isolation=self._isolation), language, target)
@@ -148,8 +148,8 @@ class HostDevice:
     async def prove_evaluator(self, language: Language, target: Target, artifacts: Path) -> None:
         """See `Device.prove_evaluator`."""
         from evaluators.build.builder import LocalBuilder  # noqa: PLC0415
+        from evaluators.judge.proof import prove_evaluator  # noqa: PLC0415
         from evaluators.local import LocalEvaluator  # noqa: PLC0415
-        from evaluators.proof import prove_evaluator  # noqa: PLC0415
 
         async with _empty_store(artifacts) as store:
             builder = LocalBuilder(store, isolation=self._isolation)

@@ -316,6 +316,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     threads: Annotated[int, msgspec.Meta(ge=0, le=4096)] = 0
     arch: str | None = None
     tolerance: str = "strict"
+    """How far outputs may lie from the reference: a profile of `evaluators.judge.check.tolerances`."""
     measure: Measure = "device"
     library_calls: LibraryCalls = "deny"
     allow_library: str = ""

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.hardware.target import probe_target
+from evaluators.judge.proof import prove_builder, prove_evaluator
 from evaluators.local import LocalEvaluator
-from evaluators.proof import prove_builder, prove_evaluator
 from messages.base import Language
 from messages.commands import BuildCandidate, EvaluateCandidate, Purpose
 from messages.events import Built

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
-from evaluators.intake.examining import Reads, bytes_read
 from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.candidate.gpu_memory import others_bytes
 from evaluators.judge.candidate.growth import Growth
@@ -17,10 +16,12 @@ from evaluators.judge.check.wrong import WrongOutputError, refuse_if_unfinished
 from evaluators.judge.data.arena import total_bytes
 from evaluators.judge.data.families import DataSet
 from evaluators.judge.data.memory import Buffers, Moves, make_buffers
+from evaluators.judge.intake.examining import Reads, bytes_read
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.reference.problem import Problem
 from evaluators.judge.time.stopwatch import BLOCK, net_ns
 from evaluators.languages.base import LanguageSupport
+from evaluators.runners.base import REUSED
 from messages.verdicts import TimedOut, Wrong
 
 _ELSEWHERE_AFTER = 10
@@ -48,72 +49,28 @@ class Bench:
         number: int = 0,
         is_hidden: bool = False,
     ) -> None:
-        """Make the buffers.
-
-        Args:
-            problem: the task's.
-            support: of the candidates' language.
-            launcher: starts their runners.
-            limits: what candidates may use.
-            threads: how many OpenMP threads they are given: torch's default, as the reference.
-            reference_ns: about how long the reference takes.
-            keep: processes below this one that are not a candidate's.
-            buffers: of the workload, where several share their memory; None: made here.
-            workload: its name, where there are several.
-            number: of the workload among all whose calls a runner can be asked for.
-            is_hidden: whether authors of candidates are not to be told of it.
-        """
         self.problem = problem
         self.workload, self.number, self.is_hidden = workload, number, is_hidden
-        self.threads = threads
-        self._limits = limits
-        self._reference_s = reference_ns / 1e9
-        self._support = support
-        self._launcher = launcher
-        self._keep = keep | self._launcher.pids
+        self.threads, self.reference_ns = threads, reference_ns
+        self._limits, self._support, self._launcher = limits, support, launcher
+        self._keep = keep | launcher.pids
         self.terms = terms_for(problem, problem.rules, support)
-        self.buffers = buffers or make_buffers([problem.tensors], problem.device)[0]
-        self.reference_ns = reference_ns
-        self._last: CandidateSide | None = None
-
-    @property
-    def returns_outputs(self) -> bool:
+        self.returns_outputs = self.terms.module is not None
         """True if candidates return their outputs, and their runner copies them."""
-        return self.terms.module is not None
-
-    @property
-    def output_names(self) -> list[str]:
-        """Return the names of the outputs."""
-        return [spec.name for spec in self.problem.output_specs]
-
-    @property
-    def tensor_bytes(self) -> int:
-        """Return the size of inputs, state and outputs together."""
-        return total_bytes(self.problem.tensors)
+        self.buffers = buffers or make_buffers([problem.tensors], problem.device)[0]
+        self.output_names = [spec.name for spec in problem.output_specs]
+        self.tensor_bytes = total_bytes(problem.tensors)
+        reference_s = reference_ns / 1e9
+        self.call_limit_s = max(limits.call_s, limits.call_slowdown * reference_s)
+        self.record_limit_s = max(self.call_limit_s, limits.first_call_s)
+        self.evaluation_limit_s = max(limits.evaluation_s, limits.evaluation_slowdown * reference_s)
+        """Limit of all calls of a candidate together."""
+        self._last: CandidateSide | None = None
 
     @cached_property
     def needed_bytes(self) -> int:
-        """Find out how many of them the outputs depend on, in the draw that needs fewest; takes some seconds.
-
-        Raises:
-            ProblemError: the reference fails on its own inputs.
-        """
+        """The bytes that the outputs depend on, in the draw that needs fewest; takes some seconds."""
         return bytes_read(self.problem.tensors, Reads(self.problem).least)
-
-    @property
-    def call_limit_s(self) -> float:
-        """Return how long a call of a candidate may take."""
-        return max(self._limits.call_s, self._limits.call_slowdown * self._reference_s)
-
-    @property
-    def first_call_limit_s(self) -> float:
-        """Return how long a call may take in which something is done for the first time."""
-        return self._limits.first_call_s
-
-    @property
-    def evaluation_limit_s(self) -> float:
-        """Return how long the calls of a candidate may take together."""
-        return max(self._limits.evaluation_s, self._limits.evaluation_slowdown * self._reference_s)
 
     def side(
         self,
@@ -165,13 +122,6 @@ class Calls:
     """The calls of one candidate: each on poisoned outputs, kept inside them, all of them within the limits."""
 
     def __init__(self, bench: Bench, side: CandidateSide, *, is_timed: bool = False) -> None:
-        """Begin.
-
-        Args:
-            bench: the workload's.
-            side: the candidate.
-            is_timed: see `Moves`.
-        """
         self._bench = bench
         self._side = side
         self._spent_ns = self._count = 0
@@ -189,12 +139,7 @@ class Calls:
         """Of the last call; before the first, nothing."""
 
     def on(self, data: DataSet, *, at: int | None = None) -> None:
-        """Call it on a data set.
-
-        Args:
-            data: what it is called on.
-            at: the number of an arrangement; None: one is drawn.
-        """
+        """Call it on a data set."""
         self.turn()
         self._bench.buffers.lay(data.inputs, data.state, at=self._moves.next() if at is None else at)
         self.first = self._bench.buffers.arrangement if self.first is None else self.first
@@ -224,7 +169,7 @@ class Calls:
     def look_for_reuse(self) -> None:
         """See whether a module returned memory that an earlier result lies in."""
         if self._bench.returns_outputs:
-            self.is_reusing = self._side.reuses_outputs() or self.is_reusing
+            self.is_reusing = bool(self._side.ask(REUSED).status) or self.is_reusing
 
     def notes(self) -> Iterator[str]:
         """Say what `look_after` saw."""
@@ -237,15 +182,11 @@ class Calls:
         self._side.turn_to(self._bench.place)
 
     def recorded(self, cover: Callable[[], None]) -> bytes:
-        """Have a call recorded, on what lies in the buffers. Returns what was printed meanwhile; nothing is compared.
-
-        Args:
-            cover: as in `again`.
-        """
+        """Have a call recorded on the contents of the buffers. Returns the output printed meanwhile."""
         self._bench.buffers.outputs.poison()
         self._bench.buffers.settle()
         cover()
-        return self._side.record(limit_s=max(self._bench.call_limit_s, self._bench.first_call_limit_s))
+        return self._side.record(limit_s=self._bench.record_limit_s)
 
     def again(
         self,

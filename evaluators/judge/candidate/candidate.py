@@ -23,20 +23,18 @@ from evaluators.judge.reference.problem import Tensors
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_library
 from evaluators.process.guard import kill_descendants
+from evaluators.process.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from evaluators.runners.base import (
     CALL,
     EMPTY,
     GIVE,
-    HOLD,
     ISOLATION,
     LOAD,
     LOADED,
     PROFILE,
     RECORD_BYTES,
-    REUSED,
     SEAL,
 )
-from evaluators.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
 
 
@@ -208,9 +206,8 @@ class CandidateSide:
 
     def load(self) -> None:
         """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some."""
-        limit_s = self._limits.load_s
         self._await_start()
-        empty = sorted(self.ask(EMPTY, limit_s=limit_s).elapsed_ns for _ in range(_EMPTY_CALLS))
+        empty = sorted(self.ask(EMPTY).elapsed_ns for _ in range(_EMPTY_CALLS))
         self.empty_ns = empty[self._buffers.empty_rank(len(empty))]
         self._see_isolation()
         if self._terms.module is None:
@@ -218,7 +215,7 @@ class CandidateSide:
 
     def _see_isolation(self) -> None:
         """Ask which layers the process is behind, while none of the candidate is there: as many as its others were."""
-        claim = self.ask(ISOLATION, limit_s=self._limits.load_s).status
+        claim = self.ask(ISOLATION).status
         layers, before = unpack(claim), self.isolation
         if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
             raise RunnerError(f"--isolation strict, but a runner here lacks {', '.join(missing)}")
@@ -268,7 +265,7 @@ class CandidateSide:
 
     def _load(self) -> None:
         self._stage = "load"
-        status = self.ask(LOAD, limit_s=self._limits.load_s).status
+        status = self.ask(LOAD).status
         if (broken := broken_rule(status, self._terms)) is not None:
             raise CandidateFailedError(broken)
         if status != LOADED:
@@ -285,8 +282,9 @@ class CandidateSide:
         """Put its calls before other processes of the host from now on, or no longer: later calls, not first ones."""
         self._runner.line.is_urgent = first
 
-    def ask(self, operation: int, *, limit_s: float) -> Answer:
-        """Let the candidate run until it answers."""
+    def ask(self, operation: int, *, limit_s: float | None = None) -> Answer:
+        """Let the candidate run until it answers; None: within the limit of a load."""
+        limit_s = self._limits.load_s if limit_s is None else limit_s
         number = self._place.number
         if operation == CALL:
             self._stage = "call" if number in self._called else "first call"
@@ -330,7 +328,7 @@ class CandidateSide:
         if not self._may_start_compilers or self._is_sealed:
             return
         before = filters_of(self.pid)
-        self.ask(SEAL, limit_s=self._limits.load_s)
+        self.ask(SEAL)
         self._is_sealed = True
         if (refusal := not_sealed(self.pid, before)) is not None:
             raise CandidateFailedError(refusal)
@@ -339,22 +337,6 @@ class CandidateSide:
         """See that nothing of the candidate's runs besides its own process."""
         if (refusal := other_process(self.pid, self._keep)) is not None:
             raise CandidateFailedError(refusal)
-
-    def empty(self) -> Answer:
-        """Do all that a call does, but for the candidate."""
-        return self.ask(EMPTY, limit_s=self._limits.load_s)
-
-    def keep_returned(self) -> None:
-        """Have a module's runner keep what the last call returned, as its caller would."""
-        self.ask(HOLD, limit_s=self._limits.load_s)
-
-    def give_kept(self) -> None:
-        """Have it hand over once more what it keeps: the outputs are that then."""
-        self.ask(GIVE, limit_s=self._limits.load_s)
-
-    def reuses_outputs(self) -> bool:
-        """Ask a module's runner whether the last call returned memory that an earlier result lies in."""
-        return bool(self.ask(REUSED, limit_s=self._limits.load_s).status)
 
     def record(self, *, limit_s: float) -> bytes:
         """Have a call made and recorded. Returns what was printed until then, the record last."""

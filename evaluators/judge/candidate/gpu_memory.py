@@ -1,7 +1,7 @@
-"""The memory of a GPU belongs to judge and candidate alike: who is to answer for it when there is too little.
+"""Who answers for too little GPU memory: judge and candidate share it.
 
-What the judge keeps for later candidates is not to be this one's end; and a candidate that leaves the judge too little
-to look at its outputs has not passed, nor is it to be looked at with less.
+The judge gives up what it keeps for later candidates before it blames one. A candidate that leaves the judge too little
+to check its outputs has not passed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def others_bytes() -> int:
 
 
 def has_as_much_free(before: int) -> bool:
-    """Say whether about as much is free as there was before any candidate came: then nobody else has taken it."""
+    """Return True if about as much is free as there was before any candidate came: then nobody else has taken it."""
     return free_bytes() > _NEARLY * before
 
 

@@ -17,12 +17,6 @@ class Growth:
     """Memory and descriptors of a process after each of its calls."""
 
     def __init__(self, pid: int, device_bytes: Callable[[], int] | None = None) -> None:
-        """Begin.
-
-        Args:
-            pid: the candidate's process.
-            device_bytes: returns how much memory of the GPU is in use; None: there is none.
-        """
         self._pid, self._device_bytes = pid, device_bytes
         self._calls: list[int] = []
         self._memory: list[int] = []

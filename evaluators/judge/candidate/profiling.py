@@ -1,8 +1,7 @@
 """The work of a GPU in a call of a candidate: kernels, their times and occupancies.
 
-The candidate's own process records it (`evaluators/hardware/vendors/nvidia/activities.py`), so all of it is a claim,
-and nothing
-in a verdict rests on it.
+The candidate's own process records it (`evaluators/vendors/nvidia/activities.py`), so it is a claim, and nothing in a
+verdict rests on it.
 """
 
 from __future__ import annotations
@@ -89,11 +88,7 @@ def _built(artifact: Path) -> bytes:
 
 
 def activities_in(printed: bytes) -> list[Activity]:
-    """Return what a recorded call consisted of.
-
-    Raises:
-        ProfileError: no record was printed, or none that can be read.
-    """
+    """Return what a recorded call consisted of."""
     _, is_there, behind = printed.rpartition(PROFILED)
     if not is_there:
         said = printable(printed.decode(errors="replace")).strip().splitlines()
@@ -110,7 +105,6 @@ def activities_in(printed: bytes) -> list[Activity]:
 
 
 def _may_be(one: Activity) -> bool:
-    """Say whether a record is within bounds: who wrote it is the candidate's process."""
     sizes = (*one.grid, *one.block, one.registers, one.shared_bytes, one.local_bytes)
     is_time = 0 <= one.begun_ns <= one.ended_ns < _LATEST_NS and one.ended_ns - one.begun_ns < _LONGEST_NS
     return is_time and all(0 <= size <= _LARGEST for size in sizes)
@@ -132,9 +126,6 @@ def summarize(
         gpu: for occupancies.
         built: all files of the candidate's artifact: kernels whose names stand there are its own.
         most: kernels that are told of.
-
-    Raises:
-        ProfileError: in a call the GPU did nothing, or each time something else.
     """
     if not all(calls):
         raise ProfileError("in a recorded call the GPU did nothing")
@@ -222,7 +213,6 @@ def _busy_ns(activities: Sequence[Activity]) -> int:
 
 
 def _short(name: str) -> str:
-    """Return a kernel's name without its parameters."""
     depth = 0
     for place in range(len(name) - 1, 0, -1):
         depth += {")": 1, "(": -1}.get(name[place], 0)

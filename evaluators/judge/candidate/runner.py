@@ -35,12 +35,6 @@ class RunnerLog:
     """Held by its descriptor: a candidate may have put something else where it was."""
 
     def __init__(self, folder: Path, product: str) -> None:
-        """Make an empty one.
-
-        Args:
-            folder: the runner's, where it lies.
-            product: path of what was built; it is told by its name.
-        """
         self._folder, self._product = folder, product
         self._file = (folder / "log").open("w+b", buffering=0)
 
@@ -153,7 +147,6 @@ class WarmLauncher:
     """Starts runners of Triton programs."""
 
     def __init__(self, name: str, environment: dict[str, str]) -> None:
-        """Start the process that they are forked from. It is ready some seconds later."""
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._is_ready = False
         with theirs:
@@ -304,13 +297,9 @@ class Runner:
             finally:
                 theirs.close()
                 os.close(inputs_fd)
-            self.line = Line(ours, self.process.pid, nonce, stops=stops)
+            self.pid = self.process.pid
+            self.line = Line(ours, self.pid, nonce, stops=stops)
             begun.pop_all()
-
-    @property
-    def pid(self) -> int:
-        """Return its process id."""
-        return self.process.pid
 
     @property
     def lives(self) -> bool:

@@ -1,7 +1,7 @@
 """A crash on a GPU, explained by NVIDIA's compute-sanitizer: kernel, source line, access.
 
-The candidate is called once more on the data that it crashed on, in a fresh process that compute-sanitizer starts
-(`evaluators/runners/sanitized.py`), within `LIMIT_S`. All of it is advice: the verdict stands whatever comes of it.
+The candidate is called once more on the data that it crashed on, in a fresh process under compute-sanitizer
+(`evaluators/runners/sanitized.py`), within `LIMIT_S`. This is advice only: the verdict stands.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find_sanitizer() -> str:
 
 
 def is_gpu_crash(crashed: Crashed) -> bool:
-    """Say whether a kernel of a candidate broke on the GPU."""
+    """Return True if a kernel of a candidate broke on the GPU."""
     said = f"{crashed.reason}\n{crashed.log}".lower().replace("_", " ").replace("-", " ")
     return _GPU_CRASHES.search(said) is not None
 
@@ -122,7 +122,6 @@ def sanitize(spec: RunnerSpec, kind: RunnerKind, number: int, buffers: Buffers, 
 
 
 def _run(folder: Path, kind: RunnerKind, path: str) -> bool:
-    """Run it to its end or the limit. Returns whether it ended by itself."""
     with (folder / SAID).open("wb") as said:
         process = subprocess.Popen(  # noqa: S603 - our own code, which confines itself and starts the tool
             [sys.executable, "-P", "-m", "evaluators.runners.sanitized", "confine", str(folder), kind, path],

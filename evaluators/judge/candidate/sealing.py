@@ -1,8 +1,7 @@
-"""Limits on a candidate's process while it is timed, and the place of what it compiles.
+"""Limits on a candidate's process while it is timed, and the folder of its compiled kernels.
 
-On a GPU candidates compile on their first call on each workload, so until then they may start compilers. Whether that
-was given up afterwards, and whether anything that was started is still there, the kernel says, not their runner: once
-the candidate is loaded, the runner is its own.
+On a GPU candidates compile in their first call on each workload, so until then they may start compilers. The kernel,
+not the runner, tells if that was given up afterwards, and if any started process is still there.
 """
 
 from __future__ import annotations
@@ -35,12 +34,7 @@ def not_sealed(pid: int, before: int | None) -> Rejected | None:
 
 
 def other_process(pid: int, keep: frozenset[int]) -> Rejected | None:
-    """Say that something of the candidate's runs besides its own process, if so: it is not stopped with that one.
-
-    Args:
-        pid: its own.
-        keep: processes below this one that are not the candidate's, nor what is below them.
-    """
+    """Say that something of the candidate's runs besides its own process, if so: it is not stopped with that one."""
     if not descendants_of(os.getpid(), but=keep) - {pid}:
         return None
     return Rejected(reason="it has started a process that goes on between its calls", rule=_RULE)

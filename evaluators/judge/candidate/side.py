@@ -1,8 +1,8 @@
 """The two sides of a measurement, as the judge holds them: the candidate's runner and the baseline worker.
 
-A side is a process that answers frames (`evaluators/runners/base.py` defines them). Between its calls it is stopped by
-SIGSTOP, all of its process group, so that it neither disturbs the other side nor works ahead. Where that is wanted and
-permitted, a side has real-time priority during its calls, and only then (`urgency.py`).
+A side is a process that answers frames (`evaluators/runners/base.py`). Between its calls its process group is stopped
+by SIGSTOP, so that it neither disturbs the other side nor works ahead. Where wanted and permitted, a side has real-time
+priority during its calls, and only then (`urgency.py`).
 """
 
 from __future__ import annotations

@@ -2,17 +2,15 @@
 
 The cheapest workload comes first, and the first failing one decides. One process is called on all of them, so that
 state kept from one shape to the next is seen. Modules hold their parameters, so data with other parameters comes in a
-second process. A candidate that is not to be confirmed is checked fully on the cheapest workload, and on each other
-one in brief: on the task's own distribution and one more.
-
-A checking judge has low priority: it computes while another judge times.
+second process. A candidate that is not to be confirmed is checked fully on the cheapest workload, and on the others on
+the task's own distribution and one more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,54 +19,35 @@ from evaluators.judge.candidate.candidate import CandidateFailedError, Candidate
 from evaluators.judge.candidate.sanitizer import find_sanitizer, is_gpu_crash
 from evaluators.judge.candidate.sealing import forget
 from evaluators.judge.check.compare import same_bytes
+from evaluators.judge.check.tolerances import STRICT, say_tolerance
 from evaluators.judge.check.wrong import HELD_OUT, WrongOutputError, check_output, named, with_printed
 from evaluators.judge.data.draws import CheckedDraws
 from evaluators.judge.data.families import CHECKS, DRAWN, EXTRA_S, FEW_CHECKS, FEW_DRAWN, CheckData, DataSet
 from evaluators.judge.data.memory import Room, room_for
 from evaluators.judge.protocol import Artifact, Judged, Passed
 from evaluators.judge.reference.problem import Tensors, say_changed
-from evaluators.tolerances import STRICT, say_tolerance
+from evaluators.runners.base import GIVE, HOLD
 from messages.tasks import TaskSpec
 from messages.verdicts import CallCheck, Crashed, DidNotBuild, Rejected, TimedOut, Verdict, Wrong
 
+_Failure: TypeAlias = Crashed | DidNotBuild | Rejected | TimedOut | Wrong
+_Failed = TypeVar("_Failed", bound=_Failure)
 _STALE = (
     "right on the same data where its tensors lie as in its first call: it keeps addresses, tensors or a graph of "
     "that call, and inputs and outputs lie elsewhere in each call"
 )
 
 
-class _First:
-    def __init__(self) -> None:
-        self.data: DataSet | None = None
-        self.outputs: Tensors = ()
-        """Outputs of that call."""
-        self.is_repeated: bool | None = None
-        """True if a second call on the same data gave the same bits; None: not made yet."""
-        self.is_overwritten = False
-        """True if what it returned was another thing after later calls: it hands out the same memory again."""
-
-
 class Case:
-    """One workload: its data, and what the candidate that is being checked did on it."""
+    """One workload: its data, and the calls of the candidate that is being checked."""
 
     def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool, share: int, room: Room, is_first: bool) -> None:
-        """Prepare.
-
-        Args:
-            bench: the workload's.
-            task: for its tolerances.
-            is_slow: see `Checker`.
-            share: how many workloads share the time for further families.
-            room: for data, which they share.
-            is_first: whether it is the cheapest: it is checked on as many families as the one workload of a task, each
-                other one on fewer.
-        """
         self.bench = bench
         self.is_brief = False
         """True if the candidate is checked on little here."""
         self._is_slow = is_slow
         is_thorough = is_first and not is_slow
-        self._data = CheckData(
+        self.data = CheckData(
             bench.problem,
             task.tolerance,
             families=CHECKS if is_thorough else FEW_CHECKS,
@@ -76,48 +55,59 @@ class Case:
             extra_s=0.0 if is_slow else EXTRA_S if is_first else EXTRA_S / share,
             room=room,
         )
-        self.checks: list[CallCheck] = []
-        self._seeds: list[str] = []
-        self._first = _First()
-        self._draws = CheckedDraws()
         self._calls: Calls | None = None
         self._last: DataSet | None = None
         """Data of the last call."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.checks: list[CallCheck] = []
+        self._seeds: list[str] = []
+        self._draws = CheckedDraws()
+        self._first: DataSet | None = None
+        self._first_outputs: Tensors = ()
+        self.is_repeated: bool | None = None
+        """True if a second call on the first data gave the same bits; None: not made yet."""
+        self._is_overwritten = False
+        """True if the first outputs changed with later calls: the same memory is handed out again."""
 
     def run(self, side: CandidateSide) -> None:
-        """Call a candidate on what every one is called on, with the task's own parameters."""
+        """Call a candidate on the families that are the same for all, with the task's own parameters."""
         self._calls = Calls(self.bench, side)
-        self._first, self._draws = _First(), CheckedDraws()
-        self.checks, self._seeds = [], []
+        self._reset()
         for data in self._on_given_state():
-            self._call(self._calls, data)
+            self._call(data)
             if self.is_brief:
-                self._first.data = data
-            else:
-                self._keep_first(side, self._first, data)
+                self._first = data
+            elif self._first is None:
+                self._first = data
+                self._first_outputs = tuple(output.clone() for output in self._outputs)
+                if self.bench.returns_outputs:
+                    side.ask(HOLD)
         if not self.is_brief and self.bench.returns_outputs and len(self.checks) > 1:
-            side.give_kept()
-            self._first.is_overwritten = not self._holds(self._first.outputs)
+            side.ask(GIVE)
+            self._is_overwritten = not self._is_as_first()
 
     def run_rest(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call it on data of families that are drawn for it, then on the first once more.
+        """Call it on families that are drawn for it, on other parameters unless it is a module, and on the first again.
 
-        And on other parameters, unless it is a module: `run_on_other_state` does that.
+        `run_on_other_state` does other parameters of modules.
         """
         if self._calls is None:
             return
         for data in self._drawn():
-            self._call(self._calls, data)
+            self._call(data)
         if not self.bench.returns_outputs:
             self._call_on_other_state()
         if self.bench.problem.draws:
             self._draws.finish(self._draw_again, limit_s=self.bench.evaluation_limit_s)
-        elif not (self._is_slow or self.is_brief):
-            self._repeat(self._calls, self._first)
+        elif not (self._is_slow or self.is_brief) and self._first is not None and self.is_repeated is None:
+            self._check_again(self._first, "on the same inputs it was right before")
+            self.is_repeated = self._is_as_first()
 
     def get_ready(self, side: CandidateSide) -> None:
-        """Have the process begin that `run_on_other_state` will take, if any."""
-        if self.bench.returns_outputs and not self.is_brief and self._data.has_other_state:
+        """Start the process that `run_on_other_state` will take, if any."""
+        if self.bench.returns_outputs and not self.is_brief and self.data.has_other_state:
             side.get_another_ready()
 
     def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
@@ -126,25 +116,27 @@ class Case:
             self._call_on_other_state()
 
     def _on_given_state(self) -> Iterator[DataSet]:
-        return self._data.in_brief() if self.is_brief else self._data.on_given_state()
+        return self.data.in_brief() if self.is_brief else self.data.on_given_state()
 
     def _drawn(self) -> Iterator[DataSet]:
-        return self._data.drawn_in_brief() if self.is_brief else self._data.drawn()
+        return self.data.drawn_in_brief() if self.is_brief else self.data.drawn()
 
     def _on_other_state(self) -> Iterator[DataSet]:
-        return iter(()) if self.is_brief else self._data.on_other_state()
+        return iter(()) if self.is_brief else self.data.on_other_state()
 
     def _call_on_other_state(self) -> None:
         for data in self._on_other_state():
-            if self._calls is not None:
-                self._call(self._calls, data)
+            self._call(data)
 
     def forget(self) -> bool:
-        """Drop the data that is kept, and what the last candidate was called on. Returns whether any was kept."""
-        self._first, self._last = _First(), None
-        return self._data.forget()
+        """Drop the data that is kept, and the last candidate's. Returns True if any was kept."""
+        self._first, self._first_outputs, self._last = None, (), None
+        return self.data.forget()
 
-    def _call(self, calls: Calls, data: DataSet) -> None:
+    def _call(self, data: DataSet) -> None:
+        calls = self._calls
+        if calls is None:
+            return
         self._seeds.append(f"{data.family} {data.seed}")
         self._last = data
         calls.on(data)
@@ -163,85 +155,71 @@ class Case:
             self._checked(data)
         except (CandidateFailedError, WrongOutputError):
             return wrong
-        reason = f"{wrong.verdict.reason}; {_STALE}"
-        return WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason))
+        return WrongOutputError(_also(wrong.verdict, _STALE))
 
     def _draw_again(self, data: DataSet) -> int:
-        """Call it once more on data that it was called on before. Returns how long that took, in ns."""
+        """Call it once more on the same data. Returns the time in ns."""
         if self._calls is None:
             return 0
         self._calls.on(data)
         self._checked(data)
         return self._calls.last.elapsed_ns
 
+    def _check_again(self, data: DataSet, was_right: str) -> None:
+        if self._calls is None:
+            return
+        self._calls.on(data)
+        try:
+            self._checked(data)
+        except WrongOutputError as wrong:
+            raise WrongOutputError(_also(wrong.verdict, was_right)) from None
+
     def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
-        """Call a candidate on data of every family, whatever it writes."""
+        """Call a candidate on data of every family, without a look at its outputs."""
         calls = Calls(self.bench, side)
         for data in self._on_other_state() if other_state else chain(self._on_given_state(), self._drawn()):
             calls.on(data)
 
     def call_as_failed(self, side: CandidateSide) -> None:
-        """Call a candidate on the data set that it was called on last."""
+        """Call a candidate on the data of the last call."""
         if self._last is not None:
             Calls(self.bench, side).on(self._last)
             self._checked(self._last)
 
     def revisit(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call it on the first data again, after it was called on other workloads: what it keeps must fit this one."""
-        if self._calls is None or self._first.data is None:
+        """Call it on the first data again, after other workloads: what it keeps must fit this one."""
+        if self._first is None:
             return
         was_right = "it was right here before it was called on other workloads"
         try:
-            self._calls.on(self._first.data)
-            self._checked(self._first.data)
-        except WrongOutputError as wrong:
-            reason = f"{wrong.verdict.reason}; {was_right}"
-            raise WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason)) from None
+            self._check_again(self._first, was_right)
         except CandidateFailedError as failure:
-            reason = f"{failure.verdict.reason}; {was_right}"
-            raise CandidateFailedError(msgspec.structs.replace(failure.verdict, reason=reason)) from None
-
-    @property
-    def reference_dtype(self) -> str:
-        """Return the precision of the expected values."""
-        return self._data.reference_dtype
-
-    @property
-    def is_repeated(self) -> bool | None:
-        """Return whether a second call on the same data gave the same bits; None: none was made."""
-        return self._first.is_repeated
+            raise CandidateFailedError(_also(failure.verdict, was_right)) from None
 
     @property
     def seeds_note(self) -> str:
-        """Say what the candidate was checked on."""
+        """The note of the data that the candidate was checked on."""
         where = f" on {self._called!r}" if self._called else ""
         return f"checked{where or ' on'} (family and seed): {', '.join(self._seeds)}"
 
     @property
     def notes(self) -> Iterator[str]:
-        """Say what else is to be known of the checks here."""
+        """Further notes on the checks here."""
         where = f"workload {self._called!r}: " if self._called else ""
         if self.bench.problem.draws:
             yield f"{where}{self._draws.note}"
-        for family, why in sorted(self._data.skipped.items()):
+        for family, why in sorted(self.data.skipped.items()):
             yield f"{where}not checked on {family} inputs: {why}"
-        for name in self._data.never_varied:
+        for name in self.data.never_varied:
             yield f"{where}`{name}` had the same value in every call: a kernel that never reads it passes, too"
-        if self._calls is not None and (self._first.is_overwritten or self._calls.is_reusing):
+        if self._calls is not None and (self._is_overwritten or self._calls.is_reusing):
             yield OUTPUTS_REUSED
-        if self._first.is_repeated is False:
+        if self.is_repeated is False:
             yield f"{where}not deterministic: two calls on the same inputs differ, within the tolerance"
 
     @property
     def _called(self) -> str:
         return HELD_OUT if self.bench.is_hidden else self.bench.workload
-
-    def _keep_first(self, side: CandidateSide, first: _First, data: DataSet) -> None:
-        if first.data is None:
-            first.data = data
-            first.outputs = tuple(output.clone() for output in self._outputs)
-            if self.bench.returns_outputs:
-                side.keep_returned()
 
     @property
     def _outputs(self) -> Tensors:
@@ -253,29 +231,17 @@ class Case:
                 raise WrongOutputError(Wrong(reason=said, family=data.family))
             self._draws.saw(data, self._outputs)
             return CallCheck(family=data.family, max_abs_error=0.0, error_ratio=0.0, workload=self._called)
-        found = [
-            check_output(data.family, name, out, expected, allowed)
-            for name, out, expected, allowed in zip(
-                self.bench.output_names, self._outputs, data.expected, data.allowed, strict=True
-            )
-        ]
+        pairs = zip(self.bench.output_names, self._outputs, data.expected, data.allowed, strict=True)
+        found = [check_output(data.family, *pair) for pair in pairs]
         worst = max(found, key=lambda check: check.error_ratio)
         return msgspec.structs.replace(worst, workload=self._called)
 
-    def _repeat(self, calls: Calls, first: _First) -> None:
-        """Call it once more on data that it was right on, unless that was done; see whether it gives the same bits."""
-        if first.data is None or first.is_repeated is not None:
-            return
-        calls.on(first.data)
-        try:
-            self._checked(first.data)
-        except WrongOutputError as wrong:
-            reason = f"{wrong.verdict.reason}; on the same inputs it was right before"
-            raise WrongOutputError(msgspec.structs.replace(wrong.verdict, reason=reason)) from None
-        first.is_repeated = self._holds(first.outputs)
+    def _is_as_first(self) -> bool:
+        return all(same_bytes(now, then) for now, then in zip(self._outputs, self._first_outputs, strict=True))
 
-    def _holds(self, outputs: Tensors) -> bool:
-        return all(same_bytes(now, then) for now, then in zip(self._outputs, outputs, strict=True))
+
+def _also(verdict: _Failed, what: str) -> _Failed:
+    return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {what}")
 
 
 _DOWNGRADE = 30.0
@@ -286,20 +252,12 @@ _KEPT = (
     "or it is not right each time"
 )
 Glance: TypeAlias = Callable[[CandidateSide], Verdict | None]
-_Failure: TypeAlias = Crashed | DidNotBuild | Rejected | TimedOut | Wrong
 
 
 class Checker:
-    """Checks candidates of one task, one after the other."""
+    """Checks candidates of one task, one after the other; `is_slow`: each family of data is tried once only."""
 
     def __init__(self, benches: Sequence[Bench], task: TaskSpec, *, is_slow: bool) -> None:
-        """Prepare.
-
-        Args:
-            benches: of the task's workloads, by their numbers.
-            task: for its tolerances.
-            is_slow: candidates are so slow here that each family of data is tried once only.
-        """
         self._benches = benches
         self._is_slow = is_slow
         self._tolerance = task.tolerance
@@ -311,15 +269,14 @@ class Checker:
         ]
 
     def check(self, artifact: Artifact, *, is_brief: bool = False, glance: Glance | None = None) -> Passed | Judged:
-        """Say that it passed, or what is wrong with it: on the cheapest workload first, on the hidden ones at last.
+        """Check one candidate: on the cheapest workload first, on hidden ones last.
 
-        What fails once a hidden workload was called may tell of it, and is told as if it had failed there.
+        A failure after a call on a hidden workload is attributed to that workload: it may tell of it.
 
         Args:
-            artifact: what was built.
+            artifact: the candidate's.
             is_brief: check it in brief on all but the cheapest workload.
-            glance: asked about what was right where every candidate is called; what it says is the verdict, and nothing
-                more is checked.
+            glance: looks at a candidate that passed the families common to all; its verdict ends the checks.
         """
         forget(artifact)
         for case in self._cases[1:]:
@@ -330,29 +287,28 @@ class Checker:
                 side.load()
                 for step in _runs(self._cases, is_whole=glance is None):
                     step.take(side)
-                given_up = glance(side) if glance is not None else None
-                for step in _further(self._cases, has_rest=glance is not None) if given_up is None else ():
+                if glance is not None and (given_up := glance(side)) is not None:
+                    return Judged(verdict=with_printed(given_up, side.printed))
+                for step in _further(self._cases, has_rest=glance is not None):
                     step.take(side)
-                return self._passed(self._cases, side) if given_up is None else _given_up(given_up, side)
+                return self._passed(self._cases, side)
             except WrongOutputError as wrong:
                 verdict: _Failure = with_printed(wrong.verdict, side.printed)
             except CandidateFailedError as failure:
                 verdict = failure.verdict
-            is_segfault = isinstance(verdict, Crashed) and side.segfaulted
-        if step is None:
-            return Judged(verdict=verdict)
-        told = step.told
-        if not told.bench.is_hidden:
-            verdict = self._explained(artifact, _sanitized(side, verdict), step, is_segfault=is_segfault)
-        return Judged(verdict=named(verdict, told.bench.workload, hidden=told.bench.is_hidden))
+        return Judged(verdict=verdict if step is None else self._explained(artifact, verdict, step, side))
 
-    def _explained(self, artifact: Artifact, verdict: _Failure, step: _Step, *, is_segfault: bool) -> _Failure:
-        if isinstance(verdict, Crashed) and is_segfault:
+    def _explained(self, artifact: Artifact, verdict: _Failure, step: _Step, side: CandidateSide) -> _Failure:
+        bench = step.told.bench
+        if not bench.is_hidden:
+            verdict = self._looked_into(artifact, _sanitized(side, verdict), step, side)
+        return named(verdict, bench.workload, hidden=bench.is_hidden)
+
+    def _looked_into(self, artifact: Artifact, verdict: _Failure, step: _Step, side: CandidateSide) -> _Failure:
+        if isinstance(verdict, Crashed) and side.segfaulted:
             return self._explain_segfault(artifact, verdict, self._cases[: self._cases.index(step.case) + 1])
         may_keep = isinstance(verdict, Wrong | Crashed) and step.comes_after_others
-        if may_keep and self._is_right_alone(artifact, step.case):
-            return msgspec.structs.replace(verdict, reason=f"{verdict.reason}; {_KEPT}")
-        return verdict
+        return _also(verdict, _KEPT) if may_keep and self._is_right_alone(artifact, step.case) else verdict
 
     def _explain_segfault(self, artifact: Artifact, crashed: Crashed, cases: Sequence[Case]) -> Crashed:
         """Try the same calls once more with inputs that may be written to: does that cure it?"""
@@ -369,7 +325,7 @@ class Checker:
         return msgspec.structs.replace(crashed, reason=reason)
 
     def _is_right_alone(self, artifact: Artifact, case: Case) -> bool:
-        """Say whether it is right on what it failed on where nothing came before: then it kept what does not fit."""
+        """Return True if it is right on what it failed on where nothing came before: then it kept what does not fit."""
         with case.bench.side(artifact, others=self._benches) as side:
             try:
                 side.load()
@@ -398,7 +354,7 @@ class Checker:
         same = [case.is_repeated for case in cases if case.is_repeated is not None]
         return Passed(
             checks=tuple(check for case in cases for check in case.checks),
-            reference_dtype=cases[0].reference_dtype,
+            reference_dtype=cases[0].data.reference_dtype,
             deterministic=all(same) if same else None,
             notes=tuple(self._notes(cases)),
             printed="" if is_hiding else side.printed,
@@ -423,10 +379,6 @@ class Checker:
             yield "the reference runs in eval mode: in training mode it is random"
 
 
-def _given_up(verdict: Verdict, side: CandidateSide) -> Judged:
-    return Judged(verdict=with_printed(verdict, side.printed))
-
-
 def _sanitized(side: CandidateSide, verdict: _Failure) -> _Failure:
     if not isinstance(verdict, Crashed) or not is_gpu_crash(verdict) or not (path := find_sanitizer()):
         return verdict
@@ -443,7 +395,6 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 def _runs(cases: Sequence[Case], *, is_whole: bool) -> Iterator[_Step]:
-    """Yield what is done first; the whole of it, or what every candidate is called on."""
     hidden = _first_hidden(cases)
     for case in cases:
         told = hidden if hidden and case.bench.is_hidden else case

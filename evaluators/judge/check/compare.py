@@ -7,11 +7,10 @@ Under the `strict` profile the tolerance is relative to what the eager reference
 where ref64 is the reference in float64, `e` the largest error of the reference in the task's own dtype relative to
 `scale`, eps the dtype's, and `scale` the largest |ref64| of the element's row (the last dimension; the whole tensor if
 that is shorter than 16). So near-zero rows need near-zero errors, and one that computes fp32 sums in bf16 is wrong.
-Other profiles (`evaluators.tolerances`) have a fixed absolute part instead; on data that the task would not
-draw, what
-such a precision loses there, where that is more; their relative part is one rounding of the dtype at least. Infinities
-and NaNs must be the same and in the same places; integers and booleans exact; floats of eight bits: see
-`low_bits.py`. Works on any device, without a synchronisation per block.
+Other profiles (`tolerances.py`) have a fixed absolute part instead; on data that the task would not draw, the loss of
+their precision, if that is more; their relative part is one rounding of the dtype at least. Infinities and NaNs must be
+the same and in the same places; integers and booleans exact; floats of eight bits: see `low_bits.py`. Works on any
+device, without a synchronisation per block.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from typing import NamedTuple, TypeAlias
 import torch
 
 from evaluators.judge.check.low_bits import LOW_BITS, MOST_ROUNDED_OTHERWISE, in_full, steps_apart, wrong_steps
+from evaluators.judge.check.tolerances import bounds_of
 from evaluators.judge.data.arena import is_poison
-from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
 
 K_REFERENCE_ERRORS = 16.0
@@ -136,7 +135,7 @@ class Allowed:
         return self._errors(out, eager, _scale_of(as_rows(eager)), 2.0)
 
     def accepts_beside(self, out: torch.Tensor, eager: torch.Tensor) -> bool:
-        """Say whether `errors_beside` finds nothing, quickly where nothing is infinite."""
+        """Return True if `errors_beside` finds nothing, quickly where nothing is infinite."""
         if self.exact:
             return same_bytes(out, eager) or not bool(self.errors_beside(out, eager).wrong.any())
         if self._is_low:
@@ -244,7 +243,7 @@ def as_rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Say whether two dense tensors of one shape and dtype hold the same bytes."""
+    """Return True if two dense tensors of one shape and dtype hold the same bytes."""
     return torch.equal(left.reshape(-1).view(torch.uint8), right.reshape(-1).view(torch.uint8))
 
 

@@ -32,12 +32,7 @@ def steps_apart(out: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 def wrong_steps(apart: torch.Tensor, share: float = MOST_ROUNDED_OTHERWISE) -> torch.Tensor:
-    """Return which elements are wrong, of how many steps they are off.
-
-    Args:
-        apart: as `steps_apart` has it.
-        share: of all elements, that may be one step off.
-    """
+    """Return which elements are wrong, of how many steps they are off."""
     is_off = apart > 0
     return is_off if int(is_off.sum()) > max(1.0, share * apart.numel()) else apart > 1
 

@@ -45,11 +45,7 @@ NO_TERMS = Terms()
 
 
 def terms_for(problem: Problem, rules: TaskRules, support: LanguageSupport) -> Terms:
-    """Return what runners of a task's candidates are told.
-
-    Raises:
-        ProblemError: modules cannot be made with what `get_init_inputs` returns.
-    """
+    """Return what runners of a task's candidates are told."""
     denied = denied_to_candidates(problem, rules) if support.runner in TORCH_RUNNERS else ()
     call = problem.call
     terms = Terms(denied=denied, keeps_cores=rules.threads > 0, call=call)
@@ -62,11 +58,7 @@ def terms_for(problem: Problem, rules: TaskRules, support: LanguageSupport) -> T
 
 
 def module_terms(problem: Problem) -> ModuleTerms:
-    """Return how candidates that are modules are made.
-
-    Raises:
-        ProblemError: they cannot be made with what `get_init_inputs` returns.
-    """
+    """Return how candidates that are modules are made."""
     arguments = literal(tuple(problem.init_inputs))
     return ModuleTerms(arguments=arguments, parameters=problem.parameter_count, trains=problem.trains)
 
@@ -90,11 +82,7 @@ def broken_rule(status: int, terms: Terms) -> Rejected | None:
 
 
 def literal(values: tuple[object, ...]) -> str:
-    """Return values as the text of a Python literal.
-
-    Raises:
-        ProblemError: they have no such form.
-    """
+    """Return values as the text of a Python literal."""
     text = repr(values)
     try:
         same = repr(ast.literal_eval(text)) == text

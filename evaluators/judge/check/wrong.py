@@ -39,15 +39,7 @@ class WrongOutputError(Exception):
 
 
 def say_wrong(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, errors: Errors) -> Wrong:
-    """Return the verdict on an output: how many elements, the first of them, what they have in common.
-
-    Args:
-        family: where the inputs came from.
-        name: the output's.
-        out: what the candidate wrote.
-        expected: what it should have written; of the same shape.
-        errors: how they differ, in at least one element.
-    """
+    """Return the verdict on an output: how many elements, the first of them, what they have in common."""
     wrong = errors.wrong
     position = int(wrong.view(-1).int().argmax())
     got, want = out.view(-1)[position], expected.view(-1)[position].item()
@@ -106,12 +98,7 @@ def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], 
 
 
 def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
-    """Refuse a call whose outputs were still written after its answer.
-
-    Args:
-        glimpse: of the outputs at the answer; the side is stopped now.
-        family: where the inputs came from.
-    """
+    """Refuse a call whose outputs were still written after its answer."""
     changed, looked_at = glimpse.changed()
     if changed:
         reason = f"it was not finished when it answered: {changed} of {looked_at} elements looked at changed afterwards"
@@ -126,13 +113,7 @@ _Stopped = Crashed | DidNotBuild | Rejected | TimedOut | Unstable | Quarantined
 
 
 def named(verdict: Failure, workload: str, *, hidden: bool = False) -> Failure:
-    """Return a verdict that says where it came about.
-
-    Args:
-        verdict: on one workload.
-        workload: its name; empty: there is one, and nothing is to be said.
-        hidden: of a hidden one neither its name nor any number is told: they would give its shape away.
-    """
+    """Return a verdict that says where it came about."""
     if hidden:
         return _veiled(verdict)
     if not workload or not isinstance(verdict, Wrong | _Stopped):

@@ -1,9 +1,9 @@
-"""Floating inputs of each input distribution: changes of the data of the task's own generator.
+"""Changes of the task's own floating inputs, one function per input distribution.
 
-Each takes a tensor and a generator on the tensor's device, and returns a tensor of the same shape, dtype and device. No
-value leaves the dtype's range. Integers are never changed: what a task draws is all that is known to be valid. Nor are
-floating inputs that hold whole numbers only (masks, counts), except that sparse data has others of zeros and ones, and
-that `other_constant` has other values for masks and whole numbers that a task draws the same every time.
+Each takes a tensor and a generator on its device, and returns a tensor of the same shape, dtype and device, within the
+dtype's range. Integers are never changed: only what a task draws is known to be valid. Nor are floating inputs that
+hold whole numbers only (masks, counts), except by sparse data, and by `other_constant` where a task draws the same mask
+or whole numbers every time.
 """
 
 from __future__ import annotations
@@ -193,12 +193,12 @@ def _offset(wide: torch.Tensor, tensor: torch.Tensor, generator: torch.Generator
 
 
 def is_whole(tensor: torch.Tensor) -> bool:
-    """Say whether a floating tensor holds whole numbers only: a mask, counts."""
+    """Return True if a floating tensor holds whole numbers only: a mask, counts."""
     return bool((tensor == tensor.round()).all())
 
 
 def is_binary(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor holds zeros and ones only."""
+    """Return True if a tensor holds zeros and ones only."""
     return bool(((tensor == 0) | (tensor == 1)).all())
 
 

@@ -1,21 +1,19 @@
-"""Are outputs that are drawn at random drawn from the right distribution? Counted over many calls of one candidate.
+"""Tests the distribution of outputs that are drawn at random, over many calls of one candidate.
 
-A problem whose outputs are random says of every draw where in [0, 1) it lies (`positions` in the problem's file), so
-that right draws are independent and uniform there. Here they are counted in bins of equal width. The total variation
-distance of the counts to uniform ones, 1/2 sum |share - 1/bins|, must stay below what chance alone gives:
+A problem with random outputs gives each draw a position in [0, 1) (`positions` in the problem's file), so that right
+draws are independent and uniform there. The positions are counted in bins of equal width. The total variation distance
+to uniform counts, 1/2 sum |share - 1/bins|, must stay below what chance alone gives:
 
     sqrt((bins ln 2 + ln(1 / chance)) / (2 draws))
 
 The bound is that of Weissman, Ordentlich, Seroussi, Verdu and Weinberger, "Inequalities for the L1 deviation of the
-empirical distribution" (HP Laboratories, HPL-2003-97R1, 2003), Theorem 2.1: P(L1 >= e) <= (2^bins - 2) exp(-draws
-e^2 / 2). It holds for any number of draws. Counted are draws alone (2 to 64 bins) and in pairs, in a square of 2 x 2 to
-8 x 8 bins: of neighbouring rows of a call, and of one row in two calls that follow each other. So rows that share a
-random number, and calls that repeat theirs, are seen.
+empirical distribution" (HPL-2003-97R1, 2003), Theorem 2.1. Counted are draws alone (2 to 64 bins) and pairs, in 2 x 2
+to 8 x 8 bins: of neighbouring rows of a call, and of one row in two consecutive calls. So rows that share a random
+number, and calls that repeat theirs, are found.
 
-A right candidate is refused by one of these counts with a probability of 1e-12 at most; there are twelve counts for
-each order in which a problem's positions are made, so with three orders below 4e-11 for each workload that is checked,
-and again for each that is timed. What a wrong one may hide in depends on the draws: with 2,048 a distance of 0.10 in 16
-bins is refused, with 64 one of 0.55; below 20 nothing is. A generator that can be predicted is no reason to refuse it.
+Each count refuses a right candidate with a probability of 1e-12 at most; there are twelve for each order of positions,
+and again for each workload that is timed. With 2,048 draws a distance of 0.10 in 16 bins is refused, with 64 one of
+0.55; below 20 draws nothing is. Predictable generators are not refused.
 """
 
 from __future__ import annotations
@@ -56,11 +54,7 @@ class Draws:
         """Their number."""
 
     def add(self, positions: Mapping[str, torch.Tensor]) -> None:
-        """Add draws.
-
-        Args:
-            positions: by the order they are made in: (calls, rows) in [0, 1], calls as they followed each other.
-        """
+        """Add draws."""
         for name, places in positions.items():
             self._found.setdefault(name, []).append(places)
         self.count += next(iter(positions.values())).numel() if positions else 0
@@ -109,12 +103,7 @@ class CheckedDraws:
             kept.append(tuple(output.clone() for output in outputs))
 
     def finish(self, again: Callable[[DataSet], int], *, limit_s: float) -> None:
-        """Have more calls made on the data that it saw, until there are enough draws, and judge all of them.
-
-        Args:
-            again: calls it once more on a data set, checks that call alone, and returns how long it took, in ns.
-            limit_s: how long all calls of the candidate may take.
-        """
+        """Have more calls made on the data that it saw, until there are enough draws, and judge all of them."""
         begun, spent_ns = time.perf_counter(), 0
         sets = [data for data, _ in self._seen.values()]
         for number in range(_MOST_CALLS if sets else 0):

@@ -1,12 +1,13 @@
 """Input distributions: data for checks and for timed calls, with the reference's outputs.
 
-Seeds come from `os.urandom`; a distribution and a seed identify a data set. Everything is computed on the problem's
-device. A candidate sees each data set of its checks once (the first is sent again at the end); they are kept for the
-next candidates and renewed bit by bit. Timed calls get data that this candidate never saw.
+Seeds come from `os.urandom`; a distribution and a seed identify a data set. A candidate sees each data set of its
+checks once (the first is sent again at the end); they are kept for the next candidates and renewed bit by bit. Timed
+calls get data that this candidate never saw.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import secrets
@@ -19,11 +20,11 @@ import torch
 
 from evaluators.judge.check.compare import Allowed, relative_distance, same_bytes
 from evaluators.judge.check.low_bits import LOW_BITS, in_full
+from evaluators.judge.check.tolerances import bounds_of
 from evaluators.judge.data import distributions
 from evaluators.judge.data.distributions import ADVERSARIAL, FAR_ABOVE, FAR_BELOW, WITH_TIES
 from evaluators.judge.data.memory import Room, release_scratch, room_for, timed_bytes
 from evaluators.judge.reference.problem import NoMemoryError, Problem, ProblemError, Tensors, is_statistic, widen
-from evaluators.tolerances import bounds_of
 from messages.tasks import Tolerance
 
 GIVEN, CENTRED, PERTURBED, SPIKES = "given", "centred", "perturbed parameters", "spikes"
@@ -96,18 +97,13 @@ class DataMaker:
         may_vary = [
             tensor.is_floating_point() and not kept for tensor, kept in zip(first, problem.as_drawn, strict=True)
         ]
-        self._is_continuous = tuple(
-            varies and not distributions.is_whole(tensor) for tensor, varies in zip(first, may_vary, strict=True)
-        )
+        pairs = list(zip(first, may_vary, strict=True))
+        self._is_continuous = tuple(varies and not distributions.is_whole(tensor) for tensor, varies in pairs)
         self._is_binary = tuple(
-            varies and not continuous and distributions.is_binary(tensor)
-            for tensor, varies, continuous in zip(first, may_vary, self._is_continuous, strict=True)
+            varies and distributions.is_whole(tensor) and distributions.is_binary(tensor) for tensor, varies in pairs
         )
-        self._has_few_bits = all(
-            tensor.element_size() <= _FEW_BITS
-            for tensor, continuous in zip(first, self._is_continuous, strict=True)
-            if continuous
-        )
+        continuous = itertools.compress(first, self._is_continuous)
+        self._has_few_bits = all(tensor.element_size() <= _FEW_BITS for tensor in continuous)
         self._constants = tuple(index for index, tensor in enumerate(first) if self._is_constant(index, tensor))
         """Inputs that the task draws the same every time, and no other family changes."""
         self._other_constants: tuple[int, ...] = tuple(
@@ -120,7 +116,7 @@ class DataMaker:
         self._untrained = _untrained(problem)
 
     def applies(self, family: str) -> bool:
-        """Say whether a family differs from the given data here, and was not found to say nothing."""
+        """Return True if a family differs from the given data here, and was not found to say nothing."""
         if family in self.skipped:
             return False
         if family == CONSTANTS:
@@ -140,18 +136,10 @@ class DataMaker:
     def bare(self, family: str, seed: int) -> DataSet:
         """Make the data alone."""
         inputs, state = self.problem.inputs(seed), self.problem.state
-        if family == CONSTANTS:
-            inputs = tuple(
-                distributions.other_constant(tensor, generator_for(seed, index, tensor))
-                if index in self._other_constants
-                else tensor
-                for index, tensor in enumerate(inputs)
-            )
-        elif family == PERTURBED:
+        if family == PERTURBED:
+            changed = self._parameters | self._untrained
             state = tuple(
-                distributions.perturbed(tensor, generator_for(seed, index, tensor))
-                if index in self._parameters | self._untrained
-                else tensor
+                distributions.perturbed(tensor, generator_for(seed, index, tensor)) if index in changed else tensor
                 for index, tensor in enumerate(state)
             )
         elif family != GIVEN:
@@ -169,19 +157,14 @@ class DataMaker:
         return data
 
     def given(self) -> DataSet:
-        """Make a data set of what the task draws."""
+        """Make a data set of the task's own distribution."""
         data, native = self._expecting(GIVEN)
-        data.allowed = tuple(
-            Allowed(expected, own, self._tolerance) for expected, own in zip(data.expected, native, strict=True)
-        )
+        pairs = zip(data.expected, native, strict=True)
+        data.allowed = tuple(Allowed(expected, own, self._tolerance) for expected, own in pairs)
         return data
 
     def make(self, family: str) -> DataSet | None:
-        """Make a data set; None (and a word in `skipped`) if the reference says nothing there.
-
-        Raises:
-            ProblemError: the reference fails on what the task draws.
-        """
+        """Make a data set; None (and a word in `skipped`) if the reference says nothing there."""
         if family == GIVEN:
             return self.given()
         if family == CONSTANTS:
@@ -210,7 +193,6 @@ class DataMaker:
         return found
 
     def _varied(self, family: str) -> DataSet | None:
-        """Make a data set that the task does not draw."""
         data, native = self._expecting(family)
         if not (_is_finite(data.expected) and _is_finite(native)):
             self.skipped[family] = "the reference is not finite there"
@@ -274,6 +256,8 @@ class DataMaker:
         return same_bytes(tensor, self.problem.inputs(new_seed())[index])
 
     def _changed(self, family: str, index: int, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        if family == CONSTANTS:
+            return distributions.other_constant(tensor, generator) if index in self._other_constants else tensor
         if self._is_continuous[index]:
             change = distributions.centred if family == CENTRED else ADVERSARIAL[family]
             return change(tensor, generator)
@@ -341,7 +325,7 @@ def generator_for(seed: int, index: int, tensor: torch.Tensor) -> torch.Generato
 
 
 def _has_other_constant(tensor: torch.Tensor) -> bool:
-    """Say whether other values of a tensor are known to be valid: of masks and of whole numbers."""
+    """Return True if other values of a tensor are known to be valid: of masks and of whole numbers."""
     return tensor.dtype == torch.bool or (tensor.is_floating_point() and tensor.dtype not in LOW_BITS)
 
 
@@ -530,9 +514,6 @@ class TimedData:
             tolerance: the task's.
             same_state: never change parameters: modules hold theirs, others would take another process.
             share: how many workloads share the memory for data, and the time for making it anew.
-
-        Raises:
-            ProblemError: the reference fails.
         """
         self._maker = maker = DataMaker(problem, tolerance)
         self._ready: list[DataSet] = []
@@ -581,12 +562,7 @@ class TimedData:
         return data
 
     def replace(self, count: int, *, is_hurried: bool = False) -> None:
-        """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw.
-
-        Args:
-            count: how many.
-            is_hurried: run the reference for no longer than before another candidate; what follows needs none.
-        """
+        """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw."""
         until = time.monotonic() + self._renewing_s if is_hurried else math.inf
         del self._ready[: self._served]
         self._served = 0

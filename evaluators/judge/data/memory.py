@@ -1,10 +1,9 @@
 """The memory in which the candidates of a task are called, and the amount of data that a judge keeps.
 
-A side is stopped some tenths of a millisecond after its answer, and its outputs are compared then. A thread that goes
-on meanwhile would finish work after its time was taken. So `Glimpse` keeps some elements, drawn for each call, as they
-are at the answer; elements that differ later were not finished. A candidate that leaves one element in a hundred for
-later passes one call in thirteen, and there are dozens. Not covered: work whose result is no output, and work beside
-the few microseconds of an empty call.
+A side is stopped some tenths of a millisecond after its answer, and its outputs are compared then. `Glimpse` finds
+threads that go on meanwhile: it keeps some elements, drawn for each call, as they are at the answer. A candidate that
+leaves one element in a hundred for later passes one call in thirteen, and there are dozens. Not covered: work that is
+not in the outputs, and work beside the few microseconds of an empty call.
 
 Data is kept because expected values in float64 take longer to compute than good candidates. All workloads of a task
 share the memory, one at a time.
@@ -39,11 +38,7 @@ class Glimpse:
         self._kept: list[torch.Tensor] = []
 
     def draw(self, outputs: Tensors) -> None:
-        """Choose the places of the next look; takes time.
-
-        Args:
-            outputs: dense; somebody else writes to them.
-        """
+        """Choose the places of the next look; takes time."""
         self._bits = [output.view(-1).view(_INTEGERS[output.element_size()]) for output in outputs]
         most = max(_LEAST_PLACES, _PLACES // max(1, len(self._bits)))
         self._places = [_drawn(bits.numel(), most) for bits in self._bits]
@@ -112,11 +107,7 @@ class Room:
 
 
 def release_scratch(device: str) -> None:
-    """Give memory that computing took back to the GPU: torch keeps it, and the candidate's process needs some, too.
-
-    Args:
-        device: of the judge; on a host there is nothing to give back.
-    """
+    """Give memory that computing took back to the GPU: torch keeps it, and the candidate's process needs some, too."""
     if device == "cpu":
         return
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

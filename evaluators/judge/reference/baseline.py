@@ -164,7 +164,7 @@ class BaselineSide(BaselineWorker):
         return int(stat.rpartition(")")[2].split()[7])
 
     def has_huge_pages(self) -> bool:
-        """Say whether the kernel gave it huge pages, which its malloc asks for."""
+        """Return True if the kernel gave it huge pages, which its malloc asks for."""
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text(encoding="ascii")
         return any(line.startswith("AnonHugePages:") and line.split()[1] != "0" for line in rollup.splitlines())
 

@@ -93,11 +93,7 @@ class _Recorder(Dispatching):
 
 
 def denied_to_candidates(problem: Problem, rules: TaskRules) -> tuple[str, ...]:
-    """Run the reference once and return the operators that a candidate's runner refuses.
-
-    Raises:
-        ProblemError: the reference fails.
-    """
+    """Run the reference once and return the operators that a candidate's runner refuses."""
     if rules.library_calls == "allow":
         return ()
     with _Recorder() as recorder:

@@ -569,7 +569,6 @@ class Problem:
         return CallForm(calling=calling, arguments=given, outputs=returned, names=tuple(self._argument_names()))
 
     def _input_names(self) -> Iterator[str]:
-        """Yield the names of the tensors among `forward`'s arguments."""
         names = self._argument_names()
         for path in paths(self.form):
             index, dot, below = path.partition(".")
@@ -823,7 +822,6 @@ def _is_part(name: str, of: str) -> bool:
 
 
 def _output_names(form: Form) -> Iterator[str]:
-    """Yield the names of several outputs: `output1`, or by its key in a dict."""
     for path in paths(form):
         yield f"output{path}" if path[:1].isdecimal() else path
 

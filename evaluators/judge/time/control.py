@@ -1,16 +1,11 @@
 """Signs that a host or a candidate disturbs a measurement: lost cores, waiting, a slow reference.
 
-`Watch` looks at the run-queue time of a side's threads (`/proc/PID/task/*/schedstat`) and at the time that the
-hypervisor took from its cores (`steal` in `/proc/stat`). A side with more busy threads than cores has them waiting for
-each other: its queue is not asked. Pressure (`/proc/pressure/cpu`) would count our own idle loops and checks.
+`Watch` reads the run-queue time of a side's threads (`/proc/PID/task/*/schedstat`) and the time that the hypervisor
+took from its cores (`steal` in `/proc/stat`). Threads of a side with more busy threads than cores wait for each other,
+so its queue is not asked. Pressure (`/proc/pressure/cpu`) would count our own idle loops and checks.
 
-`Usual` learns from calls of the reference how long starting and stopping a side takes on this host now.
-
-`Starving` samples a side that is late: a thread that wanted a core in most samples and got little CPU time waited.
-
-`Control` times the reference against itself once per judge; a ratio other than 1 is the host's or ours. A reference
-that is slower beside a candidate than before, and as fast as ever once the candidate is dead, was slowed down: its
-pairs do not count. On a busy host something else may have done that.
+`Control` times the reference against itself once per judge. A reference that is slower beside a candidate than before,
+and as fast as ever once the candidate is dead, was slowed down: its pairs do not count.
 """
 
 from __future__ import annotations
@@ -52,7 +47,6 @@ class Usual:
     """Longest time of the judge's own work on a side, on this host at present."""
 
     def __init__(self, usual_ns: int) -> None:
-        """Begin with what it takes on a host at its usual speed."""
         self._usual_ns = usual_ns
         self._recent: deque[int] = deque(maxlen=_RECENT)
 
@@ -102,7 +96,6 @@ class Watch:
         return ""
 
     def _account(self) -> dict[str, tuple[int, int]]:
-        """Return for how long each thread has run and stood in a run queue, in ns; empty where the kernel is silent."""
         account: dict[str, tuple[int, int]] = {}
         try:
             for thread in self._threads.iterdir():
@@ -150,7 +143,7 @@ class Starving:
                 self._wanting[thread.name] += stat_fields(thread / "stat")[0] == _RUNNABLE
 
     def is_starved(self, over_s: float) -> bool:
-        """Say whether it wanted a core during the last `over_s` and was given little of it; then begin anew.
+        """Return True if it wanted a core during the last `over_s` and was given little of it; then begin anew.
 
         CPU time counts from the very beginning: who was given enough by and by is not waited for again.
         """

@@ -1,9 +1,8 @@
 """Cores of a measurement: choosing, pinning and keeping them awake. Linux only.
 
-A core that has nothing to do sleeps, in a virtual machine outside of it, and the first thread that wakes on it pays for
-that: a call that comes after a pause takes up to twice as long as the same call in a loop, more so the more often it
-synchronises its threads. Processes of the lowest priority, one per core, stand in for the loop; they cede their core to
-whoever wants it.
+A core that has nothing to do sleeps, and the first thread that wakes on it pays for that: a call that comes after a
+pause takes up to twice as long as the same call in a loop. Processes of the lowest priority, one per core, stand in for
+the loop; they cede their core to any other process.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ class AwakeCores:
     """One idle loop per core of this process, stopped except inside the context."""
 
     def __init__(self, *, close_fds: Sequence[int]) -> None:
-        """Fork them. Must happen before torch has used OpenMP in this process.
-
-        Args:
-            close_fds: descriptors of the judge that they must not hold open.
-        """
+        """Fork them. Must happen before torch has used OpenMP in this process."""
         cores = sorted(os.sched_getaffinity(0))[:_MAX_CORES]
         self.pids = frozenset(fork_child(partial(_idle, core), close_fds=close_fds) for core in cores)
 
@@ -79,9 +74,6 @@ def quietest_cores(count: int, *, among: Collection[int]) -> frozenset[int]:
 
     A core's sibling, which shares its units, counts as much as itself. Among equals the last are taken: the first ones
     get the interrupts.
-
-    Raises:
-        CoresError: there are fewer than `count`.
     """
     require_cores(count, among=among)
     before = _busy_ticks()
@@ -91,15 +83,7 @@ def quietest_cores(count: int, *, among: Collection[int]) -> frozenset[int]:
 
 
 def require_cores(count: int, *, among: Collection[int] = ()) -> None:
-    """See that there are as many cores.
-
-    Args:
-        count: how many.
-        among: of which; empty: those that this process may use.
-
-    Raises:
-        CoresError: there are fewer.
-    """
+    """See that there are as many cores."""
     found = len(among or os.sched_getaffinity(0))
     if count > found:
         raise CoresError(f"{count} threads are asked for, but this host gives {found} cores")
@@ -165,12 +149,6 @@ class CoreShare:
     """
 
     def __init__(self, pid: int, cores: int) -> None:
-        """Begin with nothing.
-
-        Args:
-            pid: the process.
-            cores: how many it is bound to; 0: it may use all.
-        """
         self._pid = pid
         self._cores = cores
         self._before_ns = self._used_ns = self._allowed_ns = 0
@@ -205,7 +183,6 @@ def _busy_ticks() -> dict[int, int]:
 
 
 def _siblings(core: int) -> set[int]:
-    """Return the hardware threads that share a core with this one, itself included where the system tells."""
     try:
         text = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text(encoding="ascii")
     except OSError:

@@ -1,11 +1,10 @@
 """Times candidates on a CPU: pairs with the reference on fresh data, every output checked.
 
-A timing judge works alone on its device, under the lease; checks and compilers have low priority meanwhile. Both sides
-go before other processes where that is permitted. If the task names a number of threads, both sides are bound to the
-same, quietest cores, and the judge to the others.
+A timing judge works alone on its device, under the lease; checks and compilers have low priority meanwhile. If the task
+names a number of threads, both sides are bound to the same, quietest cores, and the judge to the others.
 
-A candidate cannot start early: all its threads are stopped before the next inputs are written, and a candidate that
-has started another process is rejected. Each workload has its own reference; one process of the candidate serves all.
+A candidate cannot start early: its threads are stopped before the next inputs are written, and a candidate that has
+started another process is rejected. Each workload has its own reference; one process of the candidate serves all.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from evaluators.judge.time.ground import Ground
 from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads
 from evaluators.judge.time.stopwatch import POLICIES, Pair, Timing, TimingPolicy, floored, net_ns, widened
 from evaluators.process.guard import descendants_of
+from evaluators.process.sandbox import seccomp
 from evaluators.runners.base import EMPTY
-from evaluators.sandbox import seccomp
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
 from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict
@@ -68,7 +67,6 @@ class WorkloadTimer(OneWorkload):
     fastest_memory = 2e12  # two sockets with twelve channels each give half of it
 
     def __init__(self, bench: Bench, task: TaskSpec, baseline: BaselineSide, ground: Ground, *, share: int) -> None:
-        """Warm the reference up and make the data for the first candidate."""
         super().__init__(bench, task, share=share)
         self.baseline = baseline
         self._ground = ground
@@ -107,11 +105,7 @@ class WorkloadTimer(OneWorkload):
         return self._share.excess() if self._share is not None else ""
 
     def lane(self, side: CandidateSide) -> Lane:
-        """Return the pairs of a candidate on this workload.
-
-        Args:
-            side: the candidate, loaded; a module's instance is made when its first call comes.
-        """
+        """Return the pairs of a candidate on this workload."""
         calls = self._calls = Calls(self.bench, side, is_timed=True)
 
         def run_pair(candidate_first: bool) -> Pair:
@@ -311,14 +305,6 @@ class Timer:
     def __init__(
         self, benches: Sequence[Bench], task: TaskSpec, baselines: Sequence[BaselineSide], awake: AwakeCores
     ) -> None:
-        """Warm the references up and make the data for the first candidate.
-
-        Args:
-            benches: of the task's workloads, by their numbers; hidden ones are not timed.
-            task: for its tolerances and rules.
-            baselines: the references of those that are timed.
-            awake: keeps the cores from sleeping meanwhile.
-        """
         self._benches = benches
         self._baselines = baselines
         self._awake = awake

@@ -1,13 +1,11 @@
 """Times candidates on a GPU: pairs with the references on fresh data, every output checked.
 
-References have inputs of their own, in memory that no candidate maps: work that a candidate leaves on the GPU cannot
-change them.
+References have inputs of their own, in memory that no candidate maps.
 
-Each side times its calls by events of the GPU; the judge's clock times the whole of each call, from request to copied
-outputs. A candidate's events are believed as far as that clock agrees: what it shows beyond them, and beyond the same
-excess of empty calls, is added to the candidate's time, or the candidate is refused. Empty calls are answered by the
-candidate's process too, so they are held against empty calls from before it was loaded. Pairs that are doubted are run
-again; then only the new pairs count, so that a candidate that is honest only then is timed as that.
+Each side times its calls by events of the GPU; the judge's clock times each call from request to copied outputs. The
+excess of that clock over a candidate's events, beyond the excess of empty calls, is added to the candidate's time, or
+the candidate is refused. Empty calls are answered by the candidate's process too, so they are compared with empty calls
+from before it was loaded. Doubted pairs are run again; then only the new pairs count.
 """
 
 from __future__ import annotations
@@ -46,6 +44,7 @@ from evaluators.judge.time.stopwatch import (
     slowed,
     widened,
 )
+from evaluators.runners.base import EMPTY
 from messages.commands import Purpose
 from messages.tasks import TaskSpec
 from messages.verdicts import Interval, Measured, Rejected, Unstable, Verdict
@@ -74,6 +73,7 @@ class GpuReferences:
             touch: does with the GPU what comes before any call, given how long a cover that begins behind, in us.
         """
         self._baselines = baselines
+        self.eager, self.second = baselines[0], baselines[1] if len(baselines) > 1 else None
         self._given, self._problem = given, problem
         self._cover, self._touch = cover, touch
         self._covers_us: dict[GpuBaselineSide, int] = {}
@@ -88,16 +88,6 @@ class GpuReferences:
         for side in self._baselines:
             self._covers_us[side] = self._cover.search().best_for(partial(self._behind_ns, side))
         self.alone_ns = max(1.0, median(self.now_ns() for _ in range(calls)))
-
-    @property
-    def eager(self) -> GpuBaselineSide:
-        """The reference."""
-        return self._baselines[0]
-
-    @property
-    def second(self) -> GpuBaselineSide | None:
-        """The other baseline, if there is one."""
-        return self._baselines[1] if len(self._baselines) > 1 else None
 
     @property
     def cover_us(self) -> int:
@@ -229,21 +219,12 @@ class GpuWorkloadTimer(OneWorkload):
         *,
         share: int,
     ) -> None:
-        """Warm the baselines up and make the data for the first candidate.
-
-        Args:
-            bench: the workload's.
-            task: for its tolerances.
-            baselines: the eager reference, and perhaps a second one.
-            awake: keeps the cores from sleeping meanwhile.
-            cover: what every timed call begins behind.
-            given: where the baselines' inputs lie. Other workloads' use the same memory.
-            share: how many workloads share the memory for data.
-        """
         super().__init__(bench, task, share=share)
         self._awake = awake
         self._cover = cover
         self._references = GpuReferences(baselines, given, bench.problem, cover, self._touch)
+        self._is_long = bench.reference_ns > _LONG_NS
+        self._warm_ups = 1 if self._is_long else _WARM_UPS
         self._references.warm_up(self._data.next(), self._warm_ups)
         self._copy_ns = self._references.copy_ns() if bench.returns_outputs else 0.0
         self._take_ns = self._time_taking()
@@ -264,14 +245,6 @@ class GpuWorkloadTimer(OneWorkload):
             took.append(time.perf_counter_ns() - begun)
         return lower_quartile(took)
 
-    @property
-    def _warm_ups(self) -> int:
-        return 1 if self._is_long else _WARM_UPS
-
-    @property
-    def _is_long(self) -> bool:
-        return self.bench.reference_ns > _LONG_NS
-
     def renew(self, *, is_timed_again: bool) -> None:
         """Make data anew that the last candidate saw: all of it, if the next one is the same."""
         if is_timed_again:
@@ -287,12 +260,12 @@ class GpuWorkloadTimer(OneWorkload):
         """
         unloaded = Unloaded(self._take_ns)
         side.turn_to(self.bench.place)
-        side.empty()
+        side.ask(EMPTY)
         with self._awake:
             for cover_us in self._cover.levels:
                 for _ in range(_UNLOADED_CALLS):
                     self._touch(cover_us)
-                    unloaded.add(cover_us, side.empty())
+                    unloaded.add(cover_us, side.ask(EMPTY))
         return unloaded
 
     def glance(self, side: CandidateSide) -> Pair:
@@ -333,7 +306,7 @@ class GpuWorkloadTimer(OneWorkload):
                 self._time_candidate(calls, data, seen)
             self._see_outputs(data, calls)
             self._touch(seen.cover_us)
-            seen.add("empty call", side.empty())
+            seen.add("empty call", side.ask(EMPTY))
             return Pair(candidate_ns=max(seen.candidate[-1], 1), reference_ns=max(seen.reference[-1], 1))
 
         return self._lane(run_pair, lambda: self._enter(calls, search), calls)
@@ -510,14 +483,6 @@ class GpuTimer:
         baselines: Sequence[list[GpuBaselineSide]],
         awake: AwakeCores,
     ) -> None:
-        """Warm the baselines up and make the data for the first candidate.
-
-        Args:
-            benches: of the task's workloads, by their numbers; hidden ones are not timed.
-            task: for its tolerances and rules.
-            baselines: of each workload that is timed the eager reference, and perhaps a second one.
-            awake: keeps the cores from sleeping meanwhile.
-        """
         self._benches = benches
         self._awake = awake
         timed = [bench for bench in benches if not bench.is_hidden]
@@ -546,12 +511,7 @@ class GpuTimer:
         return msgspec.structs.replace(again, notes=(*again.notes, note)) if isinstance(again, Measured) else again
 
     def glance(self, side: CandidateSide, keep_above: float) -> Verdict | None:
-        """Look at a candidate that is being checked: is it so slow that there is nothing to time? None: it is not.
-
-        Args:
-            side: the candidate, which was right on every workload.
-            keep_above: see `EvaluateCandidate`.
-        """
+        """Look at a candidate that is being checked: is it so slow that there is nothing to time? None: it is not."""
         found = self._workloads.attempt(lambda: self._glanced(side, keep_above))
         if not isinstance(found, Rounds):
             return found
@@ -589,7 +549,6 @@ class GpuTimer:
                 return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
 
     def _renew(self, *, is_timed_again: bool) -> None:
-        """Make data anew that the last candidate saw: all of it, for one that saw it itself."""
         for timer in self._timers:
             timer.renew(is_timed_again=is_timed_again)
 
@@ -611,7 +570,7 @@ def _about(pairs: Sequence[Pair], pace: float = 1.0) -> Rounds:
 
 
 def is_healthy() -> bool:
-    """Say whether the GPU still computes for this process."""
+    """Return True if the GPU still computes for this process."""
     try:
         return int(torch.ones(1024, device=DEVICE).sum()) == 1024
     except RuntimeError:

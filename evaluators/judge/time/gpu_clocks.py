@@ -37,11 +37,6 @@ class Unloaded:
     """Empty calls of a process in which the candidate is not there yet; they hand no outputs over."""
 
     def __init__(self, take_ns: float) -> None:
-        """Begin.
-
-        Args:
-            take_ns: what the judge's own copy of outputs takes in each of these calls.
-        """
         self._take_ns = take_ns
         self._around: dict[int, list[int]] = {}
 
@@ -58,14 +53,6 @@ class Seen:
     """Measurements of one candidate on one workload."""
 
     def __init__(self, unloaded: Unloaded, copy_ns: float, take_ns: float, *, reference_cover_us: int = IDLE) -> None:
-        """Begin.
-
-        Args:
-            unloaded: empty calls of its process from before it was loaded.
-            copy_ns: what handing over a candidate's outputs takes behind its second event.
-            take_ns: what the judge's own copy of them takes.
-            reference_cover_us: how long a cover the reference's calls begin behind.
-        """
         self._unloaded, self._copy_ns, self._take_ns = unloaded, copy_ns, take_ns
         self._is_reference_idle = reference_cover_us == IDLE
         self.candidate: list[int] = []
@@ -87,11 +74,7 @@ class Seen:
         self._around.setdefault(what, []).append(answer.elapsed_ns - answer.span_ns)
 
     def repeat(self, *, longest_us: int) -> None:
-        """Forget all pairs: others take their place.
-
-        Args:
-            longest_us: cover that they begin behind, unless on an idle GPU: launches may take longer by now.
-        """
+        """Forget all pairs: others take their place."""
         self._worst_share = max(self._worst_share, self.added_share)
         if not self._is_idle:
             self.cover_us = longest_us

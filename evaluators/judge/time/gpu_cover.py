@@ -1,22 +1,19 @@
 """Before each timed call on a GPU: the blocking kernel, the L2 flush, and looks for hidden work.
 
-The blocking kernel keeps the GPU busy while a call is launched, so that launches are not in the times. It must be the
-judge's: a GPU runs one process at a time, so whatever the candidate launches meanwhile waits with its first event.
-Behind work in its own process another stream would begin at once. It lasts for a time of the GPU's timer: L2 flushes
-alone vary by 2 %, which is 30 us in the judge's clock.
+The blocking kernel keeps the GPU busy while a call is launched, so that launches are not in the times. It belongs to
+the judge: a GPU runs one process at a time, so the candidate's launches wait with its first event. It lasts for a time
+of the GPU's timer, since L2 flushes alone vary by 2 %, which is 30 us in the judge's clock.
 
-A GPU takes turns of about 2 ms between processes (H200). Blocking must be over before a turn is, else the call begins
-in the middle of a turn: calls of 1.8 ms behind 1.5 ms ended as on an idle GPU, those behind 2 to 6 ms took 0.4 to
-0.5 ms longer by the judge's clock. So blocking for 6 ms also finds short calls that wait for the GPU inside (to read a
-length, say): they begin on an idle GPU, and nothing of them can be hidden. Long calls are not asked. They begin behind
-the longest blocking unless that makes them longer: processes agree within 0.3 % behind it, and within 5 % on an idle
-GPU (1.9 and 3.4 ms, H200, docs/benchmarks/gpu_clocks.json). Each side is timed in the way that suits it best.
+A GPU takes turns of about 2 ms between processes (H200). Blocking must end before a turn does: calls of 1.8 ms behind
+1.5 ms ended as on an idle GPU, those behind 2 to 6 ms took 0.4 to 0.5 ms longer by the judge's clock. So blocking for
+6 ms finds short calls that wait for the GPU inside (to read a length): they begin on an idle GPU, where nothing can be
+hidden. Long calls begin behind the longest blocking unless that makes them longer: processes agree within 0.3 % behind
+it, and within 5 % on an idle GPU (1.9 and 3.4 ms, H200, docs/benchmarks/gpu_clocks.json).
 
-A stopped process launches nothing, but kernels that it launched before go on: they could wait for new inputs and solve
-them early, or slow the reference down; another thread can launch them after the wait that ends a call. So between some
-calls the judge holds the GPU for longer than a turn, and looks whether it had it all the time. Work may also be queued
-behind a value in memory (`cuStreamWaitValue32`), and takes no turn until the value is there: therefore the candidate's
-inputs are changed first, which such work cannot tell from the next inputs.
+A stopped process launches nothing, but kernels that it launched before go on: they could solve new inputs early, or
+slow the reference down. So between some calls the judge holds the GPU for longer than a turn, and looks if it had all
+of it. Work queued behind a value in memory (`cuStreamWaitValue32`) takes no turn until the value is there: therefore
+the candidate's inputs are changed first, which such work cannot tell from the next inputs.
 """
 
 from __future__ import annotations
@@ -64,11 +61,6 @@ class Cover:
     """Holds the first visible GPU, and sweeps its L2 cache."""
 
     def __init__(self, measure: Measure) -> None:
-        """Allocate what is written.
-
-        Args:
-            measure: `device` has calls begin while the GPU is held; else they begin when it is idle again.
-        """
         self._context = Context()
         self._hold = Hold(self._context)
         self._hides = measure == "device"
@@ -91,12 +83,7 @@ class Cover:
         return time.perf_counter_ns() - begun
 
     def longest_gap_ns(self, first: Callable[[], None]) -> int:
-        """Hold the GPU for longer than a turn. Returns for how long at most it was another process's meanwhile.
-
-        Args:
-            first: queues what is done in the same turn, before that. All of it is queued behind a hold, since whoever
-                has work is given the GPU as soon as this process has none.
-        """
+        """Hold the GPU for longer than a turn. Returns for how long at most it was another process's meanwhile."""
         torch.cuda.synchronize()
         self._hold.begin(_QUEUED_NS)
         first()
@@ -104,11 +91,7 @@ class Cover:
         return self._hold.longest_gap_ns()
 
     def over(self, cover_us: int) -> Callable[[], None]:
-        """Return what is to be done right before a call is asked for.
-
-        Args:
-            cover_us: for how long the GPU is kept, or `IDLE`.
-        """
+        """Return what is to be done right before a call is asked for."""
         return lambda: self._begin(cover_us)
 
     def _begin(self, cover_us: int) -> None:
@@ -175,7 +158,7 @@ def best_cover(span_ns: Callable[[int], int], *, tries: int = _TRIES) -> int:
 
 
 def may_wait(cover_us: int, span_ns: float) -> bool:
-    """Say whether calls may be such that wait for the GPU in their midst."""
+    """Return True if calls may be such that wait for the GPU in their midst."""
     return cover_us == IDLE or span_ns > _TURN_NS
 
 
@@ -220,11 +203,7 @@ class Looks:
         self._gaps_ns: list[int] = []
 
     def look(self, stir: Callable[[], None]) -> None:
-        """Look, or not, by chance. The candidate is stopped, and was since its last call.
-
-        Args:
-            stir: queues that other data are written where it has its inputs.
-        """
+        """Look, or not, by chance. The candidate is stopped, and was since its last call."""
         if not self._is_alone or (not self._gaps_ns and self._chance.random() >= _SHARE):
             return
         self._count += 1
@@ -250,16 +229,12 @@ class Looks:
 
 
 def is_alone(longest_gap_ns: Callable[[Callable[[], None]], int], looks: int) -> bool:
-    """Say whether nobody else uses the GPU, by so many looks while no candidate is there; one sight is no matter."""
+    """Return True if nobody else uses the GPU, by so many looks while no candidate is there; one sight is no matter."""
     return sum(longest_gap_ns(lambda: None) > _GAP_NS for _ in range(looks)) <= _MOST
 
 
 def stir(tensors: Sequence[torch.Tensor]) -> None:
-    """Queue what makes of the contents of tensors something like them: elements are where others of them were.
-
-    Args:
-        tensors: dense ones. Of many, or of large ones, some by chance.
-    """
+    """Queue what makes of the contents of tensors something like them: elements are where others of them were."""
     chance = random.SystemRandom()
     for tensor in chance.sample(tensors, min(_STIRRED_TENSORS, len(tensors))):
         content = tensor.view(-1).view(_AS_INTEGERS[tensor.element_size()])

@@ -25,11 +25,6 @@ class Ground:
     """The cores of a timing judge's sides."""
 
     def __init__(self, threads: int) -> None:
-        """Begin on all cores.
-
-        Args:
-            threads: on how many the sides run, bound to as many cores; 0: on all, bound to none.
-        """
         self.threads = threads
         self.cores = frozenset(os.sched_getaffinity(0))
         """Where both sides run."""

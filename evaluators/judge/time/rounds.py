@@ -1,14 +1,12 @@
 """Times a candidate on all workloads of a task in rounds, and combines the results.
 
 All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
-the workload that is known least. Precision and racing are those of the geometric mean; the time grows by a part of one
-workload's for each further one. Where calls take long the first pairs may do (`TimingPolicy.long_ns`); where one takes
-half a second and more, they have to.
+the workload with the widest interval. Precision and racing are those of the geometric mean; the time grows by a part of
+one workload's for each further one.
 
 The speedup of a task is the geometric mean of its workloads' speedups, and so are the ends of its interval. That is
-exact if all errors have the same direction (comonotone), and wider than necessary if they are independent: quantiles
-of a sum are at most the sum of the quantiles for elliptical distributions (Embrechts, McNeil, Straumann, "Correlation
-and dependence in risk management", 2002, theorem 1).
+exact if all errors have the same direction (comonotone), and wider than necessary if they are independent (Embrechts,
+McNeil, Straumann, "Correlation and dependence in risk management", 2002, theorem 1).
 """
 
 from __future__ import annotations
@@ -60,13 +58,6 @@ class OneWorkload(ABC):
     """Bytes per second that no memory of the device reaches."""
 
     def __init__(self, bench: Bench, task: TaskSpec, *, share: int) -> None:
-        """Make room for data.
-
-        Args:
-            bench: the workload's.
-            task: for its tolerances.
-            share: number of workloads that share the memory for data.
-        """
         self.bench = bench
         self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
         self._draws = Draws()
@@ -278,7 +269,7 @@ class Lane:
         self.timing = with_discards(timing, self.disturbed, policy, is_unfit=is_unfit)
 
     def is_unfit(self, policy: TimingPolicy) -> bool:
-        """Say whether too many pairs were disturbed."""
+        """Return True if too many pairs were disturbed."""
         return is_unfit(self.pairs, self.disturbed, policy)
 
     def fewest_pairs(self, policy: TimingPolicy) -> int:
@@ -350,7 +341,6 @@ def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before
 
 
 def _no_better(timing: Timing, before: Timing) -> Timing:
-    """Return a timing with a lower end no higher than before, and as wide as its interval then."""
     interval = timing.interval
     low = min(interval.low, before.interval.low)
     half_width = max(timing.half_width, math.log(interval.high / low) / 2)

@@ -1,17 +1,14 @@
 """Times a candidate against the reference: ABBA pairs, the median of log ratios and its interval.
 
 The k-th smallest and the k-th largest of n independent values enclose the median of their distribution with probability
-1 - 2 P(B < k), B binomial (n, 1/2), for any distribution (order statistics; David and Nagaraja 2003, section 7.1).
-Between two neighbouring k the ends are interpolated as by Hettmansperger and Sheather (1986). A percentile bootstrap of
-so few values covers 88 % where it says 95 %.
+1 - 2 P(B < k), B binomial (n, 1/2) (order statistics; David and Nagaraja 2003, section 7.1). Between two neighbouring k
+the ends are interpolated as by Hettmansperger and Sheather (1986). A percentile bootstrap of so few values covers 88 %
+where it says 95 %.
 
-Per pair: fresh inputs, the same for both sides; cold caches before each call; while one side runs the other is stopped;
-the candidate's output is poisoned before and compared with the reference's after. The cost of an empty call is taken
-off. Pairs go A B, B A, A B, … so that drift affects both alike.
-
-The unit is a block, two pairs A B, B A: the mean of their log(reference / candidate), free of the cost of going second.
-The speedup is the median over blocks. A pair is dropped only as a whole, for reasons besides its times; it is run again
-in the same order, and counted.
+Per pair: fresh inputs, the same for both sides; cold caches before each call; one side is stopped while the other runs;
+the cost of an empty call is taken off. The unit is a block, two pairs A B, B A: the mean of their log(reference /
+candidate), free of drift and of the cost of going second. A pair is dropped only as a whole, for reasons besides its
+times; it is run again in the same order, and counted.
 """
 
 from __future__ import annotations
@@ -211,12 +208,7 @@ def widened(interval: Interval, doubt: float) -> Interval:
 
 
 def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing:
-    """Run pairs until the interval is narrow enough or the lease is used up.
-
-    Args:
-        run_pair: measures one pair; told whether the candidate goes first.
-        policy: when to stop.
-    """
+    """Run pairs until the interval is narrow enough or the lease is used up."""
     begun = time.perf_counter()
     pairs: list[Pair] = []
     disturbed: list[Pair] = []
@@ -236,13 +228,13 @@ def time_pairs(run_pair: Callable[[bool], Pair], policy: TimingPolicy) -> Timing
 
 
 def is_unfit(pairs: Sequence[Pair], disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
-    """Say whether too many pairs were disturbed to go on."""
+    """Return True if too many pairs were disturbed to go on."""
     is_host = len(disturbed) >= policy.max_disturbed and len(disturbed) > len(pairs)
     return is_host or _is_chosen(disturbed, policy)
 
 
 def _is_chosen(disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
-    """Say whether the candidate was kept from running so much more often than the reference that it may choose."""
+    """Return True if the candidate was kept from running so much more often than the reference that it may choose."""
     own = sum(pair.is_own for pair in disturbed)
     return own > policy.max_own_discards + 2 * (len(disturbed) - own)
 
@@ -272,7 +264,7 @@ def decide(timing: Timing, spent_s: float, policy: TimingPolicy) -> Timing | Non
 
 
 def _is_hopeless(timing: Timing, policy: TimingPolicy, *, is_costly: bool) -> bool:
-    """Say whether a candidate is so slow for sure that how slow need not be known.
+    """Return True if a candidate is so slow for sure that how slow need not be known.
 
     As few pairs have too narrow an interval, they have to be that far below besides as they lie apart.
     """
@@ -335,12 +327,7 @@ def too_fast(
 
 
 def summarize(pairs: list[Pair], *, may_do: bool = False) -> Timing:
-    """Return the medians and the interval; the same pairs say the same.
-
-    Args:
-        pairs: at least one, in the order A B, B A, ….
-        may_do: of four pairs, that there may be no more; then each counts by itself.
-    """
+    """Return the medians and the interval; the same pairs say the same."""
     middle, low, high = ratio_interval([pair.log_ratio for pair in pairs], may_do=may_do)
     return Timing(
         pairs=len(pairs),
@@ -353,12 +340,7 @@ def summarize(pairs: list[Pair], *, may_do: bool = False) -> Timing:
 
 
 def ratio_interval(ratios: Sequence[float], *, may_do: bool = False) -> tuple[float, float, float]:
-    """Return the median of the log ratios of pairs, by blocks, and the ends of its interval.
-
-    Args:
-        ratios: at least one, in the order A B, B A, ….
-        may_do: as in `summarize`.
-    """
+    """Return the median of the log ratios of pairs, by blocks, and the ends of its interval."""
     # A last pair without its other half counts by itself only if there is nothing else.
     blocks = block_means(ratios) or ratios
     counted = ratios if may_do and len(ratios) == FOUR else blocks

@@ -1,7 +1,7 @@
 """Real-time priority around one timed call, and nowhere else.
 
-A thread at real-time priority must not wait for others in the kernel: `wait4` on a child, for one, spins until whoever
-looks at that child in /proc has run, which on the same core never happens then. So the judge's thread and its side get
+A thread at real-time priority must not wait for others in the kernel: `wait4` on a child spins until a process that
+reads that child's /proc entry has run, which never happens on the same core. So the judge's thread and its side get
 that priority just before the request of a timed call and lose it once the side has stopped, or after `URGENT_S`. In
 between the judge polls, signals, looks at outputs, and asks for the side's state without reaping it.
 """
@@ -22,7 +22,7 @@ _SIDE_PRIORITY = 1
 
 
 def is_permitted() -> bool:
-    """Say whether this process may use real-time priority."""
+    """Return True if this process may use real-time priority."""
     try:
         _hurry(threading.get_native_id(), _JUDGE_PRIORITY)
     except PermissionError:
@@ -40,11 +40,6 @@ class Urgency:
     """
 
     def __init__(self, threads: Sequence[int]) -> None:
-        """Prepare.
-
-        Args:
-            threads: of the side; empty: nothing is done at all.
-        """
         self._threads = threads
         self.is_on = False
         """True if they have it now."""

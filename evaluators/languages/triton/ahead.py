@@ -21,8 +21,8 @@ import evaluators
 from evaluators.build.folders import foreign_entry, remove_tree
 from evaluators.languages.programs import headline
 from evaluators.process.guarded import GuardJob, GuardReport, plain_environment, run_guarded
+from evaluators.process.sandbox.profiles import readable_by
 from evaluators.runners.structure import with_numbers
-from evaluators.sandbox.profiles import readable_by
 from messages.base import ConfigError, EvaluatorError
 from messages.calls import CallForm
 from messages.tasks import Candidate, TensorSpec

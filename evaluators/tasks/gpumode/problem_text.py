@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from evaluators.tolerances import STRICT
+from evaluators.judge.check.tolerances import STRICT
 from messages.base import ConfigError
 
 _CHECK = (
@@ -334,7 +334,7 @@ class ReadTolerance(msgspec.Struct, frozen=True):
     """A tolerance, and where it comes from."""
 
     profile: str
-    """As `evaluators.tolerances` has it."""
+    """As `evaluators.judge.check.tolerances` has it."""
     note: str
     """For the task's notes: one sentence."""
     checks: bool = False

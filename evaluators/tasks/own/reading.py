@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evaluators.judge.check.tolerances import check_profile
 from evaluators.tasks.own.document import DOCUMENT, Document, read_document
 from evaluators.tasks.own.functions import files_for, read_function
 from evaluators.tasks.own.problem_text import standing_alone, write_problem
 from evaluators.tasks.selectors import parse_selector
 from evaluators.tasks.workloads import choose
-from evaluators.tolerances import check_profile
 from messages.base import ConfigError
 from messages.tasks import Dimension, TaskRules, TaskSpec, Tolerance, Workload
 

@@ -8,9 +8,9 @@ import pytest
 
 from evaluators.build.builder import LocalBuilder
 from evaluators.local import LocalEvaluator
-from evaluators.sandbox import probe
-from evaluators.sandbox.claims import pack
-from evaluators.sandbox.probe import HostLayers, probe_layers
+from evaluators.process.sandbox import probe
+from evaluators.process.sandbox.claims import pack
+from evaluators.process.sandbox.probe import HostLayers, probe_layers
 from messages.base import EvaluatorError
 from messages.events import Built
 from messages.tasks import Target

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evaluators.judge.check.compare import Allowed
-from evaluators.tolerances import bounds_of
+from evaluators.judge.check.tolerances import bounds_of
 from ksearch_async.export.parts.comparing import compare
 from messages.tasks import Tolerance
 

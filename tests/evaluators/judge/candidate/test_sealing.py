@@ -30,8 +30,8 @@ sys.path.insert(0, {str(Path(evaluators.__file__).parents[1])!r})
 import json, os, time
 from evaluators.runners.base import LOADED, SEAL, bind_to_judge, map_areas, serve
 from evaluators.runners.cuda import Sealing
-from evaluators.sandbox.confine import confine
-from evaluators.sandbox.profiles import run_cuda
+from evaluators.process.sandbox.confine import confine
+from evaluators.process.sandbox.profiles import run_cuda
 
 spec = json.loads(sys.argv[-1])
 bind_to_judge(spec["judge_pid"])

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from evaluators.intake.examining import wrong_share
 from evaluators.judge.data.distributions import ADVERSARIAL, FAR_ABOVE, FAR_BELOW
 from evaluators.judge.data.families import (
     CENTRED,
@@ -25,6 +24,7 @@ from evaluators.judge.data.families import (
     DataSet,
     TimedData,
 )
+from evaluators.judge.intake.examining import wrong_share
 from evaluators.judge.reference.problem import Problem
 from evaluators.judge.time.gpu import POLICIES as GPU_POLICIES
 from evaluators.judge.time.stopwatch import POLICIES

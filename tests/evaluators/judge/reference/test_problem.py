@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 import torch
 
-from evaluators.intake.examining import wrong_share
 from evaluators.judge.data.families import DataMaker
 from evaluators.judge.description import describe_problem
+from evaluators.judge.intake.examining import wrong_share
 from evaluators.judge.reference.problem import Problem, ProblemError
 from messages.base import Language
 from messages.calls import CallForm, Calling, DictOf, TensorPlace, TupleOf, leaves_of

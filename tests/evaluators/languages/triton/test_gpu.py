@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from evaluators.build.builder import LocalBuilder, artifact_folder
 from evaluators.languages import support_of
-from evaluators.sandbox.probe import probe_layers
+from evaluators.process.sandbox.probe import probe_layers
 from messages.base import EvaluatorError
 from messages.calls import CallForm, ConstantPlace, TensorPlace, TupleOf
 from messages.commands import BuildCandidate

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from evaluators.intake.examining import examine, wrong_share
 from evaluators.judge.data.families import DataSet
+from evaluators.judge.intake.examining import examine, wrong_share
 from evaluators.tasks import bundled_tasks
 from messages.tasks import Tolerance
 from tests.evaluators.tasks.problems.small import SIZES, doubles, given, module_of, small_problem

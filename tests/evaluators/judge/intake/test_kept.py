@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from evaluators.intake.kept import cache_folder, kept_or_made
+from evaluators.judge.intake.kept import cache_folder, kept_or_made
 from messages.tasks import Intake, Tolerance
 from tests.evaluators.judge.kernels import SOFTMAX
 

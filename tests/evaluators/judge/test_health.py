@@ -9,12 +9,12 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-import evaluators.proof
+import evaluators.judge.proof
 from evaluators.build.builder import LocalBuilder
 from evaluators.hardware.target import probe_target
 from evaluators.hardware.vendors.nvidia.probe import ails
+from evaluators.judge.proof import Health, SickDeviceError
 from evaluators.local import LocalEvaluator, SeveralEvaluators
-from evaluators.proof import Health, SickDeviceError
 from messages.base import EvaluatorError
 from messages.commands import EvaluateCandidate
 from messages.events import Built
@@ -39,7 +39,7 @@ class Probe:
 
 @pytest.fixture
 def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluators.proof, "REST_S", 0.0)
+    monkeypatch.setattr(evaluators.judge.proof, "REST_S", 0.0)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_a_sick_device_is_out_of_service_until_it_works_again(
     with pytest.raises(SickDeviceError):
         await evaluator.evaluate(job)
     assert PROBE.asked == 1, "a device that rests is left alone"
-    monkeypatch.setattr(evaluators.proof, "REST_S", 0.0)
+    monkeypatch.setattr(evaluators.judge.proof, "REST_S", 0.0)
     PROBE.answers = [""]
     assert isinstance((await evaluator.evaluate(job)).verdict, Measured | Unstable)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.sandbox.claims import missing_for_strict, pack, unpack
-from evaluators.sandbox.probe import HostLayers, probe_layers, require_layers
+from evaluators.process.sandbox.claims import missing_for_strict, pack, unpack
+from evaluators.process.sandbox.probe import HostLayers, probe_layers, require_layers
 from messages.base import EvaluatorError
 
 FULL = {
@@ -45,7 +45,7 @@ def test_strict_names_what_is_missing(left_out: set[str], missing: tuple[str, ..
 
 def test_strict_refuses_a_host_that_lacks_something_and_auto_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     bare = HostLayers(pack({"rlimits": "rlimits"}), {"landlock": "Function not implemented"})
-    monkeypatch.setattr("evaluators.sandbox.probe.probe_layers", lambda: bare)
+    monkeypatch.setattr("evaluators.process.sandbox.probe.probe_layers", lambda: bare)
     require_layers("auto")
     with pytest.raises(EvaluatorError, match="lacks Landlock or a private root, seccomp, a network namespace"):
         require_layers("strict")

@@ -25,8 +25,8 @@ from typing import Any
 def main() -> None:
     orders: dict[str, Any] = json.loads(sys.argv[1])
     sys.path.insert(0, orders["root"])
-    from evaluators.sandbox import profiles
-    from evaluators.sandbox.confine import confine
+    from evaluators.process.sandbox import profiles
+    from evaluators.process.sandbox.confine import confine
 
     reads = tuple(orders["reads"])
     if orders["profile"] == "build":

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel, privileges, rlimits
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel, privileges, rlimits
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "user namespace"
 
@@ -17,11 +17,7 @@ _CLONE_NEWUSER = 0x10000000
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
-    """Enter a user namespace in which this process's user and group are what they were, and there are no others.
-
-    Raises:
-        OSError: the host does not permit it.
-    """
+    """Enter a user namespace in which this process's user and group are what they were, and there are no others."""
     user, group = os.geteuid(), os.getegid()
     if user == 0 and not privileges.may_map_root():
         raise PermissionError("root without CAP_SETFCAP has no place in a user namespace")

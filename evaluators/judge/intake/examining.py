@@ -22,6 +22,7 @@ import msgspec
 import torch
 
 from evaluators.judge.check.compare import same_bytes
+from evaluators.judge.check.tolerances import say_tolerance
 from evaluators.judge.data import distributions
 from evaluators.judge.data.arena import total_bytes
 from evaluators.judge.data.distributions import size_of
@@ -39,7 +40,6 @@ from evaluators.judge.data.families import (
     new_seed,
 )
 from evaluators.judge.reference.problem import Problem, ProblemError, Tensors, say_changed
-from evaluators.tolerances import say_tolerance
 from messages.tasks import Influence, Intake, TensorSpec, Tolerance, TrivialAnswer
 
 Answer: TypeAlias = Callable[[DataSet], Tensors]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import evaluators
-from evaluators.sandbox.confine import ALL
+from evaluators.process.sandbox.confine import ALL
 
 SCRIPT = Path(__file__).with_name("attempts.py")
 ROOT = str(Path(evaluators.__file__).parents[1])

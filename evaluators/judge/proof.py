@@ -1,16 +1,10 @@
-"""Fitness of a node: proof kernels that must pass and fail, and a device that stopped working well.
+"""Fitness of a node: proof kernels that must pass and fail, and a device that stopped working.
 
-- `Health(device: str, ails: Ails)`
-- `SickDeviceError`: an `EvaluatorError`; permanent, so that the job goes elsewhere and this queue rests
+A fault of a GPU shows in one process first: a runner is replaced with every candidate, a judge after every failure. The
+device is at fault only if an unrelated process cannot use it either.
 
-What breaks on a GPU breaks for one process at first: a runner is replaced with every candidate, a judge after every
-failure. Only if a process that has nothing to do with either cannot use the device, either, is it the device.
-
-- `await prove_builder(builder, language, target)`, raises EvaluatorError
-- `await prove_evaluator(builder, evaluator, language, target)`, raises EvaluatorError
-
-They go the way of every candidate, through a real builder and a real evaluator, in a store of their own: what was built
-before proves nothing. Not covered: a device that is slow or unsteady, a full disk at a later time.
+Proof kernels take the same way as candidates, through a real builder and a real evaluator, in a store of their own. Not
+covered: a device that is slow or unsteady, a full disk at a later time.
 """
 
 from __future__ import annotations
@@ -47,12 +41,6 @@ class Health:
     """What is known of one device."""
 
     def __init__(self, device: str, ails: Ails | None) -> None:
-        """Suppose that it works.
-
-        Args:
-            device: as jobs name it.
-            ails: looks at it; null: nothing is ever wrong with it.
-        """
         self._device = device
         self._ails = ails
         self._sick = ""
@@ -60,15 +48,11 @@ class Health:
 
     @property
     def is_resting(self) -> bool:
-        """Whether it was found sick and is not to be tried yet."""
+        """True if it was found sick and is not to be tried yet."""
         return bool(self._sick) and anyio.current_time() - self._looked_at < REST_S
 
     async def require(self) -> None:
-        """See that it is in service.
-
-        Raises:
-            SickDeviceError: it is not.
-        """
+        """See that it is in service."""
         if self._sick and not self.is_resting:
             await self._look()
         if self._sick:
@@ -215,12 +199,6 @@ async def prove_builder(builder: Builder, language: Language, target: Target) ->
 
 async def prove_evaluator(builder: Builder, evaluator: Evaluator, language: Language, target: Target) -> None:
     """Have an evaluator measure what is right, and find wrong what is wrong.
-
-    Args:
-        builder: builds for it, on this host.
-        evaluator: shares the builder's store.
-        language: what the kernels are written in.
-        target: this host.
 
     Raises:
         EvaluatorError: it does not; says what it did instead.

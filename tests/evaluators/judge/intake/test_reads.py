@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.intake.examining import Reads, bytes_read
+from evaluators.judge.intake.examining import Reads, bytes_read
 from evaluators.judge.reference.problem import Problem
 from messages.tasks import TensorSpec
 from tests.evaluators.judge.kernels import task

@@ -6,19 +6,15 @@ import os
 import stat
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel, privileges
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel, privileges
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "uid"
 NOBODY = 65534
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:
-    """Become nobody. Needs a private root, in which that user reaches what the profile names.
-
-    Raises:
-        OSError: there is no private root, or this process may not change its user.
-    """
+    """Become nobody. Needs a private root, in which that user reaches what the profile names."""
     if os.geteuid() != 0:
         raise PermissionError("only root can become another user")
     if not privileges.may_become_another():

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from evaluators.sandbox import identity, landlock, namespaces, privileges, root, seccomp, users
-from evaluators.sandbox.confine import ALL
-from evaluators.sandbox.probe import probe_layers
-from tests.evaluators.sandbox.attempts import HARMLESS, HOSTILE
-from tests.evaluators.sandbox.confined import ROOT, try_all
+from evaluators.process.sandbox import identity, landlock, namespaces, privileges, root, seccomp, users
+from evaluators.process.sandbox.confine import ALL
+from evaluators.process.sandbox.probe import probe_layers
+from tests.evaluators.process.sandbox.attempts import HARMLESS, HOSTILE
+from tests.evaluators.process.sandbox.confined import ROOT, try_all
 from tests.orphans import still_running
 
 HOSTILE_NAMES = [attempt.__name__ for attempt in HOSTILE] + ["executes"]
@@ -97,8 +97,8 @@ def test_each_layer_alone_refuses_its_share(layers: tuple[str, ...], tmp_path: P
 PARENT = """
 import ctypes, os, sys, time
 sys.path.insert(0, sys.argv[1])
-from evaluators.sandbox import profiles
-from evaluators.sandbox.confine import confine
+from evaluators.process.sandbox import profiles
+from evaluators.process.sandbox.confine import confine
 pid = os.fork()
 if pid == 0:
     ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
@@ -127,8 +127,8 @@ def test_a_confined_process_still_ends_with_its_judge(tmp_path: Path) -> None:
 CANDIDATE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from evaluators.sandbox.confine import confine
-from evaluators.sandbox.profiles import run
+from evaluators.process.sandbox.confine import confine
+from evaluators.process.sandbox.profiles import run
 confine(run(os.getcwd(), reads=(), memory_bytes=1 << 33, file_bytes=1 << 20))
 print("ready", flush=True)
 other = int(sys.stdin.readline())
@@ -172,8 +172,7 @@ def test_a_candidate_does_not_schedule_another(tmp_path: Path) -> None:
 OLDER_KERNEL = """
 import errno, os, socket, sys
 sys.path.insert(0, sys.argv[1])
-from evaluators.sandbox import kernel
-from evaluators.sandbox.layers import seccomp
+from evaluators.process.sandbox import kernel, seccomp
 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 refuses = seccomp._return(0x00050000 | errno.EINVAL)
 rules = seccomp._if(seccomp._EQUALS, 4 | 1, [refuses])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import subprocess
 import sys
 import tempfile
 
-from evaluators.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
-from evaluators.sandbox.claims import missing_for_strict, unpack
+from evaluators.process.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
+from evaluators.process.sandbox.claims import missing_for_strict, unpack
+from evaluators.process.sandbox.profiles import OUR_FOLDER
 from messages.base import EvaluatorError, Isolation
 
 WITHOUT = {
@@ -25,8 +25,9 @@ WITHOUT = {
 }
 """By layer, what it means that a host does not have it, all others being there."""
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_SCRIPT = f"import sys; sys.path.insert(0, {_ROOT!r}); from evaluators.sandbox.trial import report; report()"
+_SCRIPT = (
+    f"import sys; sys.path.insert(0, {OUR_FOLDER!r}); from evaluators.process.sandbox.confine import report; report()"
+)
 _LIMIT_S = 30.0
 
 

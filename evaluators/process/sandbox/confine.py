@@ -6,12 +6,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from types import ModuleType
 
-from evaluators.sandbox import claims, identity, kernel, landlock, namespaces, privileges, rlimits, root, seccomp, users
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import (
+    claims,
+    identity,
+    kernel,
+    landlock,
+    namespaces,
+    privileges,
+    rlimits,
+    root,
+    seccomp,
+    users,
+)
+from evaluators.process.sandbox.profiles import Profile, run
 
 _WITH_PRIVILEGES = (namespaces, root, identity, users, rlimits, privileges, landlock, seccomp)
 _WITHOUT = (users, namespaces, root, identity, rlimits, privileges, landlock, seccomp)
@@ -44,10 +56,6 @@ def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confi
 
     The process must have one thread, and no descriptor open that the candidate may not have. It still ends with its
     parent, if it did.
-
-    Args:
-        profile: what remains allowed.
-        without: layers to leave out; tests look at one at a time.
     """
     confined = Confined()
     parent, signal = os.getppid(), kernel.death_signal()
@@ -66,12 +74,7 @@ def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confi
 
 
 def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
-    """Take system calls away from all threads of this process, where `confine` could not yet.
-
-    Args:
-        confined: what `confine` returned; the layer is added.
-        may_start_compilers: leave fork and exec for now; another call takes them.
-    """
+    """Take system calls away from all threads of this process, where `confine` could not yet."""
     name = seccomp.PARTLY if may_start_compilers else seccomp.NAME
     try:
         seccomp.install(starts_processes=may_start_compilers)
@@ -80,6 +83,12 @@ def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
         return
     confined.active.pop(seccomp.PARTLY, None)
     confined.active[name] = name
+
+
+def report() -> None:
+    """Enter the sandbox with the folder that is the argument, and print the claim and the missing layers as JSON."""
+    confined = confine(run(sys.argv[1], reads=(), memory_bytes=0, file_bytes=0))
+    os.write(1, json.dumps({"claim": confined.claim, "missing": confined.missing}).encode())
 
 
 def _keep_temporary_files_in(folder: str) -> None:

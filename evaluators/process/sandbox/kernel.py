@@ -27,22 +27,14 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 
 def system_call(number: int, *arguments: int | bytes | ctypes.Structure | None) -> int:
-    """Make a system call; bytes and structures are passed by address.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Make a system call; bytes and structures are passed by address."""
     passed = [_argument(argument) for argument in arguments]
     result = int(_libc.syscall(ctypes.c_long(number), *passed))
     return _checked(result, f"system call {number}")
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Call prctl.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Call prctl."""
     padded = [ctypes.c_ulong(argument) for argument in (*arguments, 0, 0, 0, 0)[:4]]
     return _checked(int(_libc.prctl(ctypes.c_int(option), *padded)), f"prctl {option}")
 
@@ -55,31 +47,19 @@ def death_signal() -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones.
-
-    Raises:
-        OSError: not permitted.
-    """
+    """Leave namespaces for new ones."""
     _checked(int(_libc.unshare(ctypes.c_int(flags))), "unshare")
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """Mount.
-
-    Raises:
-        OSError: not permitted, or a path is not there.
-    """
+    """Mount."""
     texts = [None if text is None else text.encode() for text in (source, target, kind, options)]
     result = _libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
     _checked(int(result), f"mount on {target}")
 
 
 def detach(target: str) -> None:
-    """Unmount a tree, lazily.
-
-    Raises:
-        OSError: it is no mount.
-    """
+    """Unmount a tree, lazily."""
     _checked(int(_libc.umount2(target.encode(), ctypes.c_int(2))), "umount")
 
 

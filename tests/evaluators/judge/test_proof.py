@@ -9,8 +9,8 @@ import pytest
 
 from evaluators.build.builder import LocalBuilder
 from evaluators.hardware.target import probe_target
+from evaluators.judge.proof import prove_builder, prove_evaluator
 from evaluators.local import LocalEvaluator
-from evaluators.proof import prove_builder, prove_evaluator
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator
 from messages.base import EvaluatorError, Language
 from messages.verdicts import Crashed, DidNotBuild, Interval, Measured, Unstable, Verdict, Wrong

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from evaluators.tolerances import bounds_of, check_profile, say_tolerance
+from evaluators.judge.check.tolerances import bounds_of, check_profile, say_tolerance
 from messages.base import ConfigError
 from messages.tasks import TaskSpec, Tolerance
 

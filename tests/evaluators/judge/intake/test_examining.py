@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.intake.examining import examine
+from evaluators.judge.intake.examining import examine
 from evaluators.judge.reference.problem import Problem
 from messages.tasks import Intake, TaskSpec, Tolerance
 from tests.evaluators.judge.kernels import MASKED, NORM, SOFTMAX, SQUARE, task

@@ -12,8 +12,8 @@ import os
 import stat
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "landlock"
 
@@ -39,20 +39,12 @@ class _Beneath(ctypes.Structure):
 
 
 def abi() -> int:
-    """Return the kernel's version of Landlock.
-
-    Raises:
-        OSError: it has none, or it is switched off.
-    """
+    """Return the kernel's version of Landlock."""
     return kernel.system_call(kernel.LANDLOCK_CREATE_RULESET, None, 0, _ASK_ABI)
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
-    """Enter a domain that allows what the profile names.
-
-    Raises:
-        OSError: the host has no Landlock.
-    """
+    """Enter a domain that allows what the profile names."""
     version = abi()
     handled = _EXECUTE | _WRITE_FILE | _READ_FILE | _READ_DIR | _FOLDERS_CHANGE
     handled |= (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
@@ -88,7 +80,6 @@ def _create(version: int, handled: int) -> int:
 
 
 def _allow(ruleset: int, path: str, access: int) -> None:
-    """Allow access below a path; nothing if it is not there."""
     try:
         parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

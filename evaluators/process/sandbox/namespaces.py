@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "namespaces"
 LABEL = "net+ipc+uts+mount namespaces"
@@ -20,11 +20,7 @@ _MS_REC, _MS_PRIVATE = 0x4000, 1 << 18
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
-    """Leave the host's namespaces. The new network has no device that is up.
-
-    Raises:
-        OSError: the host does not permit it.
-    """
+    """Leave the host's namespaces. The new network has no device that is up."""
     kernel.unshare(_CLONE_NEWNET | _CLONE_NEWIPC | _CLONE_NEWUTS | _CLONE_NEWNS)
     kernel.mount("none", "/", None, _MS_REC | _MS_PRIVATE)
     return LABEL

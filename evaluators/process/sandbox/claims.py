@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluators.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
+from evaluators.process.sandbox import identity, landlock, namespaces, privileges, rlimits, root, seccomp, users
 
 _BITS = {
     rlimits.NAME: (0, "rlimits"),
@@ -47,7 +47,7 @@ def unpack(claim: int) -> tuple[str, ...]:
 
 
 def may_start_compilers(claim: int) -> bool:
-    """Say whether a number tells of a process that can start others until it is sealed."""
+    """Return True if a number tells of a process that can start others until it is sealed."""
     return bool(claim >> _BITS[seccomp.PARTLY][0] & 1)
 
 

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.evaluators.sandbox.confined import ROOT
+from tests.evaluators.process.sandbox.confined import ROOT
 
 PROGRAM = """
 import json, sys, tempfile, torch
-from evaluators.sandbox.confine import confine
-from evaluators.sandbox.profiles import run_interpreted
+from evaluators.process.sandbox.confine import confine
+from evaluators.process.sandbox.profiles import run_interpreted
 folder, program = sys.argv[1:]
 confine(run_interpreted(folder, reads=(program,), memory_bytes=0, file_bytes=1 << 20))
 torch.set_num_threads(2)

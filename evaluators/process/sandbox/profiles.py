@@ -48,8 +48,8 @@ _GPU_DEVICES = (("/dev", "nvidia"), ("/dev/nvidia-caps", "nvidia"), ("/dev/dri",
 """Folders, and how the names begin."""
 _OUR_PACKAGES = frozenset({"actors", "evaluators", "ksearch_async", "messages"})
 """Not read by candidates: bundled problems lie there."""
-_OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-"""Where our packages are imported from."""
+OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+"""Our packages are imported from this folder."""
 _PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _SCRATCH_BYTES = 64 << 20
 _GPU_SCRATCH_BYTES = 512 << 20
@@ -123,15 +123,7 @@ class Profile:
 def run(
     folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int, keeps_cores: bool = False
 ) -> Profile:
-    """Return the profile of a process that calls a shared library.
-
-    Args:
-        folder: its private folder.
-        reads: what was built, and the libraries that it needs besides the system's.
-        memory_bytes: address space.
-        file_bytes: largest file, its log included.
-        keeps_cores: whether its threads stay on the cores that the judge binds them to.
-    """
+    """Return the profile of a process that calls a shared library."""
     return Profile(
         "run",
         folder=folder,
@@ -148,15 +140,7 @@ def run(
 def run_interpreted(
     folder: str, *, reads: tuple[str, ...], memory_bytes: int, file_bytes: int, keeps_cores: bool = False
 ) -> Profile:
-    """Return the profile of a process that runs a Python program with the packages of this interpreter.
-
-    Args:
-        folder: its private folder.
-        reads: the folder of the program.
-        memory_bytes: address space.
-        file_bytes: largest file, its log included.
-        keeps_cores: whether its threads stay on the cores that the judge binds them to.
-    """
+    """Return the profile of a process that runs a Python program with the packages of this interpreter."""
     return Profile(
         "run_interpreted",
         folder=folder,
@@ -172,14 +156,7 @@ def run_interpreted(
 
 
 def run_cuda(folder: str, *, reads: tuple[str, ...], writes: tuple[str, ...] = (), file_bytes: int) -> Profile:
-    """Return the profile of a process that uses a GPU. There is no limit of address space: the driver reserves a lot.
-
-    Args:
-        folder: its private folder.
-        reads: what was built, and the compilers that it may start before `seal`.
-        writes: where it keeps what they make.
-        file_bytes: largest file, its log included.
-    """
+    """Return the profile of a process that uses a GPU. Its address space is not limited: the driver reserves a lot."""
     return Profile(
         "run_cuda",
         folder=folder,
@@ -198,35 +175,26 @@ def run_cuda(folder: str, *, reads: tuple[str, ...], writes: tuple[str, ...] = (
 
 
 def build(folder: str, *, reads: tuple[str, ...]) -> Profile:
-    """Return the profile of compilers. Their limits are set by the guard that starts them.
-
-    Args:
-        folder: holds the candidate's files; the product is written there.
-        reads: what the command needs besides the system's: its own folder, headers.
-    """
+    """Return the profile of compilers. Their limits are set by the guard that starts them."""
     return Profile(
         "build",
         folder=folder,
         needs=reads,
         system=(*_SYSTEM, "/proc"),
-        lists=(_OUR_FOLDER,),
+        lists=(OUR_FOLDER,),
         processes=512,
         may_start_processes=True,
     )
 
 
 def readable_by(command: Sequence[str]) -> tuple[str, ...]:
-    """Return what a command of ours reads besides the system's files: what it names, and where its programs lie.
-
-    Args:
-        command: none of its absolute paths comes from a candidate.
-    """
+    """Return what a command of ours reads besides the system's files: what it names, and where its programs lie."""
     named = [text for part in command for text in (part, part[2:], part.partition("=")[2])]
     found = [path for path in named if path.startswith("/") and os.path.exists(path)]
     programs = [path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)]
     found += [_installation(path) for path in programs]
     if command[0] == sys.executable:
-        own = [os.path.join(_OUR_FOLDER, name) for name in sorted(_OUR_PACKAGES)]
+        own = [os.path.join(OUR_FOLDER, name) for name in sorted(_OUR_PACKAGES)]
         found += [os.path.join(sys.prefix, "pyvenv.cfg"), *packages(), *own]
     return tuple(found)
 
@@ -279,12 +247,10 @@ def _existing(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _interpreter() -> tuple[str, ...]:
-    """Return where the standard library lies."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     found = [os.path.join(sys.base_prefix, "lib", name) for name in (version, f"{version}/lib-dynload")]
     return tuple(found)
 
 
 def _library_folders() -> tuple[str, ...]:
-    """Return where the dynamic linker was told to look."""
     return tuple(path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if os.path.isabs(path))

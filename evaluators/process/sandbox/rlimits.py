@@ -6,7 +6,7 @@ import resource
 import signal
 from collections.abc import Mapping
 
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "rlimits"
 

@@ -6,8 +6,8 @@ import contextlib
 import ctypes
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "no privileges"
 
@@ -31,26 +31,22 @@ class _Sets(ctypes.Structure):
 
 
 def may_administer() -> bool:
-    """Say whether this process may make namespaces and mounts without a user namespace."""
+    """Return True if this process may make namespaces and mounts without a user namespace."""
     return _has(_CAP_SYS_ADMIN)
 
 
 def may_become_another() -> bool:
-    """Say whether this process may give files away and change its user."""
+    """Return True if this process may give files away and change its user."""
     return _has(_CAP_CHOWN) and _has(_CAP_SETGID) and _has(_CAP_SETUID)
 
 
 def may_map_root() -> bool:
-    """Say whether this process, if it is root, may be root of a user namespace of its own."""
+    """Return True if this process, if it is root, may be root of a user namespace of its own."""
     return _has(_CAP_SETFCAP)
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
-    """Give up all capabilities for good.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Give up all capabilities for good."""
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL)
     if _has(_CAP_SETPCAP):

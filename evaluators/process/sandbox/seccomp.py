@@ -13,9 +13,9 @@ import os
 import struct
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.numbers import NUMBERS
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.numbers import NUMBERS
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "seccomp"
 PARTLY = "seccomp, partly"
@@ -110,7 +110,6 @@ def _set_filter(program: _Program, flags: int) -> int:
 
 
 def _compile(*, starts_processes: bool, keeps_cores: bool) -> bytes:
-    """Return the filter: in order, the first rule that matches decides."""
     own = os.getpid()
     code = [
         _load(_ARCHITECTURE_AT),
@@ -152,7 +151,6 @@ def _one_of(own: int) -> list[bytes]:
 
 
 def _on(name: str, then: list[bytes], *, last: int | None = None) -> list[bytes]:
-    """Run rules for a system call, where the architecture has it; afterwards return `last`, if given."""
     number = NUMBERS[name][1 if kernel.IS_ARM else 0]
     if number is None:
         return []
@@ -176,5 +174,4 @@ def _return(value: int) -> bytes:
 
 
 def _instruction(code: int, if_true: int, if_false: int, value: int) -> bytes:
-    """Return one sock_filter."""
     return struct.pack("=HBBI", code, if_true, if_false, value)

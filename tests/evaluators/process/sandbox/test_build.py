@@ -9,13 +9,13 @@ import pytest
 
 from evaluators.build.builder import LocalBuilder
 from evaluators.hardware.target import probe_target
-from evaluators.sandbox import landlock, root
-from evaluators.sandbox.probe import probe_layers
-from evaluators.sandbox.profiles import readable_by
+from evaluators.process.sandbox import landlock, root
+from evaluators.process.sandbox.probe import probe_layers
+from evaluators.process.sandbox.profiles import readable_by
 from messages.events import Built
 from messages.tasks import Candidate, SourceFile
 from messages.verdicts import DidNotBuild
-from tests.evaluators.sandbox.confined import try_all
+from tests.evaluators.process.sandbox.confined import try_all
 from tests.evaluators.words import build_job
 
 ALLOWED = {"fork", "executes", "leave_the_process_group", "forget_the_parent"}

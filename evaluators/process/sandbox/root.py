@@ -11,8 +11,8 @@ import ctypes
 import os
 from collections.abc import Mapping
 
-from evaluators.sandbox import kernel
-from evaluators.sandbox.profiles import Profile
+from evaluators.process.sandbox import kernel
+from evaluators.process.sandbox.profiles import Profile
 
 NAME = "private root"
 
@@ -32,11 +32,7 @@ class _MountAttributes(ctypes.Structure):
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:
-    """Enter the private root; its folder is the working directory.
-
-    Raises:
-        OSError: the host does not permit it. Nothing has changed then.
-    """
+    """Enter the private root; its folder is the working directory."""
     if "namespaces" not in active:
         raise PermissionError("without a mount namespace there is no private root")
     own = os.open(profile.folder, os.O_PATH | os.O_CLOEXEC)
@@ -66,7 +62,6 @@ def apply(profile: Profile, active: Mapping[str, str]) -> str:
 
 
 def _lay_out(root: str, profile: Profile, own: int) -> None:
-    """Fill the new root."""
     tree = _Tree(root)
     # Sorted: what lies below something that is there already is not mounted again.
     if "/proc" in profile.reads:
@@ -134,7 +129,6 @@ class _Tree:
         return any(path == shown or path.startswith(f"{shown}/") for shown in self._shown)
 
     def _make(self, path: str, *, is_folder: bool) -> str:
-        """Make an empty folder or file to mount on. Returns where it is now."""
         target = self._root + path
         os.makedirs(target if is_folder else os.path.dirname(target), mode=0o755, exist_ok=True)
         if not is_folder and not os.path.exists(target):
@@ -156,7 +150,6 @@ class _Tree:
 
 
 def _first_link(path: str) -> str:
-    """Return the shortest part of a path that is a symbolic link; empty if there is none."""
     at = 0
     while at >= 0:
         at = path.find("/", at + 1)
