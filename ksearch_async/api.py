@@ -22,10 +22,10 @@ from ksearch_async.errors import refusal, refuse_event_loop, single_error, sugge
 from ksearch_async.evaluation.sources import written_candidate
 from ksearch_async.follow.beside import accompanied
 from ksearch_async.follow.logs import pass_to_logging
-from ksearch_async.runs.folder import RunFolder, find_run, open_chronicle
+from ksearch_async.runs.folder import RunFolder, find_run, read_run
 from ksearch_async.runs.local import open_session, reopen_session
+from ksearch_async.runs.run import DUPLICATE, Best, BestScore, Run
 from ksearch_async.runs.session import Lead, Opening, Session, StopSwitch
-from ksearch_async.runs.state import DUPLICATE, Best, BestScore, Chronicle
 from ksearch_async.settings.options import SETTINGS, RunSettings, SessionSettings
 from ksearch_async.settings.resolve import resolve_config
 from ksearch_async.settings.table import RunConfig, load_config
@@ -187,7 +187,7 @@ def load_result(run: PathLike, *, runs_dir: PathLike = "runs") -> SearchResult:
         BoundaryError: its journal is damaged or a newer release's.
     """
     folder = find_run(os.fspath(run), Path(runs_dir))
-    return _result(folder, open_chronicle(folder))
+    return _result(folder, read_run(folder))
 
 
 async def _conducted(opening: Opening, on_event: OnEvent | None, stop: StopSwitch | None) -> SearchResult:
@@ -221,7 +221,7 @@ def _resumable(error: BoundaryError, session: Session) -> BoundaryError:
     return error
 
 
-def _result(folder: RunFolder, chronicle: Chronicle) -> SearchResult:
+def _result(folder: RunFolder, chronicle: Run) -> SearchResult:
     finished, best, started = chronicle.finished, chronicle.best(str(folder.best)), chronicle.started
     return SearchResult(
         run_id=folder.run_id,

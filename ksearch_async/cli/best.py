@@ -11,7 +11,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.evaluation.sources import written_candidate
-from ksearch_async.runs.folder import find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.runs.folder import find_run, read_run, runs_dir_or_default
 from ksearch_async.views.lines import result_lines
 from ksearch_async.views.terminal import put_json, put_lines, put_raw
 
@@ -35,7 +35,7 @@ def best_command(
     if source and as_json:
         raise refusal("--source and --json cannot be given together")
     folder = find_run(run, runs_dir_or_default(runs_dir))
-    chronicle = open_chronicle(folder)
+    chronicle = read_run(folder)
     best = chronicle.best(str(folder.best))
     if as_json:
         put_json({"run": folder.run_id, "best": best, "untimed": chronicle.untimed()})

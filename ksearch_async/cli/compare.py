@@ -9,11 +9,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import find_run, runs_dir_or_default
+from ksearch_async.runs.folder import find_run, read_run, runs_dir_or_default
 from ksearch_async.views.compare import (
     Comparison,
     Entrant,
@@ -87,7 +86,7 @@ def read_entrants(runs: Sequence[str], runs_dir: Path | None) -> list[Entrant]:
             raise refusal(f"run {folder.run_id!r} is named twice")
     if len(folders) < 2:
         raise refusal("two runs or more are needed to compare", "ksearch ls lists runs; ksearch show RUN shows one")
-    return [entrant_of(folder.run_id, read_journal(folder.journal)) for folder in folders]
+    return [entrant_of(folder.run_id, read_run(folder)) for folder in folders]
 
 
 def _lines(comparison: Comparison, width: int | None) -> Iterator[str]:
@@ -127,16 +126,16 @@ def _pages(groups: Sequence[Group], rows: Sequence[Row], width: int | None) -> I
 
 
 def _run_cells(group: Group, entrant: Entrant) -> list[str]:
-    trace = entrant.trace
-    best, interval = best_words(trace)
-    totals = trace.totals
+    run = entrant.run
+    best, interval = best_words(run)
+    totals, limit = run.totals, run.settings.budget.max_rounds
     return [
         entrant.run_id,
         group.name,
         str(entrant.seed),
         best,
         interval,
-        f"{totals.rounds}/{trace.head.max_rounds}" if trace.head.max_rounds else str(totals.rounds),
+        f"{totals.rounds}/{limit}" if limit else str(totals.rounds),
         duration(totals.elapsed_s),
         totals.stopped_by or totals.standing,
     ]
@@ -181,10 +180,8 @@ def _as_object(comparison: Comparison) -> dict[str, object]:
             {
                 "name": group.name,
                 "told": group.told,
-                "best": spread_of(
-                    [one.best.value if one.best else None for one in group.traces], missing=float("-inf")
-                ),
-                "rounds_to_best": spread_of([one.best.at.rounds if one.best else None for one in group.traces]),
+                "best": spread_of([one.step.value if one.step else None for one in group.runs], missing=float("-inf")),
+                "rounds_to_best": spread_of([one.step.at.rounds if one.step else None for one in group.runs]),
                 "failures": {fate: fates_of(group)[fate] for fate in failures_of(comparison.groups)},
                 "runs": [_run_object(entrant, levels) for entrant in group.entrants],
             }
@@ -194,20 +191,20 @@ def _as_object(comparison: Comparison) -> dict[str, object]:
 
 
 def _run_object(entrant: Entrant, levels: Sequence[float]) -> dict[str, object]:
-    trace = entrant.trace
-    best, totals = trace.best, trace.totals
+    run = entrant.run
+    best, totals = run.step, run.totals
     return {
         "run": entrant.run_id,
         "seed": entrant.seed,
         "traits": entrant.traits,
         "standing": totals.standing,
         "stopped_by": totals.stopped_by,
-        "used": trace.at,
+        "used": run.place,
         "best": {"value": best.value, "interval": best.interval, "at": best.at, "mark": best.mark} if best else None,
-        "reached": {f"{level:g}": reached(trace, level) for level in levels},
+        "reached": {f"{level:g}": reached(run, level) for level in levels},
         "fates": totals.fates,
         "calls": totals.calls,
         "prompt_tokens": totals.prompt_tokens,
         "completion_tokens": totals.completion_tokens,
-        "cost_usd": trace.at.dollars,
+        "cost_usd": run.place.dollars,
     }

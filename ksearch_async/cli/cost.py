@@ -15,9 +15,8 @@ from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.costs import NOTHING, PriceOf, Spend, Spending, spending_of
 from ksearch_async.runs.folder import find_run, runs_dir_or_default
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import PriceOf, Run, Spend, Spending
 from ksearch_async.settings.prices import read_prices
 from ksearch_async.views.terminal import put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, duration, table_lines
@@ -96,7 +95,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     timed: int = 0
     """Screenings that were timed to their end."""
     timed_lease_s: float = 0.0
-    spending: Spending = NOTHING
+    spending: Spending = Spending()
 
     @property
     def spared_s(self) -> float:
@@ -167,16 +166,17 @@ def _price_in(table: Path) -> PriceOf:
 
 def cost_of(run_id: str, records: Iterable[Record], price_of: PriceOf | None = None) -> Cost:
     """Add up a run's records; `price_of` gives prices to go by instead of the run's own."""
-    records = list(records)
-    cost, chronicle = Cost(run=run_id, spending=spending_of(records, price_of)), Chronicle()
+    cost, run = Cost(run=run_id), Run()
     for record in records:
-        chronicle.fold(record)
+        run.fold(record)
         cost = _plus(cost, record)
-    planner, coder = (cost.spending.of_role(role).known_usd for role in ("planner", "coder"))
+    spending = run.spending(price_of)
+    planner, coder = (spending.of_role(role).known_usd for role in ("planner", "coder"))
     return msgspec.structs.replace(
         cost,
-        wall_clock_s=chronicle.elapsed_s,
-        rounds=chronicle.state.rounds,
+        spending=spending,
+        wall_clock_s=run.elapsed_s,
+        rounds=run.state.rounds,
         planner=msgspec.structs.replace(cost.planner, cost_usd=planner),
         coder=msgspec.structs.replace(cost.coder, cost_usd=coder),
     )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.runs.attempts import Version, Versions, diff_lines
-from ksearch_async.runs.folder import find_run, runs_dir_or_default
+from ksearch_async.runs.candidates import Version, Versions, diff_lines
+from ksearch_async.runs.folder import find_run, read_run, runs_dir_or_default
 from ksearch_async.views.terminal import coloured, in_colour, note, one_line, put_json, put_lines, put_styled
 
 _COLOURS = {"---": "1", "+++": "1", "@@ ": "36", "-": "31", "+": "32"}
@@ -36,7 +35,7 @@ def diff_command(
         as_json: Print one JSON object: both versions, and the diff as text.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))
-    older, newer = Versions(read_journal(folder.journal)).pair(a, b)
+    older, newer = Versions(read_run(folder, with_texts=True)).pair(a, b)
     lines = list(diff_lines(older, newer))
     if as_json:
         text = "".join(f"{line}\n" for line in lines)

@@ -23,7 +23,7 @@ from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, Ta
 from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.fleet.workers import is_task, open_workers
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.attempts import Provenance, from_run
+from ksearch_async.runs.candidates import Provenance, from_run
 from ksearch_async.runs.folder import runs_dir_or_default
 from ksearch_async.settings.table import KernelLanguage, ProgramSettings, WorkerSettings
 from ksearch_async.views.terminal import note, put, put_json, put_lines

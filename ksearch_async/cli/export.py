@@ -20,8 +20,8 @@ from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.export import Winner, check_call, check_exportable, write_module
 from ksearch_async.export.receipt import facts_of
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.attempts import BEST, read_provenance
-from ksearch_async.runs.folder import RunFolder, check_writable, find_run, open_chronicle, runs_dir_or_default
+from ksearch_async.runs.candidates import BEST, read_provenance
+from ksearch_async.runs.folder import RunFolder, check_writable, find_run, read_run, runs_dir_or_default
 from ksearch_async.settings.table import load_config
 from ksearch_async.views.lines import way_on
 from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines
@@ -116,7 +116,7 @@ def _waiting(folder: RunFolder) -> Waiting | None:
     Raises:
         messages.base.BusError: the journal cannot be read.
     """
-    chronicle = open_chronicle(folder)
+    chronicle = read_run(folder)
     found = chronicle.waiting
     if found is None:
         return None

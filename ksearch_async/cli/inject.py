@@ -13,7 +13,7 @@ from ksearch_async.errors import refusal
 from ksearch_async.evaluation.sources import read_given
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.orders import begun
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from messages.base import ROOT
 from messages.steering import Inject
 from messages.tasks import Candidate
@@ -54,7 +54,7 @@ def inject_command(
     return anyio.run(give)
 
 
-def _read(chronicle: Chronicle, file: Path) -> Candidate:
+def _read(chronicle: Run, file: Path) -> Candidate:
     """Return the candidate of a file, in the run's language.
 
     Raises:

@@ -10,8 +10,8 @@ import msgspec
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import RunFolder, list_runs, open_chronicle, runs_dir_or_default
-from ksearch_async.runs.state import Best, BestScore, Chronicle
+from ksearch_async.runs.folder import RunFolder, list_runs, read_run, runs_dir_or_default
+from ksearch_async.runs.run import Best, BestScore, Run
 from ksearch_async.views.lines import standing
 from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, rough_duration, table_lines
@@ -76,13 +76,13 @@ def _row(run: RunFolder, now: float) -> Row:
     """Read a run; one that cannot be read is listed too, so that it does not hide the others."""
     age_s = max(0.0, now - run.journal.stat().st_mtime)
     try:
-        chronicle = open_chronicle(run)
+        chronicle = read_run(run)
     except BusError as error:
         return Row(run=run.run_id, path=str(run.path), state="damaged", age_s=age_s, error=str(error))
     return _told(run, chronicle, age_s)
 
 
-def _told(run: RunFolder, chronicle: Chronicle, age_s: float) -> Row:
+def _told(run: RunFolder, chronicle: Run, age_s: float) -> Row:
     started, state, finished = chronicle.started, chronicle.state, chronicle.finished
     return Row(
         run=run.run_id,

@@ -8,7 +8,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
@@ -42,7 +41,7 @@ def report_command(
     require_plotting()
     folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs or ("latest",)]
     _refuse_doubles(folders)
-    dossiers = [dossier_of(folder, list(read_journal(folder.journal))) for folder in folders]
+    dossiers = [dossier_of(folder) for folder in folders]
     written: list[Path] = []
     for path, content in _files(dossiers, output, svg, png):
         _write(path, content)

@@ -40,9 +40,9 @@ from ksearch_async.runs.background import Departure, Detached, depart
 from ksearch_async.runs.estimate import Earlier, Estimate, Forecast, earlier_run, estimate, forecast
 from ksearch_async.runs.folder import RunFolder, check_free, run_id_of, runs_dir_or_default
 from ksearch_async.runs.local import check_local, open_session
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Lead, Opening, Session, Start, StopSwitch, files_gone
 from ksearch_async.runs.start import read_heritage, read_solution
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of, model_words, rules_answer_misses, writer_dialect
 from ksearch_async.settings.resolve import Resolved
 from ksearch_async.settings.table import RunConfig, flatten
@@ -221,7 +221,7 @@ def _note_beginning(session: Session, kind: ShownKind, view: View) -> None:
             view.note(f"warning: {mark}")
 
 
-def has_missed(chronicle: Chronicle) -> bool:
+def has_missed(chronicle: Run) -> bool:
     """Say whether a run ended because a recorded run was not asked what it asks."""
     finished = chronicle.finished
     return finished is not None and finished.stopped_by == "infrastructure" and NOT_RECORDED in finished.detail
@@ -255,7 +255,7 @@ def _view(session: Session, kind: ShownKind) -> View:
     return LiveView(plain, sys.stdout, leads=session.leads, slots=slots)
 
 
-def exit_code(chronicle: Chronicle) -> int:
+def exit_code(chronicle: Run) -> int:
     """Return what a run that was shown to its end, or to where it was left, earned."""
     finished = chronicle.finished
     if finished is None or finished.stopped_by == "interrupted":

@@ -10,16 +10,15 @@ from typing import Annotated
 import msgspec
 from cyclopts import Parameter
 
-from actors.bus.journal import read_journal
 from actors.planner.core.selection import calibration
 from actors.planner.core.state import Node, path_titles
 from ksearch_async.cli import exits
 from ksearch_async.cli.eval import printed_lines, profile_table
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.runs.attempts import Told, Version, Versions, attempt_of, read_attempts
-from ksearch_async.runs.folder import RunFolder, find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.candidates import Version, Versions, archive_of, attempt_of
+from ksearch_async.runs.folder import RunFolder, find_run, read_run, runs_dir_or_default
+from ksearch_async.runs.run import Run, Told
 from ksearch_async.views.lines import (
     confirmations_line,
     expectations_line,
@@ -36,7 +35,7 @@ from ksearch_async.views.terminal import put_json, put_lines, put_raw, terminal_
 from ksearch_async.views.text import counted, duration, plain, workload_table
 from ksearch_async.views.tree import state_word, tree_lines
 from messages.base import ROOT
-from messages.events import Built, CandidateBuilt, CandidateEvaluated
+from messages.events import Built, CandidateEvaluated
 from messages.verdicts import DidNotBuild, Measured, Outpaced, outcome_line, worth_text
 
 
@@ -49,18 +48,17 @@ def show_node(
         ConfigError: there is no such node or attempt.
         messages.base.BusError: the journal is damaged, or of a newer release.
     """
-    chronicle = open_chronicle(folder)
+    chronicle = read_run(folder, with_texts=True)
     node = chronicle.state.nodes.get(node_id)
     if node is None:
         hint = suggestion(node_id, chronicle.state.nodes, f"ksearch tree {folder.run_id} lists them")
         raise refusal(f"run {folder.run_id!r} has no node {node_id!r}", hint)
-    attempts = read_attempts(read_journal(folder.journal))
     if prompt or answer:
-        told = attempt_of(attempts, node_id, attempt)
+        told = attempt_of(chronicle, node_id, attempt)
         texts = [text for text, wanted in ((told.prompt, prompt), (told.answer, answer)) if wanted]
         put_json(_node_object(told)) if as_json else put_raw("\n\n".join(texts))
         return exits.FOUND
-    shown = attempts.get(node_id, []) if attempt is None else [attempt_of(attempts, node_id, attempt)]
+    shown = archive_of(chronicle).told(node_id) if attempt is None else [attempt_of(chronicle, node_id, attempt)]
     if as_json:
         put_json({"node": node, "attempts": [_node_object(told) for told in shown]})
     else:
@@ -68,7 +66,7 @@ def show_node(
     return exits.FOUND
 
 
-def _node_lines(folder: RunFolder, chronicle: Chronicle, node: Node, shown: list[Told]) -> Iterator[str]:
+def _node_lines(folder: RunFolder, chronicle: Run, node: Node, shown: list[Told]) -> Iterator[str]:
     titles = path_titles(chronicle.state, node.node_id)
     yield from told_lines("node       ", f"{node.node_id}: {node.title}")
     if len(titles) > 1:
@@ -154,24 +152,19 @@ def show_candidate(folder: RunFolder, name: str, *, source: bool, as_json: bool)
 
 
 def _story(folder: RunFolder, name: str) -> Story:
-    records = list(read_journal(folder.journal))
-    versions = Versions(records)
+    run = read_run(folder, with_texts=True)
+    versions, archive = Versions(run), archive_of(run)
     version = versions.named(name)
     if version is None:
         raise refusal(f"{ROOT!r} is the reference, which is no candidate", "ksearch tree draws the nodes")
-    own = version.candidate_id
-    built = [
-        each.body.outcome for each in records if isinstance(each.body, CandidateBuilt) and each.body.candidate_id == own
-    ]
+    built = [each.outcome for each in archive.builds.get(version.candidate_id, ())]
     telling = [outcome for outcome in built if outcome.log] or built
     return Story(
         version=version,
         base=versions.named(version.base_id) if version.base_id else None,
-        title=versions.chronicle.state.node(version.node_id).title,
+        title=run.state.node(version.node_id).title,
         outcome=telling[-1] if telling else None,
-        verdicts=tuple(
-            each.body for each in records if isinstance(each.body, CandidateEvaluated) and each.body.candidate_id == own
-        ),
+        verdicts=tuple(evaluated for evaluated, _ in archive.verdicts.get(version.candidate_id, ())),
     )
 
 
@@ -281,7 +274,7 @@ def show_command(
         return show_node(folder, node, attempt=attempt, prompt=prompt, answer=answer, as_json=as_json)
     if is_about_attempt:
         raise refusal("--attempt, --prompt and --answer are about a node", "ksearch show RUN NODE --prompt")
-    chronicle = open_chronicle(folder)
+    chronicle = read_run(folder)
     if as_json:
         put_json(_summary(folder, chronicle))
     else:
@@ -289,7 +282,7 @@ def show_command(
     return exits.FOUND
 
 
-def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
+def _lines(folder: RunFolder, chronicle: Run) -> Iterator[str]:
     state, started = chronicle.state, chronicle.started
     yield f"run        {folder.run_id}"
     if started is not None:
@@ -315,7 +308,7 @@ def _lines(folder: RunFolder, chronicle: Chronicle) -> Iterator[str]:
         yield from tree_lines(state, width=terminal_width(), at_work=in_use)
 
 
-def _summary(folder: RunFolder, chronicle: Chronicle) -> dict[str, object]:
+def _summary(folder: RunFolder, chronicle: Run) -> dict[str, object]:
     state, started, finished = chronicle.state, chronicle.started, chronicle.finished
     return {
         "run": folder.run_id,

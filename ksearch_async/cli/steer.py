@@ -17,7 +17,7 @@ from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.mailbox import Order
 from ksearch_async.runs.orders import Line, Verb, begun, give, steer
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.views.events import public_form
 from ksearch_async.views.lines import AUDIENCES
 from ksearch_async.views.terminal import note, put, put_json
@@ -127,7 +127,7 @@ def order(
     return anyio.run(order_it)
 
 
-async def give_order(line: Line, chronicle: Chronicle, steering: Steering, *, as_json: bool) -> int:
+async def give_order(line: Line, chronicle: Run, steering: Steering, *, as_json: bool) -> int:
     """Give an order, unless it is known to be refused, and say what came of it.
 
     Raises:

@@ -20,8 +20,8 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.status import find_run_id, named_folder, read_chronicle
-from ksearch_async.runs.folder import find_run, open_chronicle, runs_dir_or_default
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.folder import find_run, read_run, runs_dir_or_default
+from ksearch_async.runs.run import Run
 from ksearch_async.views.terminal import note, put, put_json, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from ksearch_async.views.tree import tree_lines
@@ -151,7 +151,7 @@ def tree_command(
         at_work = chronicle.finished is None
     else:
         folder = find_run(run, runs_dir_or_default(runs_dir))
-        run_id, chronicle, at_work = folder.run_id, open_chronicle(folder), folder.in_use()
+        run_id, chronicle, at_work = folder.run_id, read_run(folder), folder.in_use()
     if why:
         return _why(run_id, chronicle.outlook, as_json=as_json)
     state = chronicle.state
@@ -179,7 +179,7 @@ def _is_there(run: str, nats: str | None, runs_dir: Path) -> bool:
     return False
 
 
-async def _read_there(run: str, nats: str | None, credentials: Path | None) -> tuple[str, Chronicle]:
+async def _read_there(run: str, nats: str | None, credentials: Path | None) -> tuple[str, Run]:
     """Return a run that is on a server."""
     async with open_bus(nats, os.environ, role="planner", credentials=credentials) as bus:
         run_id = await find_run_id(bus, run)
@@ -200,7 +200,7 @@ def _why(run_id: str, state: SearchState, *, as_json: bool) -> int:
     return exits.FOUND
 
 
-def _as_object(run_id: str, chronicle: Chronicle, depth: int | None) -> dict[str, object]:
+def _as_object(run_id: str, chronicle: Run, depth: int | None) -> dict[str, object]:
     state = chronicle.state
     shown = [node for node in state.nodes.values() if depth is None or node.depth <= depth]
     best = state.incumbent.node_id if state.incumbent else None

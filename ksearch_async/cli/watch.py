@@ -23,9 +23,9 @@ from ksearch_async.fleet.access import EMBEDDED, open_bus
 from ksearch_async.fleet.status import Place, find_place, find_run_id, named_folder, tell_leader
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.feed import LOOK_S, JournalReader
-from ksearch_async.runs.folder import RunFolder, create_run, not_begun, open_chronicle, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, create_run, not_begun, read_run, runs_dir_or_default
+from ksearch_async.runs.run import Best, Run
 from ksearch_async.runs.session import follow
-from ksearch_async.runs.state import Best, Chronicle
 from ksearch_async.settings.table import RunConfig, load_config
 from ksearch_async.views.lines import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
 from ksearch_async.views.live import LiveView
@@ -84,12 +84,12 @@ def _told_here(run: str, runs_dir: Path) -> RunFolder | None:
         raise not_begun(folder.run_id)
     if nats is None or not has_begun or folder.in_use():
         return folder if nats is None else None
-    return folder if nats == EMBEDDED or open_chronicle(folder).finished is not None else None
+    return folder if nats == EMBEDDED or read_run(folder).finished is not None else None
 
 
 async def _watch_folder(folder: RunFolder, kind: ShownKind) -> int:
     configure_logs()
-    chronicle = Chronicle()
+    chronicle = Run()
     view = _view(chronicle, folder.run_id, kind, WatchedPlace(folder))
     configure_logs(say=view.note)
     now = anyio.CancelScope()
@@ -109,7 +109,7 @@ async def _watch_folder(folder: RunFolder, kind: ShownKind) -> int:
     return exits.INTERRUPTED
 
 
-async def _follow_folder(folder: RunFolder, chronicle: Chronicle, view: View) -> bool:
+async def _follow_folder(folder: RunFolder, chronicle: Run, view: View) -> bool:
     """Tell a run until its journal ends for good; False: though nobody works on it, it is not over."""
     reader, was_led, looked_at = JournalReader(folder.journal), True, anyio.current_time()
     while True:
@@ -130,7 +130,7 @@ async def _watch(place: Place, credentials: Path | None, record: Path | None, ki
     async with open_bus(place.address, environment, role="watcher", credentials=credentials) as bus:
         run_id = await find_run_id(bus, place.run_id)
         folder = create_run(record, run_id) if record is not None else None
-        chronicle = Chronicle()
+        chronicle = Run()
         view = _view(chronicle, run_id, kind, WatchedPlace(folder, is_copy=True) if folder else None)
         configure_logs(folder.log if folder else None, say=view.note)
         await _show(bus, run_id, view, folder)
@@ -157,7 +157,7 @@ async def _show(bus: Bus, run_id: str, view: View, folder: RunFolder | None) -> 
         beside.cancel_scope.cancel()
 
 
-def _view(chronicle: Chronicle, run_id: str, kind: ShownKind, place: WatchedPlace | None) -> View:
+def _view(chronicle: Run, run_id: str, kind: ShownKind, place: WatchedPlace | None) -> View:
     if kind == "json":
         return JsonView(chronicle, place.folder if place else RunFolder(Path(run_id)))
     plain = WatchedView(chronicle, run_id, place)
@@ -175,7 +175,7 @@ class WatchedPlace(msgspec.Struct, frozen=True):
 class WatchedView(PlainView):
     """Lines of a run that somebody else leads: without what only its folder and its configuration know."""
 
-    def __init__(self, chronicle: Chronicle, run_id: str, place: WatchedPlace | None) -> None:
+    def __init__(self, chronicle: Run, run_id: str, place: WatchedPlace | None) -> None:
         folder = place.folder if place else None
         super().__init__(chronicle, folder or RunFolder(Path(run_id)), RunConfig(task=run_id), "")
         self._recorded = folder

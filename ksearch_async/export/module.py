@@ -1,39 +1,47 @@
 """Writes one importable module that holds a kernel, its reference, its receipt and a self-test.
 
-Siblings, one per language (`cpp`, `cuda`, `triton`, `python`), each define
-
-- `PARTS: tuple[str, ...]`: the files of `parts/` that call the kernel, after those that all languages share
-- `language_facts(candidate: Candidate, target: Target) -> dict[str, object]`: values for `parts/facts.py`
+The module is put together from files of `parts/`, which are ordinary code here. Imports of our own modules are dropped,
+the others gathered at the top. All parts share one name space, so no name may be defined twice.
 """
 
 from __future__ import annotations
 
+import ast
 import math
-from importlib import import_module
-from typing import Protocol
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
 
 from evaluators.judge.check.tolerances import bounds_of
 from evaluators.languages.base import passed
+from evaluators.languages.cpp.contract import COMPILER_FLAGS as CPP_FLAGS
+from evaluators.languages.cpp.toolchain import features_of
+from evaluators.languages.cuda.contract import COMPILER_FLAGS as CUDA_FLAGS
 from evaluators.languages.triton.contract import argument_names
 from evaluators.tasks.workloads import standalone_text
 from ksearch_async.errors import refusal
-from ksearch_async.export.assembly import assemble
 from ksearch_async.export.receipt import Winner, header_of, receipt_of
 from messages.base import Language
 from messages.calls import CallForm, ConstantPlace, ListOf, Number, Structure, TensorPlace, TupleOf
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
 
-_LANGUAGES: tuple[Language, ...] = ("cpp", "cuda", "triton", "python")
+PARTS: Mapping[Language, tuple[str, ...]] = {
+    "cpp": ("calling", "native", "cpp", "checking"),
+    "cuda": ("calling", "native", "cuda", "checking"),
+    "triton": ("calling", "triton", "checking"),
+    "python": ("calling", "python", "checking"),
+}
+"""Files of `parts/` by language, in order."""
 _OF_ONE_FILE: tuple[Language, ...] = ("triton", "python")
-_BEFORE = ("calling",)
-_BEHIND = ("loading", "comparing", "checking")
-
-
-class _Sibling(Protocol):
-    PARTS: tuple[str, ...]
-
-    def language_facts(self, candidate: Candidate, target: Target, /) -> dict[str, object]:
-        """Return values for `parts/facts.py`."""
+_FOLDER = Path(__file__).parent / "parts"
+_OURS = "ksearch_async"
+_PURPOSE = "Part of exported modules: "
+_LAST_IMPORT = "torch"
+_LATE = ("REFERENCE", "RECEIPT")
+"""Facts that are long, and nothing to read first."""
+_LINT = re.compile(r"  # (?:noqa|type: ignore)\b.*$", re.MULTILINE)
 
 
 def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
@@ -52,8 +60,8 @@ def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
             f"{task.name!r} has {len(task.shown)} workloads, and a module is made for one",
             "export the source for one of them: ksearch export RUN/best/SOURCE --task PROBLEM:WORKLOAD -o FILE",
         )
-    if candidate.language not in _LANGUAGES:
-        raise refusal(f"kernels in {candidate.language} cannot be exported", f"there are: {', '.join(_LANGUAGES)}")
+    if candidate.language not in PARTS:
+        raise refusal(f"kernels in {candidate.language} cannot be exported", f"there are: {', '.join(PARTS)}")
     if candidate.language in _OF_ONE_FILE and len(candidate.files) > 1:
         raise refusal(
             f"this kernel has {len(candidate.files)} Python files, and one module can hold one",
@@ -99,7 +107,6 @@ def write_module(winner: Winner) -> str:
     """
     check_exportable(winner.task, winner.candidate)
     check_call(winner.task, winner.call)
-    sibling: _Sibling = import_module(f"ksearch_async.export.{winner.candidate.language}")
     given = passed(winner.tensors, winner.call)
     named = list(zip(argument_names(given), given, strict=True))
     inputs = [(name, one) for name, one in named if isinstance(one, Number) or one.role != "output"]
@@ -114,17 +121,20 @@ def write_module(winner: Winner) -> str:
         "NUMBERS": tuple((name, one.place, one.value) for name, one in inputs if isinstance(one, Number)),
         "OUTPUTS": tuple((tensor.name, tensor.shape, tensor.dtype) for tensor in outputs),
         "BOUNDS": tuple(_bounds(winner.task, tensor) for tensor in outputs),
-        "REFERENCE": _reference(winner.task),
+        "REFERENCE": standalone_text(winner.task.text, winner.task.workloads[0])
+        if winner.task.workloads
+        else winner.task.text,
         "RECEIPT": receipt_of(winner),
-        **sibling.language_facts(winner.candidate, winner.target),
+        **_target_facts(winner.candidate.language, winner.target),
     }
     header = header_of(winner, f"forward({', '.join(name for name, _ in inputs)}) -> {returned}")
-    return assemble(header, facts, _forward(inputs, outputs), (*_BEFORE, *sibling.PARTS, *_BEHIND), "program")
+    return assemble(header, facts, _forward(inputs, outputs), (*PARTS[winner.candidate.language], "program"))
 
 
-def _reference(task: TaskSpec) -> str:
-    """Return the problem file, such that its functions can be called without arguments."""
-    return standalone_text(task.text, task.workloads[0]) if task.workloads else task.text
+def _target_facts(language: Language, target: Target) -> dict[str, object]:
+    if language == "cpp":
+        return {"FLAGS": CPP_FLAGS, "ARCHITECTURE": target.march, "CPU_FEATURES": features_of(target.march)}
+    return {"ARCHITECTURE": target.arch} | ({"FLAGS": CUDA_FLAGS} if language == "cuda" else {})
 
 
 def _bounds(task: TaskSpec, output: TensorSpec) -> tuple[float, float | None, bool]:
@@ -170,3 +180,127 @@ def _said(one: TensorSpec | Number) -> str:
         return f"{one.value!r}, and no other: the kernel was judged with it"
     state = "" if one.role == "input" else f", the reference's {one.name}"
     return f"{one.shape} {one.dtype}{state}"
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of `parts/`."""
+
+    name: str
+    text: str
+    """Its docstring as a comment, and its code below the imports."""
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    """Without those of our own modules."""
+    defines: tuple[str, ...]
+
+
+def _read_part(name: str) -> _Part:
+    text = (_FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    behind = max(node.end_lineno or 0 for node in imports)
+    body = _LINT.sub("", "".join(text.splitlines(keepends=True)[behind:])).strip("\n")
+    purpose = (ast.get_docstring(tree) or "").removeprefix(_PURPOSE)
+    comment = "\n".join(f"# {line}".rstrip() for line in (purpose[:1].upper() + purpose[1:]).splitlines())
+    return _Part(
+        name=name,
+        text=f"{comment}\n\n\n{body}",
+        imports=tuple(node for node in imports if not _is_ours(node)),
+        defines=tuple(filter(None, map(_name_of, tree.body))),
+    )
+
+
+def assemble(header: str, facts: Mapping[str, object], front: str, names: Iterable[str]) -> str:
+    """Return a module's text.
+
+    Args:
+        header: its docstring.
+        facts: values for the constants of `parts/facts.py` that it needs.
+        front: code that comes before the parts.
+        names: the parts, in order; long facts stand before the last one.
+    """
+    parts = [_read_part(name) for name in names]
+    _check_names([_read_part("facts"), *parts])
+    *sections, last = (part.text for part in parts)
+    early, late = (
+        "\n".join(f"{name} = {literal(value)}" for name, value in facts.items() if (name in _LATE) is is_late)
+        for is_late in (False, True)
+    )
+    imports = "\n".join(_import_lines(node for part in parts for node in part.imports))
+    top = f"{docstring(header)}\n\nfrom __future__ import annotations\n\n{imports}\n\n{early}"
+    return "\n\n\n".join((top, front, *sections, late, last)) + "\n"
+
+
+def _import_lines(statements: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[str]:
+    """Yield each import once, those of one module in one line."""
+    modules: set[str] = set()
+    names: dict[str, set[str]] = {}
+    for node in statements:
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        else:
+            names.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
+    yield from (f"import {module}" for module in sorted(modules - {_LAST_IMPORT}))
+    yield from (f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names))
+    yield f"\nimport {_LAST_IMPORT}"
+
+
+def docstring(text: str) -> str:
+    """Return a docstring's source."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"""{escaped}\n"""'
+
+
+def literal(value: object) -> str:
+    """Return the source of a value; texts of several lines stay readable where that is exact."""
+    if isinstance(value, str) and "\n" in value:
+        return _text_literal(value)
+    if isinstance(value, dict):
+        items = "".join(f"    {literal(key)}: {literal(item)},\n" for key, item in value.items())
+        return f"{{\n{items}}}"
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return "(\n" + "".join(f"    {item!a},\n" for item in value) + ")"
+    if isinstance(value, frozenset):  # in an order that is the same in every export
+        return f"frozenset({sorted(value)!a})"
+    return ascii(value)
+
+
+def _text_literal(text: str) -> str:
+    for quotes in ("'''", '"""'):
+        candidate = f"r{quotes}{text}{quotes}"
+        if _reads_as(candidate, text):
+            return candidate
+    return ascii(text)
+
+
+def _reads_as(source: str, text: str) -> bool:
+    """Say whether a literal is this text, also after it was written to a file and read again."""
+    if "\r" in text or "\0" in text or "\f" in text:
+        return False
+    try:
+        source.encode()
+        return bool(ast.literal_eval(source) == text)
+    except (SyntaxError, ValueError):
+        return False
+
+
+def _is_ours(node: ast.Import | ast.ImportFrom) -> bool:
+    return isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in (_OURS, "__future__")
+
+
+def _name_of(node: ast.stmt) -> str:
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return name
+        case _:
+            return ""
+
+
+def _check_names(parts: list[_Part]) -> None:
+    seen: dict[str, str] = {}
+    for part in parts:
+        for name in part.defines:
+            if name in seen:
+                raise AssertionError(f"parts {seen[name]!r} and {part.name!r} both define {name!r}")
+            seen[name] = part.name

@@ -66,27 +66,20 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, tag="ksearch.receipt.v1
 
 def receipt_of(winner: Winner) -> str:
     """Return the receipt as JSON for people."""
-    receipt = Receipt(
-        ksearch_async=__version__,
-        task_name=winner.task.name,
-        task_id=winner.task.task_id,
-        candidate_id=winner.candidate.candidate_id,
-        language=winner.candidate.language,
-        run_id=winner.run_id,
-        round=winner.round,
-        found_by=winner.found_by,
-        measured_at=winner.measured_at,
-        purpose=winner.purpose,
-        device=winner.device,
-        target=winner.target,
-        isolation=winner.isolation,
-        marks=winner.marks,
-        tolerance=winner.task.tolerance,
-        rules=winner.task.rules,
-        wall_s=round(winner.wall_s, 3),
-        lease_s=round(winner.lease_s, 3),
-        verdict=msgspec.Raw(to_json(winner.verdict)),
-    )
+    as_told = {name: getattr(winner, name) for name in Receipt.__struct_fields__ if hasattr(winner, name)}
+    own = {
+        "ksearch_async": __version__,
+        "task_name": winner.task.name,
+        "task_id": winner.task.task_id,
+        "candidate_id": winner.candidate.candidate_id,
+        "language": winner.candidate.language,
+        "tolerance": winner.task.tolerance,
+        "rules": winner.task.rules,
+        "wall_s": round(winner.wall_s, 3),
+        "lease_s": round(winner.lease_s, 3),
+        "verdict": msgspec.Raw(to_json(winner.verdict)),
+    }
+    receipt = Receipt(**as_told | own)
     return msgspec.json.format(msgspec.json.encode(receipt), indent=2).decode()
 
 

@@ -54,6 +54,7 @@ from ksearch_async.fleet.workers import (
     slots_of,
 )
 from ksearch_async.runs.folder import RunFolder, create_run, new_run_id
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import (
     Opened,
     Session,
@@ -66,7 +67,6 @@ from ksearch_async.runs.session import (
     is_spent,
 )
 from ksearch_async.runs.start import read_heritage, read_solution
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of, model_name, open_model, writer_dialect, writer_names
 from ksearch_async.settings.table import RunConfig, load_config, planner_settings, save_config
 from messages.base import Language, Role
@@ -364,7 +364,7 @@ async def open_distributed(config: RunConfig, *, run_id: str | None, start: Star
                 folder=folder,
                 config=config,
                 started=started,
-                chronicle=Chronicle(),
+                chronicle=Run(),
                 opening=started,
                 address=address,
             )
@@ -612,7 +612,7 @@ async def _found(bus: Bus, run_id: str) -> str:
     return run_id
 
 
-def resumption(chronicle: Chronicle, config: RunConfig, lineup: Lineup) -> RunResumed | None:
+def resumption(chronicle: Run, config: RunConfig, lineup: Lineup) -> RunResumed | None:
     """Return what is to be said before a run goes on: nothing if its planner died, and all is as it was."""
     started = chronicle.started
     same = config.search.budget == chronicle.state.settings.budget and lineup == chronicle.state.lineup

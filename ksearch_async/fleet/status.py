@@ -19,7 +19,7 @@ from ksearch_async.errors import refusal, suggestion
 from ksearch_async.fleet.access import EMBEDDED, address_of
 from ksearch_async.runs.folder import RunFolder, list_runs
 from ksearch_async.runs.mailbox import Order
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run as FoldedRun
 from ksearch_async.settings.table import load_config
 from messages.base import BusError, ConfigError, Role
 from messages.codec import Record, encode
@@ -250,9 +250,9 @@ async def has_stream(bus: Bus, run_id: str) -> bool:
     return True
 
 
-async def read_chronicle(bus: Bus, run_id: str) -> Chronicle:
+async def read_chronicle(bus: Bus, run_id: str) -> FoldedRun:
     """Fold what a run's stream, which must be there, holds now."""
-    chronicle, last = Chronicle(), await bus.open_stream(run_id)
+    chronicle, last = FoldedRun(), await bus.open_stream(run_id)
     if last == 0:
         return chronicle
     events = bus.events(run_id)

@@ -21,9 +21,9 @@ import structlog
 
 from ksearch_async.follow.logs import keep_secret
 from ksearch_async.follow.notice_settings import SECRET_VARIABLE, URL_VARIABLE, NoticeKind, check_url, kinds_of
-from ksearch_async.runs.feed import LOOK_S, Head, JournalReader, Mark, Totals
+from ksearch_async.runs.feed import LOOK_S, JournalReader
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.updates import Folding
+from ksearch_async.runs.run import Mark, Run, Totals
 from ksearch_async.settings.table import NotifySettings
 from ksearch_async.views.lines import STOP_WORDS
 from messages.base import KsearchError
@@ -78,79 +78,65 @@ class Herald:
 
     def __init__(self, kinds: frozenset[str]) -> None:
         self._kinds = kinds
-        self._folding = Folding()
-        self._head: Head | None = None
-        self._best: Mark | None = None
+        self._run = Run()
         self._told_at: dict[str, float] = {}
 
     def take(self, record: Record) -> list[Notice]:
         """Return the notices of a record."""
-        was_over = self._folding.chronicle.finished is not None
-        update = self._folding.take(record)
-        self._head = update.head or self._head
-        if self._head is None:
+        run = self._run
+        was_over, steps = run.finished is not None, len(run.steps)
+        run.fold(record)
+        if run.started is None:
             return []
-        notices = []
-        for mark in update.marks[-1:]:
-            self._best = mark
-            notices.append(self._notice("best", record, update.totals, self._best_words()))
+        due: list[tuple[NoticeKind, str]] = []
+        if run.step is not None and len(run.steps) > steps:
+            due.append(("best", f"new best: {_worth_words(run.step.mark)}, round {run.step.mark.round}"))
         if trouble := _trouble_words(record):
-            elapsed_s, told_s = update.totals.elapsed_s, self._told_at.get(trouble)
+            elapsed_s, told_s = run.place.seconds, self._told_at.get(trouble)
             if told_s is None or elapsed_s - told_s >= _QUIET_S:
                 self._told_at[trouble] = elapsed_s
-                notices.append(self._notice("trouble", record, update.totals, trouble))
-        if update.totals.standing == "finished" and not was_over:
-            notices.append(self._notice("finished", record, update.totals, self._end_words(update.totals)))
-        return [notice for notice in notices if notice.kind in self._kinds]
+                due.append(("trouble", trouble))
+        if run.finished is not None and not was_over:
+            why = STOP_WORDS.get(run.finished.stopped_by, run.finished.stopped_by)
+            found = f"best {_worth_words(run.step.mark)}" if run.step else "nothing found"
+            due.append(("finished", f"over after {run.state.rounds} rounds ({why}): {found}"))
+        return [
+            self._made(kind, f"{kind}-{record.seq}", record.at, words, run.totals)
+            for kind, words in due
+            if kind in self._kinds
+        ]
 
     def failed(self) -> list[Notice]:
         """Return the notice of a session that ended by an error of ours or of the disk, which no record tells of."""
-        chronicle = self._folding.chronicle
-        if self._head is None or chronicle.last_at is None or "trouble" not in self._kinds:
+        run = self._run
+        if run.started is None or run.last_at is None or "trouble" not in self._kinds:
             return []
-        totals = Totals(rounds=chronicle.state.rounds, elapsed_s=chronicle.elapsed_s, cost_usd=chronicle.state.cost_usd)
-        text = f"{self._head.run_id}: the session failed; ksearch resume {self._head.run_id} goes on"
-        return [self._made("trouble", f"failed-{chronicle.last_seq}", chronicle.last_at.isoformat(), text, totals)]
+        totals = Totals(rounds=run.state.rounds, elapsed_s=run.elapsed_s, cost_usd=run.state.cost_usd)
+        words = f"the session failed; ksearch resume {run.started.run_id} goes on"
+        return [self._made("trouble", f"failed-{run.last_seq}", run.last_at.isoformat(), words, totals)]
 
-    def _notice(self, kind: NoticeKind, record: Record, totals: Totals, words: str) -> Notice:
-        head = self._head
-        return self._made(kind, f"{kind}-{record.seq}", record.at, f"{head.run_id if head else ''}: {words}", totals)
-
-    def _made(self, kind: NoticeKind, suffix: str, at: str, text: str, totals: Totals) -> Notice:
-        head, best = self._head, self._best
-        run_id = head.run_id if head else ""
+    def _made(self, kind: NoticeKind, suffix: str, at: str, words: str, totals: Totals) -> Notice:
+        run, best = self._run, self._run.step.mark if self._run.step else None
+        run_id, task = (run.started.run_id, run.started.task.name) if run.started else ("", "")
+        is_score = best is not None and best.speedup is None
         figures = Figures(
             standing=totals.standing,
             stopped_by=totals.stopped_by,
             rounds=totals.rounds,
-            max_rounds=head.max_rounds if head else 0,
+            max_rounds=run.settings.budget.max_rounds,
             elapsed_s=round(totals.elapsed_s, 3),
             cost_usd=totals.cost_usd,
             model_calls=totals.calls,
+            speedup=best.speedup if best else None,
+            speedup_low=best.credit if best and not is_score else None,
+            speedup_high=best.speedup_high if best else None,
+            latency_us=best.latency_us if best else None,
+            score=best.credit if best and is_score else None,
+            best_id=best.candidate_id if best else "",
+            best_round=best.round if best else 0,
         )
-        if best is not None:
-            is_score = best.speedup is None
-            figures = msgspec.structs.replace(
-                figures,
-                speedup=best.speedup,
-                speedup_low=None if is_score else best.credit,
-                speedup_high=best.speedup_high,
-                latency_us=best.latency_us,
-                score=best.credit if is_score else None,
-                best_id=best.candidate_id,
-                best_round=best.round,
-            )
-        task = head.task if head else ""
+        text = f"{run_id}: {words}"
         return Notice(id=f"{run_id}.{suffix}", kind=kind, run=run_id, task=task, at=at, text=text, figures=figures)
-
-    def _best_words(self) -> str:
-        best = self._best
-        return f"new best: {_worth_words(best)}, round {best.round}" if best else ""
-
-    def _end_words(self, totals: Totals) -> str:
-        why = STOP_WORDS.get(totals.stopped_by, totals.stopped_by)
-        found = f"best {_worth_words(self._best)}" if self._best else "nothing found"
-        return f"over after {totals.rounds} rounds ({why}): {found}"
 
 
 def _worth_words(best: Mark) -> str:

@@ -21,7 +21,7 @@ from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from actors.planner.prompts import plan_request
-from ksearch_async.runs.folder import list_runs, open_chronicle
+from ksearch_async.runs.folder import list_runs, read_run
 from ksearch_async.settings.table import RunConfig, load_config
 from messages.base import BusError, ConfigError, Usage
 from messages.commands import WriteCandidate
@@ -246,7 +246,7 @@ def earlier_run(runs_dir: Path, task: TaskSpec, target: Target) -> Earlier | Non
     """Return the latest run of this task on a machine like this; runs that cannot be read are passed over."""
     for folder in list_runs(runs_dir)[:_LOOKED_AT]:
         try:
-            config, chronicle = load_config(folder.config), open_chronicle(folder)
+            config, chronicle = load_config(folder.config), read_run(folder)
         except (BusError, ConfigError):
             continue
         started, state = chronicle.started, chronicle.state

@@ -18,7 +18,7 @@ import msgspec
 
 from actors.bus.journal import read_journal
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.settings.table import DEFAULT_RUNS_DIR
 from messages.subjects import checked_id
 
@@ -189,13 +189,10 @@ def runs_dir_or_default(given: Path | None) -> Path:
     return given if given is not None else Path(os.environ.get("KSEARCH_RUNS_DIR") or DEFAULT_RUNS_DIR)
 
 
-def open_chronicle(folder: RunFolder) -> Chronicle:
+def read_run(folder: RunFolder, *, with_texts: bool = False) -> Run:
     """Read a run's journal, which may be in use.
 
     Raises:
         messages.base.BusError: it cannot be read, is damaged, or is of a newer release.
     """
-    chronicle = Chronicle()
-    for record in read_journal(folder.journal):
-        chronicle.fold(record)
-    return chronicle
+    return Run.of(read_journal(folder.journal), with_texts=with_texts)

@@ -40,8 +40,9 @@ from ksearch_async.fleet.workers import (
     read_task,
     slots_of,
 )
-from ksearch_async.runs.folder import RunFolder, create_run, new_run_id, open_chronicle
+from ksearch_async.runs.folder import RunFolder, create_run, new_run_id, read_run
 from ksearch_async.runs.mailbox import open_mailbox
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import (
     Opened,
     Session,
@@ -55,7 +56,6 @@ from ksearch_async.runs.session import (
     is_spent,
 )
 from ksearch_async.runs.start import read_heritage, read_solution
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of, open_model, writer_dialect
 from ksearch_async.settings.table import RunConfig, load_config, save_config
 from messages.codec import Record, encode
@@ -113,7 +113,7 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
                 heritage=heritage,
                 lineup=lineup,
             )
-            session = Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+            session = Session(folder=folder, config=config, started=started, chronicle=Run(), opening=started)
             yield session, Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
     finally:
         if not folder.journal.exists() or not folder.journal.stat().st_size:
@@ -145,7 +145,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
         messages.base.BusError: the journal cannot be read.
     """
     saved = load_config(folder.config)
-    chronicle = await anyio.to_thread.run_sync(open_chronicle, folder)
+    chronicle = await anyio.to_thread.run_sync(read_run, folder)
     started = chronicle.started
     if started is None:
         raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")

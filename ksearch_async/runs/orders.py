@@ -17,10 +17,10 @@ from actors.planner.core.steering import carry_out
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.status import ask, find_place, find_run_id, leader_of, named_folder, read_chronicle
-from ksearch_async.runs.folder import RunFolder, not_begun, open_chronicle
+from ksearch_async.runs.folder import RunFolder, not_begun, read_run
 from ksearch_async.runs.mailbox import Order, order_local
+from ksearch_async.runs.run import Run, Standing
 from ksearch_async.runs.session import GOES_ON
-from ksearch_async.runs.state import Chronicle, Standing, standing_of
 from ksearch_async.settings.table import load_config
 from ksearch_async.views.lines import steering_words
 from messages.base import ConfigError
@@ -35,7 +35,7 @@ class Line(Protocol):
     is_local: bool
     """The run is one of one process, in a folder here."""
 
-    async def read(self) -> Chronicle:
+    async def read(self) -> Run:
         """Return the run as it is now."""
 
     async def leader(self) -> str:
@@ -58,9 +58,9 @@ class LocalLine:
         self.run_id = folder.run_id
         self._journal_id = ""
 
-    async def read(self) -> Chronicle:
+    async def read(self) -> Run:
         """See `Line.read`."""
-        chronicle = await anyio.to_thread.run_sync(open_chronicle, self._folder)
+        chronicle = await anyio.to_thread.run_sync(read_run, self._folder)
         if chronicle.started is not None:  # a folder may have been renamed, or be a copy
             self._journal_id = chronicle.started.run_id
         return chronicle
@@ -83,7 +83,7 @@ class ServerLine:
         self._bus = bus
         self.run_id = run_id
 
-    async def read(self) -> Chronicle:
+    async def read(self) -> Run:
         """See `Line.read`."""
         return await read_chronicle(self._bus, self.run_id)
 
@@ -178,7 +178,7 @@ async def steer(line: Line, verb: Verb, order: Order) -> Answered:
         messages.base.BusError: the run cannot be reached.
     """
     run_id, chronicle = line.run_id, await begun(line)
-    standing = standing_of(chronicle)
+    standing = chronicle.standing
     if (verb, standing) in _ALREADY:
         return await _already(line, standing, f"run {run_id} {_ALREADY[verb, standing]}")
     if standing in ("stopping", "finished"):
@@ -208,7 +208,7 @@ def _killed(run_id: str) -> ConfigError:
     return refusal(f"run {run_id!r} is not running: its process was killed", f"ksearch resume {run_id} goes on with it")
 
 
-async def begun(line: Line) -> Chronicle:
+async def begun(line: Line) -> Run:
     """Return the run that a line leads to.
 
     Raises:
@@ -224,7 +224,7 @@ async def begun(line: Line) -> Chronicle:
     return chronicle
 
 
-async def give(line: Line, chronicle: Chronicle, steering: Steering) -> Given:
+async def give(line: Line, chronicle: Run, steering: Steering) -> Given:
     """Give an order, unless it is known to be refused.
 
     Raises:
@@ -234,7 +234,7 @@ async def give(line: Line, chronicle: Chronicle, steering: Steering) -> Given:
     rehearsed = Step(chronicle.outlook)
     carry_out(rehearsed, steering)
     _check(tuple(rehearsed.facts))
-    standing = standing_of(chronicle)
+    standing = chronicle.standing
     is_led = bool(await line.leader()) and standing != "finished"
     patience_s = PATIENCE_S if is_led or line.is_local else 0.0
     decided = await line.ask(SteeringRequested(order=steering), patience_s=patience_s)
@@ -249,7 +249,7 @@ async def give(line: Line, chronicle: Chronicle, steering: Steering) -> Given:
     )
 
 
-def _notes(run_id: str, chronicle: Chronicle) -> tuple[str, ...]:
+def _notes(run_id: str, chronicle: Run) -> tuple[str, ...]:
     rest = rest_words(chronicle)
     return (
         f"run {run_id} {rest}: this is recorded, and takes effect when it goes on",
@@ -272,20 +272,20 @@ def _check(facts: tuple[Fact, ...]) -> None:
             raise refusal(fact.reason, "ksearch tree RUN shows the nodes") if is_unknown else refusal(fact.reason)
 
 
-def rest_words(chronicle: Chronicle) -> str:
+def rest_words(chronicle: Run) -> str:
     """Say how a run stands that nobody works on."""
     if chronicle.finished is None:
         return "is not running"
     return "is over" if is_over(chronicle) else "is stopped"
 
 
-def resume_words(run_id: str, chronicle: Chronicle) -> str:
+def resume_words(run_id: str, chronicle: Run) -> str:
     """Say with what command a run that nobody works on goes on."""
     larger = " --max-rounds N goes on, with a larger budget" if is_over(chronicle) else " goes on with it"
     return f"ksearch resume {run_id}{larger}"
 
 
-def is_over(chronicle: Chronicle) -> bool:
+def is_over(chronicle: Run) -> bool:
     """Say whether a run has come to its end, and not only to a stop."""
     finished = chronicle.finished
     return finished is not None and finished.stopped_by not in GOES_ON

@@ -18,7 +18,7 @@ from evaluators.tasks import is_bundled, is_gone, is_there
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.workers import read_task
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.settings.table import ContinueSettings, RunConfig, changed_keys, may_change
 from messages.base import BusError
 from messages.codec import Record, encode
@@ -37,7 +37,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     folder: RunFolder
     config: RunConfig
     started: RunStarted
-    chronicle: Chronicle
+    chronicle: Run
     """The run so far."""
     opening: RunStarted | RunResumed | None
     """The session's first event; null if none is needed: somebody leads the run already, or it is over."""
@@ -139,7 +139,7 @@ async def heed(stop: StopSwitch, bus: Bus, run_id: str) -> None:
     await bus.publish(run_id, encode(requested), msg_id=f"{run_id}.stop-{uuid4().hex}")
 
 
-def is_spent(chronicle: Chronicle, budget: Budget) -> bool:
+def is_spent(chronicle: Run, budget: Budget) -> bool:
     """Say whether a run is over for good, with this budget."""
     finished = chronicle.finished
     return finished is not None and finished.stopped_by not in GOES_ON and budget == chronicle.state.settings.budget

@@ -13,17 +13,16 @@ from typing import Any
 
 import msgspec
 
-from actors.bus.journal import read_journal
 from actors.planner.core.state import Node, SearchState, in_order
 from actors.planner.core.steering import MAX_CANDIDATE_BYTES, cleaned
 from actors.recorder.folder import Snapshot
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.evaluation.sources import read_given
-from ksearch_async.runs.folder import RunFolder, list_runs, open_chronicle
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.folder import RunFolder, list_runs, read_run
+from ksearch_async.runs.run import Run
 from ksearch_async.settings.table import RunConfig
 from messages.base import ROOT
-from messages.events import CandidateWritten, RunStarted
+from messages.events import RunStarted
 from messages.settings import Heritage, InheritedNode
 from messages.tasks import Candidate, Target, TaskSpec
 from messages.verdicts import worth_text
@@ -78,7 +77,7 @@ def read_heritage(config: RunConfig, task: TaskSpec, target: Target) -> Heritage
     for path in (runs_dir / name, Path(name)):
         if (path / "journal.jsonl").is_file():
             folder = RunFolder(path.resolve())
-            return _of_run(folder, open_chronicle(folder), task, target)
+            return _of_run(folder, read_run(folder), task, target)
     if Path(name).is_file():
         return _of_file(Path(name))
     known = [run.run_id for run in list_runs(runs_dir)]
@@ -87,14 +86,14 @@ def read_heritage(config: RunConfig, task: TaskSpec, target: Target) -> Heritage
 
 def _of_latest(runs_dir: Path, task: TaskSpec, target: Target) -> Heritage:
     for folder in list_runs(runs_dir):
-        chronicle = open_chronicle(folder)
+        chronicle = read_run(folder)
         started = chronicle.started
         if started is not None and started.task.task_id == task.task_id and len(chronicle.state.nodes) > 1:
             return _of_run(folder, chronicle, task, target)
     raise refusal(f"no run in {str(runs_dir)!r} has a world model of this task", "name a run, or leave it out")
 
 
-def _of_run(folder: RunFolder, chronicle: Chronicle, task: TaskSpec, target: Target) -> Heritage:
+def _of_run(folder: RunFolder, chronicle: Run, task: TaskSpec, target: Target) -> Heritage:
     started, state = chronicle.started, chronicle.outlook
     if started is None or len(state.nodes) <= 1:
         raise refusal(f"run {folder.run_id!r} has no world model", "name another, or leave it out")
@@ -117,13 +116,9 @@ def _agrees(started: RunStarted, task: TaskSpec, target: Target) -> bool:
 def _carried(folder: RunFolder, state: SearchState) -> dict[str, Candidate]:
     """Return the nodes' candidates, by id: the best ones, as many as may travel."""
     found = {node.best.candidate_id: node.best.credit or 0.0 for node in state.nodes.values() if node.best}
-    texts: dict[str, Candidate] = {}
-    for record in read_journal(folder.journal):
-        written = record.body
-        if isinstance(written, CandidateWritten) and written.candidate is not None:
-            candidate_id = written.candidate.candidate_id
-            if candidate_id in found:
-                texts[candidate_id] = written.candidate
+    archive = read_run(folder, with_texts=True).archive
+    written = archive.written if archive is not None else {}
+    texts = {each: written[each][0] for each in found if each in written}
     carried, room = {}, MAX_CANDIDATES_BYTES
     for candidate_id in sorted(texts, key=lambda each: -found[each]):
         room -= sum(len(file.text) for file in texts[candidate_id].files)

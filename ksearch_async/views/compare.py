@@ -7,21 +7,18 @@ different devices are told apart, and so never counted as one. Pure: knows no fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from statistics import median
 
 import msgspec
 
 from ksearch_async.errors import refusal
-from ksearch_async.runs.feed import Update
-from ksearch_async.runs.state import DUPLICATE
-from ksearch_async.runs.updates import Folding
+from ksearch_async.runs.run import DUPLICATE, Against, Place, Run
 from ksearch_async.settings.table import flatten
-from ksearch_async.views.report.data import LEVELS, Against, Place, Series, Trace, reached, trace_of
+from ksearch_async.views.report.data import LEVELS, Series, reached
 from ksearch_async.views.text import counted, duration
-from messages.codec import Record
-from messages.events import CandidateWritten, EditsProposed, RunStarted
+from messages.events import RunStarted
 from messages.tasks import TaskSpec
 from messages.verdicts import GOOD_FATES, score_text
 
@@ -43,7 +40,7 @@ class Entrant(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     traits: dict[str, str]
     """What it was set up with, but its task and seed: device, compiler, models, settings."""
-    trace: Trace
+    run: Run
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,9 +53,9 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     entrants: tuple[Entrant, ...]
 
     @property
-    def traces(self) -> tuple[Trace, ...]:
-        """Of its runs."""
-        return tuple(entrant.trace for entrant in self.entrants)
+    def runs(self) -> tuple[Run, ...]:
+        """Of its entrants."""
+        return tuple(entrant.run for entrant in self.entrants)
 
     @property
     def label(self) -> str:
@@ -79,7 +76,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def series(self) -> tuple[Series, ...]:
         """The groups, as they are drawn."""
-        return tuple(Series(label=group.label, traces=group.traces) for group in self.groups)
+        return tuple(Series(label=group.label, runs=group.runs) for group in self.groups)
 
     @property
     def brief(self) -> str:
@@ -107,28 +104,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[str, ...]
 
 
-def entrant_of(run_id: str, records: Iterable[Record]) -> Entrant:
-    """Read a run.
+def entrant_of(run_id: str, run: Run) -> Entrant:
+    """Return a run as it is compared.
 
     Raises:
         ConfigError: it has not begun.
     """
-    folding, updates, answered = Folding(), list[Update](), dict[str, None]()
-    for record in records:
-        updates.append(folding.take(record))
-        if isinstance(record.body, CandidateWritten | EditsProposed) and record.body.model:
-            answered[record.body.model] = None
-    trace, started = trace_of(updates), folding.chronicle.started
-    if trace is None or started is None:
+    started = run.started
+    if started is None:
         raise refusal(f"run {run_id!r} has not begun yet")
-    models = trace.head.models or tuple(answered)
-    settings = folding.chronicle.state.settings if folding.chronicle.state.run_id else started.settings
     return Entrant(
         run_id=run_id,
         task=started.task,
         seed=started.seed,
-        traits=traits_of(started, models, msgspec.to_builtins(settings)),
-        trace=trace,
+        traits=traits_of(started, run.models, msgspec.to_builtins(run.settings)),
+        run=run,
     )
 
 
@@ -179,7 +169,7 @@ def compared(entrants: Sequence[Entrant]) -> Comparison:
         for letter, (values, members) in zip(_NAMES, grouped.items(), strict=False)
     )
     common = {name: value for name, value in first.traits.items() if name not in differing}
-    return Comparison(task=first.task.name, scored=first.trace.head.scored, common=common, groups=tuple(groups))
+    return Comparison(task=first.task.name, scored=first.run.scored, common=common, groups=tuple(groups))
 
 
 def _refuse_other_task(first: Entrant, other: Entrant) -> None:
@@ -233,8 +223,8 @@ def levels_of(comparison: Comparison) -> tuple[float, ...]:
     """Return the speedups of which it is said when they were reached: the highest few that any run did reach."""
     if comparison.scored:
         return ()
-    traces = [trace for group in comparison.groups for trace in group.traces]
-    return tuple(level for level in LEVELS if any(reached(trace, level) for trace in traces))[-_SHOWN_LEVELS:]
+    runs = [run for group in comparison.groups for run in group.runs]
+    return tuple(level for level in LEVELS if any(reached(run, level) for run in runs))[-_SHOWN_LEVELS:]
 
 
 def rows_of(comparison: Comparison) -> Iterator[Row]:
@@ -244,10 +234,10 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
     def row(title: str, cell: Callable[[Group], str]) -> Row:
         return Row(title=title, cells=tuple(map(cell, groups)))
 
-    def places(title: str, place: Callable[[Trace], Place | None]) -> Iterator[Row]:
+    def places(title: str, place: Callable[[Run], Place | None]) -> Iterator[Row]:
         yield row(f"rounds {title}", lambda group: _over(group, lambda one: _on(place(one), "rounds"), "{:.0f}".format))
         yield row(f"time {title}", lambda group: _over(group, lambda one: _on(place(one), "seconds"), duration))
-        if any(trace.priced for group in groups for trace in group.traces):
+        if any(run.place.dollars for group in groups for run in group.runs):
             yield row(
                 f"dollars {title}", lambda group: _over(group, lambda one: _on(place(one), "dollars"), "${:.4f}".format)
             )
@@ -256,11 +246,11 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
     yield row("seeds", lambda group: ", ".join(dict.fromkeys(str(entrant.seed) for entrant in group.entrants)))
     yield row("best score" if comparison.scored else "best speedup", _best_cell)
     yield row("best found in round", lambda group: _over(group, _found_in_round, "{:.0f}".format))
-    yield from places("used", lambda trace: trace.at)
-    yield from places("until the best counted", lambda trace: trace.best.at if trace.best else None)
+    yield from places("used", lambda run: run.place)
+    yield from places("until the best counted", lambda run: run.step.at if run.step else None)
     for level in levels_of(comparison):
-        yield from places(f"to {level:g}x", lambda trace, level=level: reached(trace, level))  # type: ignore[misc]
-    yield row("model calls", lambda group: _over(group, lambda one: one.totals.calls, "{:,.0f}".format))
+        yield from places(f"to {level:g}x", lambda run, level=level: reached(run, level))  # type: ignore[misc]
+    yield row("model calls", lambda group: _over(group, lambda one: one.state.usage.calls, "{:,.0f}".format))
     yield row("tokens", lambda group: _over(group, _tokens, "{:,.0f}".format))
     yield row("attempts", lambda group: str(sum(fates_of(group).values())))
     for fate in failures_of(groups):
@@ -270,8 +260,8 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
 def fates_of(group: Group) -> Counter[str]:
     """Return the attempts of all its runs, by fate."""
     total: Counter[str] = Counter()
-    for trace in group.traces:
-        total.update(trace.totals.fates)
+    for run in group.runs:
+        total.update(run.fates)
     return total
 
 
@@ -297,35 +287,35 @@ def value_words(value: float, *, scored: bool) -> str:
     return score_text(value) if scored else f"{value:.2f}x"
 
 
-def best_words(trace: Trace) -> tuple[str, str]:
+def best_words(run: Run) -> tuple[str, str]:
     """Return a run's best, and its interval; `-` and nothing where there is none."""
-    best = trace.best
+    best = run.step
     if best is None:
         return "-", ""
     low, high = best.interval
-    return value_words(best.value, scored=trace.head.scored), "" if trace.head.scored else f"[{low:.2f}, {high:.2f}]"
+    return value_words(best.value, scored=run.scored), "" if run.scored else f"[{low:.2f}, {high:.2f}]"
 
 
 def _best_cell(group: Group) -> str:
     if len(group.entrants) == 1:
-        return " ".join(filter(None, best_words(group.traces[0])))
-    scored = group.traces[0].head.scored
-    best = spread_of([trace.best.value if trace.best else None for trace in group.traces], missing=-inf)
+        return " ".join(filter(None, best_words(group.runs[0])))
+    scored = group.runs[0].scored
+    best = spread_of([run.step.value if run.step else None for run in group.runs], missing=-inf)
     return spread_words(best, lambda value: value_words(value, scored=scored))
 
 
-def _over(group: Group, figure: Callable[[Trace], float | None], words: Callable[[float], str]) -> str:
-    return spread_words(spread_of([figure(trace) for trace in group.traces]), words)
+def _over(group: Group, figure: Callable[[Run], float | None], words: Callable[[float], str]) -> str:
+    return spread_words(spread_of([figure(run) for run in group.runs]), words)
 
 
 def _on(place: Place | None, against: Against) -> float | None:
     return place.on(against) if place else None
 
 
-def _found_in_round(trace: Trace) -> float | None:
+def _found_in_round(run: Run) -> float | None:
     """Return the round whose candidate the best is; it counts later, once it is confirmed."""
-    return trace.best.mark.round if trace.best else None
+    return run.step.mark.round if run.step else None
 
 
-def _tokens(trace: Trace) -> float:
-    return trace.totals.prompt_tokens + trace.totals.completion_tokens
+def _tokens(run: Run) -> float:
+    return run.state.usage.tokens

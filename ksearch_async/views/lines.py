@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from actors.planner.core.decide import NO_ANSWER
 from actors.planner.core.selection import calibration
 from actors.planner.core.state import Incumbent, Provisional, SearchState
-from ksearch_async.runs.state import DUPLICATE, Best, BestScore, Chronicle, repeats_known
+from ksearch_async.runs.run import DUPLICATE, Best, BestScore, Run, repeats_known
 from ksearch_async.views.text import counted, dollars, fitted, padded, shortened, workload_table
 from messages.base import fault_words
 from messages.codec import Record
@@ -106,7 +106,7 @@ STOP_WORDS = {
 }
 
 
-def state_line(chronicle: Chronicle, *, in_use: bool, with_failure: bool = True) -> str:
+def state_line(chronicle: Run, *, in_use: bool, with_failure: bool = True) -> str:
     """Say whether the run goes on, and what ended it.
 
     Args:
@@ -124,7 +124,7 @@ def state_line(chronicle: Chronicle, *, in_use: bool, with_failure: bool = True)
     return f"ended: {STOP_WORDS[finished.stopped_by]}{detail}"
 
 
-def standing(chronicle: Chronicle, *, in_use: bool) -> str:
+def standing(chronicle: Run, *, in_use: bool) -> str:
     """Say in a word how a run stands: `running`, `paused`, `stopped` (killed), `ended`, `interrupted`, `failed`."""
     finished = chronicle.finished
     if finished is None and in_use:
@@ -134,7 +134,7 @@ def standing(chronicle: Chronicle, *, in_use: bool) -> str:
     return {"interrupted": "interrupted", "infrastructure": "failed"}.get(finished.stopped_by, "ended")
 
 
-def way_on(chronicle: Chronicle, *, in_use: bool, run: str) -> str:
+def way_on(chronicle: Run, *, in_use: bool, run: str) -> str:
     """Return the command with which a run goes on that rests or was cut off; empty for any other.
 
     Args:
@@ -155,8 +155,8 @@ _STATUS = {"outpaced": "stopped early"}
 """Words for people, where the tag of a verdict is not one."""
 
 
-def fates_line(chronicle: Chronicle) -> str:
-    """Return the attempts by status, most frequent first: `31 measured, 2 did not build, …`."""
+def fates_line(chronicle: Run) -> str:
+    """Return the counts by fate, most frequent first: `31 measured, 2 wrong, …`."""
     counted = [(count, fate) for fate, count in chronicle.fates.items() if fate != DUPLICATE]
     said = [
         f"{count} {_STATUS.get(fate, fate.replace('_', ' '))}"
@@ -167,18 +167,18 @@ def fates_line(chronicle: Chronicle) -> str:
     return ", ".join(said) or "none"
 
 
-def faults_line(chronicle: Chronicle) -> str:
+def faults_line(chronicle: Run) -> str:
     """Return the counts of failed tries, most frequent first; empty without any."""
     return ", ".join(f"{count} {words}" for words, count in chronicle.faults.most_common())
 
 
-def usage_line(chronicle: Chronicle) -> str:
+def usage_line(chronicle: Run) -> str:
     """Return what models were asked and cost: `46 calls, 135,817 tokens, $0.83 of $5.00`."""
     usage, spent = chronicle.state.usage, spend_words(chronicle)
     return f"{counted(usage.calls, 'call', 'calls')}, {usage.tokens:,} tokens{f', {spent}' if spent else ''}"
 
 
-def spend_words(chronicle: Chronicle) -> str:
+def spend_words(chronicle: Run) -> str:
     """Say what the answers cost, and how many have no price; nothing where money is not counted."""
     state, unpriced = chronicle.state, chronicle.unpriced_calls
     limit = state.settings.budget.max_cost_usd
@@ -188,7 +188,7 @@ def spend_words(chronicle: Chronicle) -> str:
     return f"{dollars(state.cost_usd)}{of}{f' + {unpriced} unpriced' if unpriced else ''}"
 
 
-def workers_line(chronicle: Chronicle) -> str:
+def workers_line(chronicle: Run) -> str:
     """Return how many processes gave results (`2 coders, 1 builder, 3 evaluators`); empty in a run of one process."""
     counts = [(role, len(chronicle.workers.get(role, ()))) for role in ("coder", "builder", "evaluator")]
     return ", ".join(counted(count, role, f"{role}s") for role, count in counts if count)
@@ -205,7 +205,7 @@ def expectations_line(state: SearchState) -> str:
     )
 
 
-def confirmations_line(chronicle: Chronicle) -> str:
+def confirmations_line(chronicle: Run) -> str:
     """Say how many candidates were measured again, and how far that moved them; empty if none was."""
     done = chronicle.confirmations
     if not done:
@@ -223,7 +223,7 @@ def confirmations_line(chronicle: Chronicle) -> str:
     return ", ".join(said)
 
 
-def result_lines(chronicle: Chronicle, best: str, candidates: str) -> list[str]:
+def result_lines(chronicle: Run, best: str, candidates: str) -> list[str]:
     """Say what the best candidate is worth and where it lies, or what was found instead.
 
     Args:
@@ -261,7 +261,7 @@ def best_lines(best: Best | BestScore | None) -> list[str]:
     ]
 
 
-def _provisional_lines(chronicle: Chronicle) -> list[str]:
+def _provisional_lines(chronicle: Run) -> list[str]:
     """Say that candidates may be better than the best, and have been measured only once; nothing without any."""
     top = chronicle.waiting
     if top is None:
@@ -271,7 +271,7 @@ def _provisional_lines(chronicle: Chronicle) -> list[str]:
     return [f"waiting    {said}"]
 
 
-def _untimed_lines(chronicle: Chronicle, candidates: str) -> list[str]:
+def _untimed_lines(chronicle: Run, candidates: str) -> list[str]:
     """Say how many candidates are correct and were not timed, why, and where the latest lies; nothing without any."""
     untimed = chronicle.untimed()
     if not untimed:
@@ -307,7 +307,7 @@ class Narrator:
 
     def __init__(
         self,
-        chronicle: Chronicle,
+        chronicle: Run,
         columns: Callable[[], int | None] = lambda: None,
         *,
         open_count: Callable[[], int] | None = None,

@@ -11,7 +11,7 @@ as they are: however the process ends, there is nothing to restore.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TextIO, TypeAlias
 
@@ -23,11 +23,11 @@ from anyio.abc import TaskStatus
 from rich.style import Style
 from rich.text import Text
 
-from actors.planner.core.state import Node, NodeState, Score, SearchState
-from ksearch_async.runs.state import DUPLICATE, Best, BestScore, DeviceUse
+from actors.planner.core.state import Node, NodeState, Score, SearchState, better
+from ksearch_async.runs.run import DUPLICATE, Best, BestScore, Tried
 from ksearch_async.views.lines import STOP_WORDS, fates_line, spend_words
 from ksearch_async.views.plain import PlainView
-from ksearch_async.views.progress import Progress, Tried, Work, chosen_nodes
+from ksearch_async.views.progress import DeviceUse, Progress, Work
 from ksearch_async.views.terminal import legible, one_line
 from ksearch_async.views.text import (
     chart_rows,
@@ -40,6 +40,7 @@ from ksearch_async.views.text import (
     tokens_words,
     workload_span,
 )
+from ksearch_async.views.tree import Row, chosen_rows, marks_of
 from messages.base import ROOT
 from messages.codec import Record
 from messages.verdicts import CORRECT_FATES, NO_FAILURES, score_text, worth_text
@@ -345,12 +346,12 @@ def _device_line(moment: Moment, use: DeviceUse, wide: int, *, label: str) -> Te
 
 def latest(moment: Moment, most: int) -> list[Text]:
     """List the latest attempts, the last one first; nothing where there is no room for a few."""
-    tried = list(moment.progress.latest)[-most:]
-    return [_tried_line(moment, one, label="" if at else "latest") for at, one in enumerate(reversed(tried))]
+    tried = moment.progress.latest(most)
+    return [_tried_line(moment, one, label="" if at else "latest") for at, one in enumerate(tried)]
 
 
 def _tried_line(moment: Moment, tried: Tried, *, label: str) -> Text:
-    attempt = tried.attempt
+    attempt = tried.fact
     style = "green" if attempt.fate in CORRECT_FATES else "red"
     if attempt.speedup is not None:
         title = moment.state.node(tried.node_id).title
@@ -392,61 +393,38 @@ def _under(label: str, lines: Sequence[Sequence[Part]], moment: Moment) -> list[
 
 
 _NARROWEST_TITLE = 12
+_EDGES = (("├─ ", "└─ ", "│  ", "   "), ("├", "└", "│", " "))
+"""Of trees with room, and of those that are deep for the width: branch, last branch, line, blank."""
 
 
-def branch_lines(moment: Moment, rows: int) -> list[Text]:
+def branch_lines(moment: Moment, most: int) -> list[Text]:
     """Return the lines of the nodes that fit, their standing in a column of its own."""
-    nodes = chosen_nodes(moment.state, rows) if rows > 0 else []
-    if not nodes:
+    rows = chosen_rows(moment.state, most) if most > 0 else []
+    if not rows:
         return []
-    results = _results(moment, nodes)
-    standings = [_standing(moment, node, results.get(node.node_id)) for node in nodes]
+    results, marks = _results(moment), marks_of(moment.state)
+    standings = [_standing(moment, row.node, results.get(row.node.node_id, row.node.best)) for row in rows]
     right = min(max(standing.cell_len for standing in standings), moment.width // 2)
-    marks = _marks(moment.state)
-    edges = _edges(nodes, moment.width)
-    heads = [_head(node, edge, marks.get(node.node_id, "")) for node, edge in zip(nodes, edges, strict=True)]
+    glyphs = _EDGES[max(row.node.depth for row in rows) * len(_EDGES[0][0]) > moment.width // 3]
+    heads = [_head(row, glyphs, marks.get(row.node.node_id, "")) for row in rows]
     left = min(max(head.cell_len for head in heads), max(_NARROWEST_TITLE, moment.width - right - 2))
     for head in heads:
         head.truncate(left, overflow="ellipsis", pad=True)
     return [Text.assemble(head, "  ", standing) for head, standing in zip(heads, standings, strict=True)]
 
 
-def _head(node: Node, edge: str, mark: str) -> Text:
-    style = "bold" if mark else "dim" if node.state == "pruned" else ""
-    star = f"{mark} " if mark else ""
-    return Text.assemble((edge, "dim"), f"{node.node_id} ", (star, "yellow"), (plain(node.title), style))
+def _head(row: Row, glyphs: tuple[str, str, str, str], mark: str) -> Text:
+    style = "bold" if mark else "dim" if row.node.state == "pruned" else ""
+    star = (f"{mark} " if mark else "", "yellow")
+    return Text.assemble((row.edge(glyphs), "dim"), f"{row.node.node_id} ", star, (plain(row.node.title), style))
 
 
-def _marks(state: SearchState) -> dict[str, str]:
-    """Return the star of the best node, and the hollow ones of those above it."""
-    if state.incumbent is None:
-        return {}
-    marks, node = {state.incumbent.node_id: "★"}, state.node(state.incumbent.node_id)
-    while (node := state.node(node.parent_id)).node_id != ROOT:
-        marks[node.node_id] = "☆"
-    return marks
-
-
-def _edges(nodes: Sequence[Node], width: int) -> Iterator[str]:
-    """Yield what joins each node to its parent; deep trees are drawn narrower."""
-    deepest = max(node.depth for node in nodes)
-    tee, corner, line, blank = ("├─ ", "└─ ", "│  ", "   ") if deepest * 3 <= width // 3 else ("├", "└", "│", " ")
-    last = {node.parent_id: node.node_id for node in nodes}
-    below: dict[str, str] = {}
-    for node in nodes:
-        lead = below.get(node.parent_id, "")
-        is_last = last[node.parent_id] == node.node_id
-        below[node.node_id] = lead + (blank if is_last else line)
-        yield lead + (corner if is_last else tee)
-
-
-def _results(moment: Moment, nodes: Sequence[Node]) -> dict[str, Score]:
-    """Return the best correct candidate of each node that has one, of the branches at work on it too."""
-    found = {node.node_id: node.best for node in nodes if node.best is not None}
+def _results(moment: Moment) -> dict[str, Score | None]:
+    """Return the best correct candidate that branches at work have, or their nodes before."""
+    found: dict[str, Score | None] = {}
     for branch in moment.state.branches.values():
-        known = found.get(branch.node_id)
-        if branch.best is not None and (known is None or (branch.best.credit or 0.0) > (known.credit or 0.0)):
-            found[branch.node_id] = branch.best
+        known = found.get(branch.node_id, moment.state.node(branch.node_id).best)
+        found[branch.node_id] = better(known, branch.best)
     return found
 
 

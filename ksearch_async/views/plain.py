@@ -17,8 +17,8 @@ from anyio.abc import TaskStatus
 from evaluators.process.lease import waits
 from evaluators.tasks import is_bundled
 from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import files_gone
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import dialect_of
 from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.events import events_of
@@ -63,7 +63,7 @@ class PlainView:
 
     def __init__(
         self,
-        chronicle: Chronicle,
+        chronicle: Run,
         folder: RunFolder,
         config: RunConfig,
         model_words: str,
@@ -217,7 +217,7 @@ def _is_copied(line: str) -> bool:
 class JsonView:
     """One JSON object per line."""
 
-    def __init__(self, chronicle: Chronicle, folder: RunFolder) -> None:
+    def __init__(self, chronicle: Run, folder: RunFolder) -> None:
         self._chronicle = chronicle
         self._folder = folder
 

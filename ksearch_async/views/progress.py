@@ -1,33 +1,22 @@
-"""What a live view shows of a run beyond its chronicle: since when what is in flight, at what pace, which nodes.
+"""One session of a run, as the live view follows it: work in flight, pace, use of the devices. Pure.
 
-Pure: records in; numbers, names and lines of note out. Knows no terminal, and no clock but the records' stamps and the
-`now` that it is given.
+There is no clock but the records' stamps and the `now` that is given.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
-from datetime import datetime
-from heapq import nlargest, nsmallest
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from itertools import accumulate, islice
 
 import msgspec
 
-from actors.planner.core.state import (
-    Node,
-    NodeState,
-    SearchState,
-    ancestors,
-    frontier,
-    is_confirmation,
-    is_question,
-    number_of,
-)
-from ksearch_async.runs.state import Chronicle, DeviceUse, Utilisation
+from actors.planner.core.state import NodeState, SearchState, is_confirmation, is_question, number_of
+from ksearch_async.runs.run import Run, Tried
 from ksearch_async.views.lines import Narrator, fault_line
 from ksearch_async.views.text import counted
-from messages.base import ROOT, Usage
+from messages.base import ROOT
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobsUnserved
 from messages.facts import (
@@ -52,10 +41,6 @@ from messages.facts import (
 _PACE_ROUNDS = 32
 """The pace is that of so many rounds, the latest ones."""
 _FEWEST_ROUNDS = 2
-_LATEST = 24
-"""Attempts that are remembered for whoever shows the latest."""
-_MANY = 10
-"""Trees with so many times the nodes that can be shown are looked through less closely."""
 _OF_NOTE = (
     InitialScored
     | ConfirmationFinished
@@ -81,26 +66,10 @@ class Work(msgspec.Struct, frozen=True):
     """Seconds since it was asked for, queueing included; null while nothing is asked for."""
 
 
-class Tried(msgspec.Struct, frozen=True):
-    """An attempt that has its outcome."""
-
-    node_id: str
-    attempt: AttemptFinished
-
-
-class Spent(msgspec.Struct, frozen=True):
-    """What models have cost so far."""
-
-    usage: Usage = Usage()
-    cost_usd: float = 0.0
-
-
 class Progress:
     """Follows one session of a run."""
 
-    def __init__(
-        self, chronicle: Chronicle, narrator: Narrator, *, leads: bool = True, slots: int | None = None
-    ) -> None:
+    def __init__(self, chronicle: Run, narrator: Narrator, *, leads: bool = True, slots: int | None = None) -> None:
         """Follow a run.
 
         Args:
@@ -111,13 +80,12 @@ class Progress:
         """
         self.chronicle = chronicle
         self.leads = leads
-        self.latest: deque[Tried] = deque(maxlen=_LATEST)
-        """Attempts of this session that brought something new, the latest last."""
+        self._tried_before = len(chronicle.tried)
         self._narrator = narrator
         self._utilisation = Utilisation(slots=slots)
         self._asked_at: dict[str, datetime] = {}
         self._began_at: datetime | None = None
-        self._spent_before = Spent()
+        self._spent_before = self._spent()
         self._rounds_at: deque[datetime] = deque(maxlen=_PACE_ROUNDS)
         self._counts: Counter[NodeState] = Counter()
         self._counted: object = None
@@ -143,14 +111,16 @@ class Progress:
         elif isinstance(record.body, JobsUnserved):
             yield from self._narrator.unserved_lines(record.body)
 
+    def latest(self, most: int) -> list[Tried]:
+        """Return attempts of this session that brought something new, the latest first."""
+        tried = reversed(self.chronicle.tried[self._tried_before :])
+        return list(islice((one for one in tried if one.fact.round or one.fact.fate in ("unusable", "lost")), most))
+
     def _take(self, fact: Fact, at: datetime) -> None:
         if isinstance(fact, _ASKED):
             self._asked_at[fact.job_id] = at
-        elif isinstance(fact, AttemptFinished):
-            if fact.round or fact.fate in ("unusable", "lost"):
-                self.latest.append(Tried(self.chronicle.state.branches[fact.branch_id].node_id, fact))
-            if fact.round:
-                self._rounds_at.append(at)
+        elif isinstance(fact, AttemptFinished) and fact.round:
+            self._rounds_at.append(at)
 
     def _is_of_note(self, fact: Fact) -> bool:
         if isinstance(fact, AttemptFinished):
@@ -231,21 +201,19 @@ class Progress:
         left = [pace_s * max(0, budget.max_rounds - state.rounds), *self._until_spent_s(now)]
         return min(left) if limit is None else min(limit, *left)
 
-    def _spent(self) -> Spent:
+    def _spent(self) -> tuple[float, float, float]:
+        """Return calls, tokens and dollars so far."""
         state = self.chronicle.state
-        return Spent(state.usage, state.cost_usd)
+        return state.usage.calls, state.usage.tokens, state.cost_usd
 
     def _until_spent_s(self, now: datetime) -> Iterator[float]:
         """Yield for each of the models' budgets when it is used up, at the pace of this session."""
-        budget, spent, before = self.chronicle.state.settings.budget, self._spent(), self._spent_before
+        budget = self.chronicle.state.settings.budget
         session_s = (now - (self._began_at or now)).total_seconds()
-        for limit, used, used_before in (
-            (budget.max_calls, spent.usage.calls, before.usage.calls),
-            (budget.max_tokens, spent.usage.tokens, before.usage.tokens),
-            (budget.max_cost_usd, spent.cost_usd, before.cost_usd),
-        ):
-            if limit is not None and used > used_before:
-                yield session_s / (used - used_before) * max(0.0, limit - used)
+        limits = (budget.max_calls, budget.max_tokens, budget.max_cost_usd)
+        for limit, used, before in zip(limits, self._spent(), self._spent_before, strict=True):
+            if limit is not None and used > before:
+                yield session_s / (used - before) * max(0.0, limit - used)
 
 
 def waiting_words(state: SearchState) -> str:
@@ -259,49 +227,115 @@ def waiting_words(state: SearchState) -> str:
     return ", ".join(counted(count, one, many) for count, one, many in counts if count)
 
 
-def chosen_nodes(state: SearchState, rows: int) -> list[Node]:
-    """Return the nodes that a tree of so many rows shows, parents before children: a node is shown under its parents.
-
-    In flight and the way to the best come first, then the best of the frontier and of what is closed by turns.
-    """
-    chosen: set[str] = set()
-    for node in _by_interest(state, rows):
-        chain = [node, *ancestors(state, node)]
-        missing = {link.node_id for link in chain if link.node_id != ROOT and link.node_id not in chosen}
-        if len(chosen) + len(missing) <= rows:
-            chosen |= missing
-        if len(chosen) == rows:
-            break
-    return list(_in_tree_order(state, chosen))
+_WINDOW = timedelta(seconds=60)
+_FEWEST = 4
+"""Verdicts that the window is long enough for at least, so that long evaluations do not come and go in it."""
+_KEPT = 64
+"""Verdicts that are kept of each device."""
 
 
-def _by_interest(state: SearchState, rows: int) -> Iterator[Node]:
-    """Yield nodes that deserve a row, whatever they deserve it for; some more than once."""
-    if not state.nodes:
-        return
-    if state.incumbent is not None:
-        yield state.node(state.incumbent.node_id)
-    working = {branch.node_id for branch in state.branches.values()}
-    yield from (state.node(node_id) for node_id in sorted(working, key=number_of))
-    waiting = nsmallest(rows, frontier(state), key=lambda node: -node.priority)
-    closed = (node for node in state.nodes.values() if node.state == "closed" and node.node_id != ROOT)
-    by_turns = zip_longest(waiting, nlargest(rows, closed, key=_worth))
-    yield from (node for pair in by_turns for node in pair if node is not None)
-    if len(state.nodes) > _MANY * rows:
-        return  # the frontier and what is closed fill the rows
-    others = (node for node in state.nodes.values() if node.state in ("open", "pruned"))
-    yield from nsmallest(rows, others, key=lambda node: (node.state == "pruned", number_of(node.node_id)))
+class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A device, or the part of one that an evaluator process has."""
+
+    name: str
+    share: float
+    """Of wall-clock, 0 to 1, for which the lease was held, or, where nothing is timed, an evaluation was under way."""
+    verdicts: int
+    """Of the session."""
+    mean_s: float
+    """Seconds that an evaluation took of late, what came before its lease included."""
 
 
-def _worth(node: Node) -> tuple[float, int]:
-    return (node.best.speedup or 0.0 if node.best else 0.0, number_of(node.node_id))
+class _Span(msgspec.Struct, frozen=True):
+    began: datetime
+    held: datetime
+    """Since when it held the lease; `ended`, if it held none."""
+    ended: datetime
 
 
-def _in_tree_order(state: SearchState, chosen: set[str]) -> Iterator[Node]:
-    """Yield the chosen nodes; the parents of each are among them."""
-    waiting = [ROOT] if chosen else []
-    while waiting:
-        node = state.node(waiting.pop())
-        if node.node_id != ROOT:
-            yield node
-        waiting.extend(child for child in reversed(node.children) if child in chosen)
+class Utilisation:
+    """Keeps the latest evaluations of each device."""
+
+    def __init__(self, *, slots: int | None = None) -> None:
+        """Keep them.
+
+        Args:
+            slots: evaluations that are worked on at once; null: as many as were seen to be, since workers come and go.
+        """
+        self._slots = slots
+        self._spans: dict[tuple[str, str], deque[_Span]] = {}
+        self._devices: dict[tuple[str, str], str] = {}
+        self._verdicts: dict[tuple[str, str], int] = {}
+
+    def take(self, evaluated: CandidateEvaluated, at: datetime) -> None:
+        """Take a verdict."""
+        key = (evaluated.worker, evaluated.unit)
+        held = timedelta(seconds=evaluated.lease_s)
+        wall = max(held, timedelta(seconds=evaluated.wall_s))
+        self._devices[key] = evaluated.device
+        self._verdicts[key] = self._verdicts.get(key, 0) + 1
+        spans = self._spans.setdefault(key, deque(maxlen=_KEPT))
+        spans.append(_Span(at - wall, at - held, at))
+
+    def devices(self, now: datetime, *, since: datetime, is_waiting: bool, is_timed: bool) -> list[DeviceUse]:
+        """Return the devices that gave verdicts, busiest first.
+
+        Args:
+            now: the window's end.
+            since: when the session began; the window does not reach back further.
+            is_waiting: evaluations are under way. The window ends with a device's latest verdict then, if that is not
+                long ago: what it does since is not known yet.
+            is_timed: what is judged has times, which are taken under a lease.
+        """
+        several = len({worker for worker, _ in self._spans}) > 1
+        found = []
+        for key, spans in self._spans.items():
+            latest = spans[-1].ended
+            until = latest if is_waiting and now - latest < _WINDOW / 2 else now
+            reach = max(_WINDOW, latest - spans[-min(_FEWEST, len(spans))].began)
+            begin = max(since, until - reach)
+            name = _name(key, self._devices[key], several=several)
+            share = _share(spans, begin, until, is_timed=is_timed)
+            mean_s = sum((span.ended - span.began).total_seconds() for span in spans) / len(spans)
+            found.append(DeviceUse(name=name, share=share, verdicts=self._verdicts[key], mean_s=mean_s))
+        return sorted(found, key=lambda use: (-use.share, use.name))
+
+    def slots(self) -> int | None:
+        """Return how many evaluations are worked on at once; null: nothing tells yet."""
+        if self._slots is not None:
+            return self._slots
+        return sum(_most_at_once(spans) for spans in self._spans.values()) or None
+
+
+def _share(spans: Iterable[_Span], begin: datetime, end: datetime, *, is_timed: bool) -> float:
+    """Return for which part of a stretch of time a device was held."""
+    if begin >= end:
+        return 0.0
+    starts = ((span.held if is_timed else span.began, span.ended) for span in spans)
+    held = _united((max(start, begin), min(stop, end)) for start, stop in starts)
+    return sum((stop - start).total_seconds() for start, stop in held) / (end - begin).total_seconds()
+
+
+def _name(key: tuple[str, str], device: str, *, several: bool) -> str:
+    """Name a device: by its unit, with the process that has it where there are several."""
+    worker, unit = key
+    if several and worker:
+        return f"{worker} {unit}".rstrip()
+    return unit or device
+
+
+def _united(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
+    """Return the stretches of time that lie in any of the spans."""
+    united: list[tuple[datetime, datetime]] = []
+    for begin, end in sorted(span for span in spans if span[0] < span[1]):
+        if united and begin <= united[-1][1]:
+            united[-1] = (united[-1][0], max(united[-1][1], end))
+        else:
+            united.append((begin, end))
+    return united
+
+
+def _most_at_once(spans: Iterable[_Span]) -> int:
+    """Return how many evaluations of a device were under way at once, at most."""
+    steps = sorted(step for span in spans for step in ((span.began, 1), (span.ended, -1)))
+    return max(accumulate(change for _, change in steps), default=0)

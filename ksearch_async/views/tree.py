@@ -1,92 +1,138 @@
-"""Draws a run's tree as lines of text. Pure: a state and a width in, lines out.
+"""The layout of a run's tree, for the terminal, the live view and the report. Pure.
 
 `★` is the best kernel's node, `☆` marks the nodes above it: what the best kernel was built on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
+from heapq import nlargest, nsmallest
+from itertools import zip_longest
 
 import msgspec
 
-from actors.planner.core.state import Node, SearchState, ancestors
+from actors.planner.core.state import Node, SearchState, ancestors, frontier, number_of, with_all_below
 from ksearch_async.views.text import columns_of, fitted, plain, shortened
 from messages.base import ROOT
 from messages.verdicts import NO_FAILURES, worth_text
 
 _NARROWEST_TITLE = 16
-_SHALLOW_INDENT, _DEEP_INDENT = 4, 2
-_EDGES = {_SHALLOW_INDENT: ("├── ", "└── ", "│   ", "    "), _DEEP_INDENT: ("├ ", "└ ", "│ ", "  ")}
+_EDGES = (("├── ", "└── ", "│   ", "    "), ("├ ", "└ ", "│ ", "  "))
+"""Of trees with room, and of those that are deep for the width: branch, last branch, line, blank."""
+_MANY = 10
+"""Trees with so many times the nodes that can be shown are looked through less closely."""
 
 
-class _Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for a whole drawing."""
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a drawn tree."""
 
-    state: SearchState
-    marks: dict[str, str]
-    width: int | None
-    depth: int | None
-    indent: int
-    at_work: bool
+    node: Node
+    parent: int | None
+    """Its parent's row."""
+    lasts: tuple[bool, ...]
+    """For it and the nodes above it but the root, the uppermost first: is it its parent's last one?"""
+    hidden: int
+    """Nodes directly below it that are left out."""
+
+    def edge(self, glyphs: tuple[str, str, str, str]) -> str:
+        """Return what joins it to its parent: of branch, last branch, line and blank."""
+        tee, corner, line, blank = glyphs
+        above = "".join(blank if is_last else line for is_last in self.lasts[:-1])
+        return above + ((corner if self.lasts[-1] else tee) if self.lasts else "")
+
+
+def rows_of(state: SearchState, *, shown: Container[str] | None = None, depth: int | None = None) -> list[Row]:
+    """Return the rows of a tree, parents before children, in order of insertion.
+
+    Args:
+        state: the search, which has nodes.
+        shown: the nodes below the root that are drawn, with those above each; None: all.
+        depth: levels below the root that are drawn; None: all.
+    """
+    rows: list[Row] = []
+    waiting: list[tuple[str, int | None, tuple[bool, ...]]] = [(ROOT, None, ())]
+    while waiting:
+        node_id, parent, lasts = waiting.pop()
+        node, place = state.node(node_id), len(rows)
+        is_cut = depth is not None and node.depth >= depth
+        below = [] if is_cut else [child for child in node.children if shown is None or child in shown]
+        rows.append(Row(node=node, parent=parent, lasts=lasts, hidden=len(node.children) - len(below)))
+        waiting.extend((child, place, (*lasts, child == below[-1])) for child in reversed(below))
+    return rows
+
+
+def kept(state: SearchState, candidates: Iterable[Node], most: int) -> set[str]:
+    """Return as many nodes as may be shown, the first candidates first, each with all above it but the root."""
+    chosen: set[str] = set()
+    for node in candidates:
+        chain = {link.node_id for link in (node, *ancestors(state, node))} - {ROOT}
+        if len(chosen | chain) <= most:
+            chosen |= chain
+        if len(chosen) == most:
+            break
+    return chosen
+
+
+def chosen_rows(state: SearchState, most: int) -> list[Row]:
+    """Return the rows of a tree that has room for so many, without the root.
+
+    In flight and the way to the best come first, then the best of the frontier and of what is closed by turns.
+    """
+    return rows_of(state, shown=kept(state, _by_interest(state, most), most))[1:] if state.nodes else []
+
+
+def path_to_best(state: SearchState) -> tuple[str, ...]:
+    """Return the nodes that the best kernel was built on, from the root's child down to its own; empty without one."""
+    node = state.nodes.get(state.incumbent.node_id) if state.incumbent else None
+    if node is None:
+        return ()
+    return tuple(each.node_id for each in reversed([node, *ancestors(state, node)]) if each.node_id != ROOT)
+
+
+def marks_of(state: SearchState) -> dict[str, str]:
+    """Return the star of the best node, and the hollow ones of those above it."""
+    path = path_to_best(state)
+    return {**dict.fromkeys(path, "☆"), **dict.fromkeys(path[-1:], "★")}
 
 
 def tree_lines(
     state: SearchState, *, width: int | None = None, depth: int | None = None, at_work: bool = True
 ) -> Iterator[str]:
-    """Yield one line per node, parents before children, in order of insertion.
+    """Yield one line per node.
 
     Args:
         state: the search, with or without nodes.
-        width: columns that a line may take; null: as many as it needs. Titles give way first, then what failed.
+        width: columns that a line may take; None: as many as it needs. Titles give way first, then what failed.
         depth: levels below the root that are drawn; what lies deeper is counted.
-        at_work: whether anybody works on the run.
+        at_work: somebody works on the run.
     """
-    if not state.nodes:
-        return
-    deepest = max((node.depth for node in state.nodes.values() if depth is None or node.depth <= depth), default=0)
-    roomy = width is None or deepest * _SHALLOW_INDENT <= width // 3
-    indent = _SHALLOW_INDENT if roomy else _DEEP_INDENT
-    sheet = _Sheet(state=state, marks=_marks(state), width=width, depth=depth, indent=indent, at_work=at_work)
-    yield from _drawn(sheet)
+    rows = rows_of(state, depth=depth) if state.nodes else []
+    deepest = max((row.node.depth for row in rows), default=0)
+    glyphs = _EDGES[width is not None and deepest * len(_EDGES[0][0]) > width // 3]
+    marks = marks_of(state)
+    for row in rows:
+        count = sum(1 for _ in with_all_below(state, row.node)) - 1 if row.hidden else 0
+        below = f" (+{count} below)" if count else ""
+        mark = f"{marks[row.node.node_id]} " if row.node.node_id in marks else ""
+        if row.parent is None:
+            best = row.node.best
+            yield f"{ROOT} {f'initial program  [{worth_text(best.credit, None)}]' if best else 'reference'}{below}"
+        else:
+            head = f"{row.edge(glyphs)}{row.node.node_id} {mark}"
+            yield _fitted(head, row.node, _standing(state, row.node, at_work=at_work), below, width)
 
 
-def _marks(state: SearchState) -> dict[str, str]:
-    if state.incumbent is None:
-        return {}
-    best = state.node(state.incumbent.node_id)
-    above = {node.node_id: "☆" for node in ancestors(state, best) if node.node_id != ROOT}
-    return {**above, best.node_id: "★"}
-
-
-def _drawn(sheet: _Sheet) -> Iterator[str]:
-    tee, corner, line, blank = _EDGES[sheet.indent]
-    waiting = [(ROOT, "", "")]
-    while waiting:
-        node_id, lead, below = waiting.pop()
-        node = sheet.state.node(node_id)
-        hidden = sheet.depth is not None and node.depth >= sheet.depth
-        yield _fitted(sheet, node, lead, _count_below(sheet.state, node) if hidden else 0)
-        for child in () if hidden else reversed(node.children):
-            last = child == node.children[-1]
-            waiting.append((child, below + (corner if last else tee), below + (blank if last else line)))
-
-
-def _fitted(sheet: _Sheet, node: Node, lead: str, hidden: int) -> str:
-    """Return the node's line, with as much of it as the width allows."""
-    below = f" (+{hidden} below)" if hidden else ""
-    if node.node_id == ROOT:
-        worth = f"initial program  [{worth_text(node.best.credit, None)}]" if node.best else "reference"
-        return f"{ROOT} {worth}{below}"
-    head = f"{lead}{node.node_id} {mark} " if (mark := sheet.marks.get(node.node_id)) else f"{lead}{node.node_id} "
-    said, failed = _standing(sheet, node), _failures(node)
-    if sheet.width is None:
+def _fitted(head: str, node: Node, said: list[str], below: str, width: int | None) -> str:
+    """Return a node's line, with as much of it as the width allows."""
+    failed = [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in NO_FAILURES]
+    if width is None:
         return f"{head}{' '.join(node.title.split())}  [{', '.join([*said, *failed])}]{below}"
     tails = [f"  [{', '.join(words)}]{below}" for words in ([*said, *failed], said, said[:1])]
     for tail in (*tails, f"  [{said[0]}]"):
-        room = sheet.width - len(head) - len(tail)
+        room = width - len(head) - len(tail)
         if room >= min(_NARROWEST_TITLE, columns_of(node.title)):
             return head + shortened(node.title, room) + tail
-    return fitted(f"{head}{plain(node.title)}", sheet.width)
+    return fitted(f"{head}{plain(node.title)}", width)
 
 
 def state_word(node: Node, *, at_work: bool) -> str:
@@ -101,10 +147,15 @@ def state_word(node: Node, *, at_work: bool) -> str:
     return "cut off" if node.state == "in_flight" and not at_work else node.state.replace("_", " ")
 
 
-def _standing(sheet: _Sheet, node: Node) -> list[str]:
+def _standing(state: SearchState, node: Node, *, at_work: bool) -> list[str]:
     """Say its result first: that is kept where there is room for one word only."""
-    words = [state_word(node, at_work=sheet.at_work), f"V {node.priority:.2f}", *_ordered(node)]
-    incumbent = sheet.state.incumbent
+    words = [state_word(node, at_work=at_work), f"V {node.priority:.2f}"]
+    if node.barred:
+        words.append("forbidden")
+    else:
+        words += ["pinned"] if node.pinned else []
+        words += [f"{node.boost:+.2f} by a person"] if node.boost else []
+    incumbent = state.incumbent
     if incumbent is not None and incumbent.node_id == node.node_id:  # attached to its node when its branch ends
         return [worth_text(incumbent.credit, incumbent.speedup), *words]
     if node.best is not None:
@@ -112,20 +163,21 @@ def _standing(sheet: _Sheet, node: Node) -> list[str]:
     return words
 
 
-def _ordered(node: Node) -> list[str]:
-    """Say what a person ordered for a node."""
-    if node.barred:
-        return ["forbidden"]
-    return [*(["pinned"] if node.pinned else []), *([f"{node.boost:+.2f} by a person"] if node.boost else [])]
+def _by_interest(state: SearchState, rows: int) -> Iterator[Node]:
+    """Yield nodes that deserve a row, whatever they deserve it for; some more than once."""
+    if state.incumbent is not None:
+        yield state.node(state.incumbent.node_id)
+    working = {branch.node_id for branch in state.branches.values()}
+    yield from (state.node(node_id) for node_id in sorted(working, key=number_of))
+    waiting = nsmallest(rows, frontier(state), key=lambda node: -node.priority)
+    closed = (node for node in state.nodes.values() if node.state == "closed" and node.node_id != ROOT)
+    by_turns = zip_longest(waiting, nlargest(rows, closed, key=_worth))
+    yield from (node for pair in by_turns for node in pair if node is not None)
+    if len(state.nodes) > _MANY * rows:
+        return  # the frontier and what is closed fill the rows
+    others = (node for node in state.nodes.values() if node.state in ("open", "pruned"))
+    yield from nsmallest(rows, others, key=lambda node: (node.state == "pruned", number_of(node.node_id)))
 
 
-def _failures(node: Node) -> list[str]:
-    return [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in NO_FAILURES]
-
-
-def _count_below(state: SearchState, node: Node) -> int:
-    count, waiting = 0, list(node.children)
-    while waiting:
-        count += 1
-        waiting.extend(state.node(waiting.pop()).children)
-    return count
+def _worth(node: Node) -> tuple[float, int]:
+    return (node.best.speedup or 0.0 if node.best else 0.0, number_of(node.node_id))

@@ -27,8 +27,8 @@ from actors.planner.jobs import whole_records
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator, hashed_outcome, hashed_verdict
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.local import Tools, lead_session
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Session
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of, open_model
 from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings, save_config
 from messages.codec import Record
@@ -172,7 +172,7 @@ def _session(told: Play, folder: Path, base_url: str) -> Session:
         seed=told.seed,
         lineup=lineup_of(config, {}),
     )
-    return Session(folder=run, config=config, started=started, chronicle=Chronicle(), opening=started)
+    return Session(folder=run, config=config, started=started, chronicle=Run(), opening=started)
 
 
 async def outcome_of(told: Play, session: Session, report: Report, wall_s: float) -> Outcome:

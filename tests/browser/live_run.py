@@ -19,8 +19,8 @@ from actors.llm.base import Answer, Request, ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.local import Tools, lead_session
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Session
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.table import RunConfig, save_config
 from messages.events import RunStarted
 from messages.settings import Budget, SearchSettings
@@ -110,7 +110,7 @@ async def _lead(folder: RunFolder, rounds: int) -> None:
     folder.path.mkdir(parents=True)
     config = RunConfig(task="relu.py", search=settings)
     save_config(config, folder.config)
-    session = Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+    session = Session(folder=folder, config=config, started=started, chronicle=Run(), opening=started)
     model = GatedModel()
     tools = Tools(model=model, builder=SimulatedBuilder(), evaluator=SimulatedEvaluator(Verdicts().next))
     async with anyio.create_task_group() as tasks:

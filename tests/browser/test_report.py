@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two reports."""
     folder = tmp_path_factory.mktemp("reports")
     for name, records in (("ours", sequel()), ("hostile", hostile())):
-        html = page_of([dossier_of(on_disk(folder, records, name), records)])
+        html = page_of([dossier_of(on_disk(folder, records, name))])
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
     return folder
 

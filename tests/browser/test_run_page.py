@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from actors.bus.journal import read_journal
-from ksearch_async.runs.feed import Update
-from ksearch_async.runs.updates import updates_of
+from ksearch_async.views.web.updates import Update, updates_of
 from messages.events import RunStarted
 from tests.browser.conftest import OpenPage, Serve
 from tests.browser.hostile import READABLE

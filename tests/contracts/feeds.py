@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 import pytest
 
-from ksearch_async.runs.feed import Batch, Feed, records_of
+from ksearch_async.runs.feed import Batch, Feed
 from messages.codec import Record
 from tests.ksearch_async.stories import sequel, story
 
@@ -50,22 +50,6 @@ class FeedContract:
                 await reached(seen, number)
         assert [(record.seq, record.body) for record in seen.records] == [(each.seq, each.body) for each in sequel()]
 
-    async def test_a_reader_that_knows_the_beginning_begins_behind_it(self, run: Fed) -> None:
-        for record in sequel():
-            await run.append(record)
-        assert told(await until_current(run.feed, after=5)) == [(each.seq, each.body) for each in sequel()[5:]]
-        last = sequel()[-1].seq
-        assert told(await until_current(run.feed, after=last)) == []
-
-    async def test_records_are_found_again_where_they_were(self, run: Fed) -> None:
-        for record in sequel():
-            await run.append(record)
-        batches = await until_current(run.feed)
-        known = {place: record for each in batches for place, record in zip(each.places, each.records, strict=True)}
-        wanted = sorted(known)[2::4]
-        assert await run.feed.at(wanted) == [known[place] for place in wanted]
-        assert await run.feed.at([]) == []
-
     async def test_readers_do_not_disturb_each_other(self, run: Fed) -> None:
         for record in story():
             await run.append(record)
@@ -91,10 +75,11 @@ async def collected(feed: Feed) -> AsyncIterator[Seen]:
     seen = Seen()
 
     async def read() -> None:
-        async for record in records_of(feed):
-            seen.records.append(record)
-            seen.changed.set()
-            seen.changed = anyio.Event()
+        async with aclosing(feed.batches()) as batches:
+            async for batch in batches:
+                seen.records.extend(batch.records)
+                seen.changed.set()
+                seen.changed = anyio.Event()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read)
@@ -109,11 +94,11 @@ async def reached(seen: Seen, count: int) -> None:
             await seen.changed.wait()
 
 
-async def until_current(feed: Feed, *, after: int = 0) -> list[Batch]:
+async def until_current(feed: Feed) -> list[Batch]:
     """Return the batches up to the one that says that there is no more."""
     batches = []
     with anyio.fail_after(PATIENCE_S):
-        async with aclosing(feed.batches(after=after)) as reading:
+        async with aclosing(feed.batches()) as reading:
             async for batch in reading:
                 batches.append(batch)
                 if batch.is_current:

@@ -12,8 +12,8 @@ from actors.llm.base import Request, ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.local import Tools, lead_session
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Session
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.table import RunConfig, save_config
 from messages.codec import Record
 from messages.events import RunStarted
@@ -35,7 +35,7 @@ async def real_journal(folder: Path) -> list[Record]:
     run.path.mkdir()
     config = RunConfig(task="relu.py", search=settings)
     save_config(config, run.config)
-    session = Session(folder=run, config=config, started=started, chronicle=Chronicle(), opening=started)
+    session = Session(folder=run, config=config, started=started, chronicle=Run(), opening=started)
     tools = Tools(
         model=ScriptedModel(_answered), builder=SimulatedBuilder(), evaluator=SimulatedEvaluator(_Verdicts().next)
     )

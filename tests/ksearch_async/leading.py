@@ -13,10 +13,10 @@ import msgspec
 
 from actors.llm.base import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.runs.local import Tools, lead_session
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Session
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.table import RunConfig, save_config
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
@@ -30,7 +30,7 @@ LATENCY_S = 0.05
 def session_of(folder: RunFolder, rounds: int) -> Session:
     budget = Budget(max_rounds=rounds)
     if folder.journal.exists():
-        chronicle = open_chronicle(folder)
+        chronicle = read_run(folder)
         assert chronicle.started is not None
         config = RunConfig(task="relu.py", runs_dir=str(folder.path.parent), search=chronicle.started.settings)
         opening = RunResumed(run_id=chronicle.started.run_id, budget=budget)
@@ -42,7 +42,7 @@ def session_of(folder: RunFolder, rounds: int) -> Session:
     first = story()[0].body
     assert isinstance(first, RunStarted)
     started = msgspec.structs.replace(first, settings=settings, run_id=folder.run_id)
-    return Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+    return Session(folder=folder, config=config, started=started, chronicle=Run(), opening=started)
 
 
 async def lead(folder: RunFolder, rounds: int, *, latency_s: float = LATENCY_S) -> Session:

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.runs.attempts import Versions
-from ksearch_async.runs.state import Best, Chronicle
-from ksearch_async.runs.updates import updates_of
+from ksearch_async.runs.candidates import Versions
+from ksearch_async.runs.run import Best, Run
 from ksearch_async.views.compare import compared, entrant_of, rows_of
 from ksearch_async.views.lines import Narrator, confirmations_line, result_lines
 from ksearch_async.views.live import frame_lines
 from ksearch_async.views.progress import Progress
 from ksearch_async.views.report.markup import joined
 from ksearch_async.views.report.page import attempts, dossier_of, kernel, result_words
+from ksearch_async.views.web.updates import updates_of
 from messages.codec import Body, Record
 from messages.events import Event, StopRequested
 from messages.facts import BuildRequested, Decided, EvaluationRequested, Fact, WriteRequested
@@ -73,15 +73,15 @@ def lucky_run() -> Told:
     return told
 
 
-def folded(records: list[Record]) -> Chronicle:
-    chronicle = Chronicle()
+def folded(records: list[Record]) -> Run:
+    chronicle = Run()
     for record in records:
         chronicle.fold(record)
     return chronicle
 
 
 def test_screenings_are_told_as_to_be_confirmed_and_confirmations_with_what_both_measurements_said() -> None:
-    narrator = Narrator(Chronicle())
+    narrator = Narrator(Run())
     lines = [" ".join(line.split()) for record in lucky_run().records for line in narrator.tell(record)]
     said = [line for line in lines if "confirmed" in line]
     assert said == [
@@ -108,7 +108,7 @@ def test_the_summary_says_how_far_confirmations_moved_what_was_said() -> None:
     assert confirmations_line(folded(lucky_run().records)) == (
         "1 of 2 candidates, credit on average 10.0 % below its screening's, 1 wrong, 22 % of the time for timing"
     )
-    assert confirmations_line(Chronicle()) == ""
+    assert confirmations_line(Run()) == ""
 
 
 def test_a_run_that_was_stopped_before_says_that_nothing_is_confirmed() -> None:
@@ -145,7 +145,7 @@ def test_the_live_view_says_that_nothing_is_confirmed_before_it_has_a_curve() ->
 
 def frame(told: Told) -> str:
     """Return the line of the live view that holds the curve."""
-    chronicle = Chronicle()
+    chronicle = Run()
     progress = Progress(chronicle, Narrator(chronicle))
     for record in told.records:
         list(progress.tell(record))
@@ -176,7 +176,7 @@ def test_cost_says_what_confirmations_took_and_what_racing_spared(
 
 
 def test_a_version_says_what_its_confirmation_said_or_that_it_was_refuted() -> None:
-    versions = Versions(lucky_run().records)
+    versions = Versions(Run.of(lucky_run().records, with_texts=True))
     best, refuted = versions.named("best"), versions.named("2")
     assert best is not None
     assert refuted is not None
@@ -203,7 +203,7 @@ def test_updates_tell_what_each_confirmation_said() -> None:
 
 def test_the_report_says_the_confirmed_speedup_of_the_best_throughout(tmp_path: Path) -> None:
     records = lucky_run().records
-    dossier = dossier_of(on_disk(tmp_path, records, RUN), records)
+    dossier = dossier_of(on_disk(tmp_path, records, RUN))
     assert "1.85x as fast" in result_words(dossier)
     kernel_text = joined(kernel(dossier)).html
     assert "round 1, n1, 1.85x" in kernel_text
@@ -220,7 +220,7 @@ def test_a_comparison_tells_the_round_that_the_best_was_found_in_from_the_rounds
     told.confirm("0", measured(1.8, width=0.1), lease_s=5.0)
     best = folded(told.records).best("")
     assert best is not None
-    found = {row.title: row.cells for row in rows_of(compared([entrant_of(RUN, told.records)]))}
+    found = {row.title: row.cells for row in rows_of(compared([entrant_of(RUN, folded(told.records))]))}
     assert found["best found in round"] == (str(best.round),) == ("1",)
     assert found["rounds until the best counted"] == ("2",)
 
@@ -244,7 +244,7 @@ def steadier_run() -> Told:
 
 
 def told_lines(told: Told, columns: int | None) -> list[str]:
-    narrator = Narrator(Chronicle(), lambda: columns)
+    narrator = Narrator(Run(), lambda: columns)
     return [line for record in told.records for line in narrator.tell(record)]
 
 

@@ -17,7 +17,7 @@ from actors.llm.offline import OfflineModel
 from actors.llm.served.app import Conduct, FaultRates
 from actors.planner.jobs import whole_records
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
-from ksearch_async.runs.folder import open_chronicle
+from ksearch_async.runs.folder import read_run
 from ksearch_async.runs.local import Tools, lead_session
 from ksearch_async.runs.session import Session
 from ksearch_async.views.lines import Narrator, faults_line
@@ -207,7 +207,7 @@ async def test_a_run_whose_endpoint_was_never_there_can_go_on_when_it_is(tmp_pat
     assert journalled(search).keys() == {"unreachable"}
     assert any(line.startswith("  lost: ") for line in lines)
     opening = RunResumed(run_id=search.started.run_id)
-    again = msgspec.structs.replace(search, chronicle=open_chronicle(search.folder), opening=opening)
+    again = msgspec.structs.replace(search, chronicle=read_run(search.folder), opening=opening)
     async with serving() as (_, base_url):
         await led(again, ChatModel(model="offline-rules", base_url=base_url))
     assert again.chronicle.finished is not None

@@ -12,7 +12,7 @@ import pytest
 
 from ksearch_async.cli import main
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.state import Best, Chronicle
+from ksearch_async.runs.run import Best, Run
 from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig
 from ksearch_async.views import plain
 from ksearch_async.views.lines import Narrator, way_on
@@ -25,8 +25,8 @@ from messages.facts import AttemptFinished, EditsApplied, RunFinished, RunPaused
 from tests.ksearch_async.stories import KERNEL, RUN_ID, decided, on_disk, records_of, story, untimed_story
 
 
-def folded(records: list[Record]) -> Chronicle:
-    chronicle = Chronicle()
+def folded(records: list[Record]) -> Run:
+    chronicle = Run()
     for record in records:
         chronicle.fold(record)
     return chronicle
@@ -54,7 +54,7 @@ def test_what_is_recorded_after_the_end_takes_no_time() -> None:
 
 
 def test_each_evaluation_is_a_line_with_round_node_outcome_and_standing() -> None:
-    narrator = Narrator(Chronicle())
+    narrator = Narrator(Run())
     lines = [" ".join(line.split()) for record in story() for line in narrator.tell(record)]
     assert lines == [
         "world model: 1 new; 1 open",
@@ -68,7 +68,7 @@ def test_an_update_that_changes_nothing_is_shown_with_the_models_reason() -> Non
     nothing = EditsApplied(job_id=f"{RUN_ID}-p1", changes=(), summary="No rule for int64.")
     first, opening = story()[:2]
     records = [first, opening, msgspec.structs.replace(opening, seq=3, body=decided(nothing))]
-    narrator = Narrator(Chronicle())
+    narrator = Narrator(Run())
     lines = [line.strip() for record in records for line in narrator.tell(record)]
     assert lines == ["world model: no changes; 0 open (No rule for int64.)"]
 
@@ -76,7 +76,7 @@ def test_an_update_that_changes_nothing_is_shown_with_the_models_reason() -> Non
 def test_the_plain_summary_says_speedup_place_origin_fates_and_how_to_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chronicle, folder = Chronicle(), RunFolder(tmp_path / RUN_ID)
+    chronicle, folder = Run(), RunFolder(tmp_path / RUN_ID)
     view = PlainView(chronicle, folder, RunConfig(task="relu"), "offline: built-in rules, not a language model")
     for record in story():
         view.tell(record)
@@ -166,7 +166,7 @@ def test_commands_that_are_shown_can_be_typed_where_a_folder_has_a_space_in_its_
 async def test_when_no_line_comes_it_is_said_what_is_waited_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    view = PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "m", silence_s=0.01)
+    view = PlainView(Run(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "m", silence_s=0.01)
     for record in story()[:2]:
         view.tell(record)
     capsys.readouterr()
@@ -198,7 +198,7 @@ def test_json_events_are_one_object_per_line_and_end_with_run_finished(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = RunFolder(tmp_path / RUN_ID)
-    view = JsonView(Chronicle(), folder)
+    view = JsonView(Run(), folder)
     for record in story():
         view.tell(record)
     view.finish()
@@ -285,7 +285,7 @@ def test_the_header_says_after_how_many_attempts_a_branch_ends(tmp_path: Path, r
     started = story()[0].body
     assert isinstance(started, RunStarted)
     settings = msgspec.structs.replace(started.settings, stagnation_window=3, repair_window=repair)
-    view = PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
+    view = PlainView(Run(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
     (line,) = [
         line for line in view.header(msgspec.structs.replace(started, settings=settings)) if line.startswith("search ")
     ]

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ksearch_async.export.parts.building import built, find_program
 from ksearch_async.export.parts.calling import new_outputs
 from ksearch_async.export.parts.facts import ARCHITECTURE, FLAGS, TITLE
-from ksearch_async.export.parts.native import load_library, tvm_ffi_flags, units
+from ksearch_async.export.parts.native import built, find_program, load_library, tvm_ffi_flags, units
 
 
 def check_device(device: torch.device) -> None:

@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from ksearch_async.export.parts.calling import new_outputs, with_numbers
-from ksearch_async.export.parts.checking import make_model, outputs_of, state_names
+from ksearch_async.export.parts.checking import load_text, make_model, outputs_of, state_names
 from ksearch_async.export.parts.facts import CALLING, ENTRY_POINT, OUTPUTS, REFERENCE, SOURCES, TITLE
-from ksearch_async.export.parts.loading import load_text
 
 _held: list[tuple[tuple[torch.Tensor, ...], tuple[tuple[int, int], ...], torch.nn.Module]] = []
 """State, where it lay and in which versions, and the module that was made with it: one at most.

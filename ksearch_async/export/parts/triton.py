@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 
 from ksearch_async.export.parts.calling import new_outputs, with_numbers
+from ksearch_async.export.parts.checking import load_text
 from ksearch_async.export.parts.facts import ENTRY_POINT, SOURCES, TITLE
-from ksearch_async.export.parts.loading import load_text
 
 
 def check_device(device: torch.device) -> None:

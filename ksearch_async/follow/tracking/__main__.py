@@ -60,12 +60,13 @@ class Clerk:
 
     def begin(self, ledger: Ledger, config: RunConfig) -> str | None:
         """Begin, however many tries that takes; None if the session is over before."""
-        if ledger.head is None:
+        head = ledger.run.head
+        if head is None:
             return None
         wait_s = _FIRST_WAIT_S
         while True:
             try:
-                return self._tracker.begin(ledger.head, parameters_of(ledger.head, config))
+                return self._tracker.begin(head, parameters_of(head, config))
             except TrackerError as error:
                 self._trouble(str(error))
             if self._control.is_over:
@@ -82,7 +83,7 @@ class Clerk:
 
     def end(self, ledger: Ledger) -> None:
         """End the session there."""
-        if not self._tried(lambda: self._tracker.end(ledger.totals, ledger.tables())):
+        if not self._tried(lambda: self._tracker.end(ledger.run.totals, ledger.tables())):
             self.dropped += 1
 
     def _tried(self, hand_over: Callable[[], None]) -> bool:
@@ -127,7 +128,7 @@ def track(
     tracker = open_tracker(name, settings, mark_path(folder, name).parent)
     for record in follow(folder.journal, control):
         entries = ledger.take(record)
-        if clerk is None and ledger.head is not None:
+        if clerk is None and ledger.run.started is not None:
             clerk = Clerk(tracker, control, say)
             url = clerk.begin(ledger, load_config(folder.config))
             if url is None:

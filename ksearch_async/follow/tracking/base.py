@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from ksearch_async.follow.tracking.names import MODULES
-from ksearch_async.runs.feed import Head, Totals
+from ksearch_async.runs.run import Head, Totals
 from ksearch_async.settings.table import TrackingSettings
 from messages.base import BoundaryError
 

@@ -12,121 +12,128 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from actors.planner.core.state import in_order
+from actors.planner.core.state import Node, in_order
 from actors.planner.jobs import Texts
 from actors.recorder.folder import Snapshot
 from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Cell, Entry, Figures, Table
-from ksearch_async.runs.feed import AttemptView, Head, Mark, NodeView, Totals, Update, Worth
-from ksearch_async.runs.updates import Folding
+from ksearch_async.runs.run import Head, Run, Tried, taken
 from ksearch_async.settings.table import RunConfig
 from messages.codec import Record, to_json
 from messages.events import CandidateWritten
-from messages.facts import Decided, EditsApplied
+from messages.facts import AttemptFinished, Decided, EditsApplied
 from messages.tasks import Candidate
 
-_ATTEMPTS = ("round", "node", "action", "fate", "speedup", "credit", "latency_us", "candidate", "outcome")
-_BESTS = ("round", "node", "speedup", "credit", "latency_us", "elapsed_s", "cost_usd", "model_calls", "candidate")
-_NODES = ("node", "parent", "action", "state", "V", "difficulty", "depth", "rounds", "tries", "speedup", "credit")
-_WORKLOADS = ("workload", "speedup", "latency_us", "reference_latency_us")
+_COLUMNS = {
+    "attempts": ("round", "node", "action", "fate", "speedup", "credit", "latency_us", "candidate", "outcome"),
+    "bests": ("round", "node", "speedup", "credit", "latency_us", "elapsed_s", "cost_usd", "model_calls", "candidate"),
+    "nodes": ("node", "parent", "action", "state", "V", "difficulty", "depth", "rounds", "tries", "speedup", "credit"),
+    "workloads": ("workload", "speedup", "latency_us", "reference_latency_us"),
+}
+_MARK = ("round", "node_id", "speedup", "credit", "latency_us", "elapsed_s", "cost_usd", "calls", "candidate_id")
+_NODE = ("node_id", "parent_id", "title", "state", "priority", "difficulty", "depth", "rounds", "tries")
+_TIMED = ("name", "speedup_vs_reference", "latency_us", "reference_latency_us")
 
 
 class Ledger:
     """Takes a run's records, and says what a tracker is to be told of each."""
 
     def __init__(self) -> None:
-        self.head: Head | None = None
-        self.totals = Totals()
-        self._folding = Folding()
+        self.run = Run()
         self._texts = Texts()
         self._written: dict[str, tuple[Candidate, str]] = {}
         """Candidate and raw answer by the candidate's id; it may be measured more than once."""
-        self._nodes: dict[str, NodeView] = {}
-        self._attempts: list[AttemptView] = []
-        self._marks: list[Mark] = []
 
     def take(self, record: Record) -> list[Entry]:
         """Fold a record, and return what is to be told, in order."""
-        update = self._folding.take(record)
-        self.head, self.totals = update.head or self.head, update.totals
+        run = self.run
+        tried, steps = len(run.tried), len(run.steps)
+        run.fold(record)
         self._texts.take(record.body)
         if isinstance(record.body, CandidateWritten) and record.body.candidate is not None:
             answer = self._texts.whole(record.body)
             raw = answer.answer if isinstance(answer, CandidateWritten) else ""
             self._written[record.body.candidate.candidate_id] = (record.body.candidate, raw)
-        self._nodes.update((node.node_id, node) for node in update.nodes)
-        self._attempts.extend(update.attempts)
-        self._marks.extend(update.marks)
-        return [] if self.head is None else list(self._entries(self.head, record, update))
+        if run.started is None:
+            return []
+        return list(self._entries(run.started.task.name, record, run.tried[tried:], is_best=len(run.steps) > steps))
 
     def tables(self) -> list[Table]:
         """Return what is told when a session ends: all attempts, all bests, the tree, the best's workloads."""
-        workloads = self._marks[-1].workloads if self._marks else ()
-        rows = [
-            (each.name, each.speedup_vs_reference, each.latency_us, each.reference_latency_us) for each in workloads
-        ]
+        run = self.run
+        attempts = [(one.fact, one.node_id, self._title(one.node_id)) for one in run.tried]
+        workloads = run.step.mark.workloads if run.step else ()
+        tables: dict[str, list[tuple[Cell, ...]]] = {
+            "attempts": [
+                (fact.round or None, node_id, title, fact.fate, *_worth(fact), fact.candidate_id, fact.outcome)
+                for fact, node_id, title in attempts
+            ],
+            "bests": [tuple(getattr(step.mark, name) for name in _MARK) for step in run.steps],
+            "nodes": [_node_row(node) for node in in_order(run.state.nodes)],
+            "workloads": [tuple(getattr(one, name) for name in _TIMED) for one in workloads],
+        }
         return [
-            Table(name="attempts", columns=_ATTEMPTS, rows=[self._attempt_row(each) for each in self._attempts]),
-            Table(name="bests", columns=_BESTS, rows=[_mark_row(mark) for mark in self._marks]),
-            Table(name="nodes", columns=_NODES, rows=[_node_row(node) for node in self._nodes.values()]),
-            *([Table(name="workloads", columns=_WORKLOADS, rows=rows)] if rows else []),
+            Table(name=name, columns=_COLUMNS[name], rows=rows)
+            for name, rows in tables.items()
+            if rows or name != "workloads"
         ]
 
-    def _entries(self, head: Head, record: Record, update: Update) -> Iterator[Entry]:
-        for attempt in update.attempts:
-            if attempt.round:
-                yield Figures(round=attempt.round, values=self._figures(head, attempt))
-                if attempt.worth is not None and (artifact := self._code(record, attempt)):
+    def _entries(self, task: str, record: Record, tried: list[Tried], *, is_best: bool) -> Iterator[Entry]:
+        run = self.run
+        for one in tried:
+            if one.fact.round:
+                yield Figures(round=one.fact.round, values=self._figures(task, one.fact))
+                if one.fact.credit is not None and (artifact := self._code(record, one)):
                     yield artifact
-        if update.marks and not update.attempts:  # confirmed, after others had their outcome
-            yield Figures(round=update.totals.rounds, values=self._best_figures(head))
+        if is_best and not tried:  # confirmed, after others had their outcome
+            yield Figures(round=run.state.rounds, values=self._best_figures(task))
         if isinstance(record.body, Decided) and any(isinstance(fact, EditsApplied) for fact in record.body.facts):
             yield Artifact(
-                name=f"{head.run_id}-{WORLD_MODEL}",
+                name=f"{run.state.run_id}-{WORLD_MODEL}",
                 kind=WORLD_MODEL,
-                round=update.totals.rounds,
+                round=run.state.rounds,
                 files={"world_model.json": self._world_model(record)},
             )
 
-    def _figures(self, head: Head, attempt: AttemptView) -> dict[str, Cell]:
-        totals, worth = self.totals, attempt.worth
-        name = "round_score" if head.scored else "speedup"
+    def _figures(self, task: str, fact: AttemptFinished) -> dict[str, Cell]:
+        run, usage = self.run, self.run.state.usage
+        speedup, credit, latency_us = _worth(fact)
+        name, value = ("round_score", credit) if run.scored else ("speedup", speedup)
         return {
-            f"{head.task}/generate/{name}": _score(head, worth),
-            **self._best_figures(head),
-            "round/fate": attempt.fate,
-            "round/credit": worth.credit if worth else None,
-            "round/latency_us": worth.latency_us if worth else None,
-            "run/elapsed_s": totals.elapsed_s,
-            "run/cost_usd": totals.cost_usd,
-            "run/model_calls": totals.calls,
-            "run/prompt_tokens": totals.prompt_tokens,
-            "run/cached_tokens": totals.cached_tokens,
-            "run/completion_tokens": totals.completion_tokens,
-            "tree/nodes": len(self._nodes),
-            "tree/open": sum(node.state == "open" for node in self._nodes.values()),
-            **{f"fates/{fate}": count for fate, count in totals.fates.items()},
+            f"{task}/generate/{name}": value,
+            **self._best_figures(task),
+            "round/fate": fact.fate,
+            "round/credit": credit,
+            "round/latency_us": latency_us,
+            "run/elapsed_s": run.place.seconds,
+            "run/cost_usd": run.state.cost_usd,
+            "run/model_calls": usage.calls,
+            "run/prompt_tokens": usage.prompt_tokens,
+            "run/cached_tokens": usage.cached_tokens,
+            "run/completion_tokens": usage.completion_tokens,
+            "tree/nodes": len(run.state.nodes),
+            "tree/open": sum(node.state == "open" for node in run.state.nodes.values()),
+            **{f"fates/{fate}": count for fate, count in run.fates.items()},
         }
 
-    def _best_figures(self, head: Head) -> dict[str, Cell]:
-        name = f"{head.task}/generate/{'best_score' if head.scored else 'best_speedup'}"
-        if not self._marks:
+    def _best_figures(self, task: str) -> dict[str, Cell]:
+        name = f"{task}/generate/{'best_score' if self.run.scored else 'best_speedup'}"
+        if self.run.step is None:
             return {name: None}
-        best = self._marks[-1]
-        told: dict[str, Cell] = {name: best.credit if best.speedup is None else best.speedup}
-        if best.speedup is not None:
-            told |= {"best/credit": best.credit, "best/latency_us": best.latency_us}
-        return told
+        best = self.run.step.mark
+        timed: dict[str, Cell] = {"best/credit": best.credit, "best/latency_us": best.latency_us}
+        return {name: self.run.step.value, **(timed if best.speedup is not None else {})}
 
-    def _code(self, record: Record, attempt: AttemptView) -> Artifact | None:
+    def _code(self, record: Record, tried: Tried) -> Artifact | None:
         """Return a round's artifact; none if its candidate was not written in this run."""
-        if attempt.candidate_id not in self._written:
+        fact = tried.fact
+        if fact.candidate_id not in self._written:
             return None
-        candidate, raw = self._written[attempt.candidate_id]
-        summary = f"round {attempt.round}: {attempt.outcome}\nnode {attempt.node_id}: {self._title(attempt.node_id)}\n"
+        candidate, raw = self._written[fact.candidate_id]
+        summary = f"round {fact.round}: {fact.outcome}\nnode {tried.node_id}: {self._title(tried.node_id)}\n"
         return Artifact(
-            name=f"r{attempt.round}_code",
+            name=f"r{fact.round}_code",
             kind="generated-code",
-            round=attempt.round,
+            round=fact.round,
             files={
                 **{f"clean/{path}": text for path, text in _sources(candidate)},
                 "raw/raw_code.txt": raw,
@@ -137,34 +144,13 @@ class Ledger:
 
     def _world_model(self, record: Record) -> str:
         """Return the tree after a record, as `world_model/latest.json` in the run's folder has it."""
-        state = self._folding.chronicle.state
-        snapshot = Snapshot(
-            seq=record.seq,
-            at=record.at,
-            run_id=state.run_id,
-            rounds=state.rounds,
-            summary=state.summary,
-            open_questions=state.open_questions,
-            nodes=tuple(in_order(state.nodes)),
-        )
-        return to_json(snapshot).decode()
+        state = self.run.state
+        nodes = tuple(in_order(state.nodes))
+        return to_json(taken(Snapshot, state, seq=record.seq, at=record.at, nodes=nodes)).decode()
 
     def _title(self, node_id: str) -> str:
-        return self._nodes[node_id].title if node_id in self._nodes else ""
-
-    def _attempt_row(self, attempt: AttemptView) -> tuple[Cell, ...]:
-        worth = attempt.worth or Worth(candidate_id=attempt.candidate_id)
-        return (
-            attempt.round or None,
-            attempt.node_id,
-            self._title(attempt.node_id),
-            attempt.fate,
-            worth.speedup,
-            worth.credit,
-            worth.latency_us,
-            attempt.candidate_id or None,
-            attempt.outcome,
-        )
+        node = self.run.state.nodes.get(node_id)
+        return node.title if node else ""
 
 
 def parameters_of(head: Head, config: RunConfig) -> dict[str, object]:
@@ -196,38 +182,13 @@ def _sources(candidate: Candidate) -> Iterable[tuple[str, str]]:
         yield (str(path) if is_inside else f"file{number}.txt"), file.text
 
 
-def _score(head: Head, worth: Worth | None) -> float | None:
-    if worth is None:
-        return None
-    return worth.credit if head.scored else worth.speedup
+def _worth(fact: AttemptFinished) -> tuple[float | None, float | None, float | None]:
+    """Return speedup, credit and latency of a correct candidate."""
+    if fact.candidate_id is None or fact.credit is None:
+        return None, None, None
+    return fact.speedup, fact.credit, fact.latency_us
 
 
-def _mark_row(mark: Mark) -> tuple[Cell, ...]:
-    return (
-        mark.round,
-        mark.node_id,
-        mark.speedup,
-        mark.credit,
-        mark.latency_us,
-        mark.elapsed_s,
-        mark.cost_usd,
-        mark.calls,
-        mark.candidate_id,
-    )
-
-
-def _node_row(node: NodeView) -> tuple[Cell, ...]:
-    best = node.best or Worth(candidate_id="")
-    return (
-        node.node_id,
-        node.parent_id,
-        node.title,
-        node.state,
-        node.priority,
-        node.difficulty,
-        node.depth,
-        node.rounds,
-        node.tries,
-        best.speedup,
-        best.credit,
-    )
+def _node_row(node: Node) -> tuple[Cell, ...]:
+    told = tuple(getattr(node, name) for name in _NODE)
+    return (*told, node.best.speedup if node.best else None, node.best.credit if node.best else None)

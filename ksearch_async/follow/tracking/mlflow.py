@@ -20,7 +20,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Entry, Figures, Table, TrackerError
-from ksearch_async.runs.feed import Head, Totals
+from ksearch_async.runs.run import Head, Totals
 from ksearch_async.settings.table import TrackingSettings, flatten
 
 _EXPERIMENT = "ksearch"

@@ -16,7 +16,7 @@ import wandb
 from wandb.errors import Error
 
 from ksearch_async.follow.tracking.base import Artifact, Entry, Figures, Table, TrackerError
-from ksearch_async.runs.feed import Head, Totals
+from ksearch_async.runs.run import Head, Totals
 from ksearch_async.settings.table import TrackingSettings
 
 _PROJECT = "ksearch"

@@ -10,12 +10,11 @@ from typing import TypeAlias
 
 import msgspec
 
+from actors.planner.core.state import in_order
 from ksearch_async import __version__
-from ksearch_async.runs.attempts import Version, Versions, diff_lines
-from ksearch_async.runs.costs import Spend, Spending, spending_of
-from ksearch_async.runs.feed import AttemptView, ConfirmationView
-from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.state import Best, BestScore, Chronicle
+from ksearch_async.runs.candidates import Version, Versions, diff_lines
+from ksearch_async.runs.folder import RunFolder, read_run
+from ksearch_async.runs.run import Best, BestScore, Run, Spend, repeats_known
 from ksearch_async.settings.options import SETTINGS
 from ksearch_async.settings.table import ModelSettings, RunConfig, flatten, load_config
 from ksearch_async.views.compare import Comparison, Entrant, best_words, compared, entrant_of, plain, rows_of
@@ -27,12 +26,13 @@ from ksearch_async.views.lines import (
     state_line,
     workers_line,
 )
-from ksearch_async.views.report.data import Series, path_to_best
+from ksearch_async.views.report.data import Series, baseline_of
 from ksearch_async.views.report.gallery import FIGURES, OF_ALL_RUNS, OF_EACH_RUN, inlined, pictures_of
 from ksearch_async.views.report.markup import Child, Markup, definitions, joined, table, tag, trusted
 from ksearch_async.views.text import TITLES, counted, duration, headline, kernel_rows, left_out
-from messages.codec import Record
-from messages.events import CandidateEvaluated, RunStarted
+from ksearch_async.views.tree import path_to_best
+from messages.events import RunStarted
+from messages.facts import AttemptFinished, ConfirmationFinished
 from messages.verdicts import GOOD_FATES, Measured, Scored, score_text, worth_text
 
 _NOT_OF_THE_SEARCH = ("runs_dir", "effort", "nats", "metrics.", "sync", "weight", "tier", "workers.here")
@@ -44,16 +44,14 @@ class Dossier(msgspec.Struct, frozen=True, kw_only=True):
 
     entrant: Entrant
     started: RunStarted
-    chronicle: Chronicle
+    run: Run
+    """Read with its texts."""
     in_use: bool
     """A process is working on it."""
     best: Best | BestScore | None
-    evaluation: CandidateEvaluated | None
-    """The verdict that the best kernel counts for."""
     kernel: Version | None
     base: Version | None
-    """What the best kernel was started from; null: the reference."""
-    spending: Spending
+    """What the best kernel was started from; None: the reference."""
     commands: tuple[str, ...]
     """Which do the same again."""
     unsaid: tuple[str, ...]
@@ -62,55 +60,42 @@ class Dossier(msgspec.Struct, frozen=True, kw_only=True):
     """They are by the run's own configuration; else by its journal, which knows no endpoints and no paths."""
 
 
-def dossier_of(folder: RunFolder, records: Sequence[Record]) -> Dossier:
+def dossier_of(folder: RunFolder) -> Dossier:
     """Put together what there is to be said of a run.
 
     Raises:
         ConfigError: it has not begun.
+        messages.base.BusError: its journal cannot be read.
     """
-    entrant = entrant_of(folder.run_id, records)
-    versions = Versions(records)
-    chronicle = versions.chronicle
-    started = chronicle.started
+    run = read_run(folder, with_texts=True)
+    entrant, started = entrant_of(folder.run_id, run), run.started
     assert started is not None, "a run that has begun has its first event"  # noqa: S101 - `entrant_of` has looked
-    best = chronicle.best("")
-    base, kernel = versions.pair(None, None) if best is not None else (None, None)
-    config = load_config(folder.config) if folder.config.exists() else _config_of(entrant, started, chronicle)
+    best, has_config = run.best(""), folder.config.exists()
+    base, kernel = Versions(run).pair(None, None) if best is not None else (None, None)
+    config = load_config(folder.config) if has_config else _config_of(started, run)
     return Dossier(
         entrant=entrant,
         started=started,
-        chronicle=chronicle,
+        run=run,
         in_use=folder.in_use(),
         best=best,
-        evaluation=_evaluation_of(records, best.candidate_id) if best else None,
         kernel=kernel,
         base=base,
-        spending=spending_of(records),
         commands=tuple(_commands(folder.run_id, config)),
         unsaid=tuple(_unsaid(config)),
-        has_config=folder.config.exists(),
+        has_config=has_config,
     )
 
 
-def _evaluation_of(records: Sequence[Record], candidate_id: str) -> CandidateEvaluated | None:
-    """Return the last verdict that counts: of a confirmation where there was one."""
-    found = [
-        record.body
-        for record in records
-        if isinstance(record.body, CandidateEvaluated) and record.body.candidate_id == candidate_id
-    ]
-    return next((one for one in reversed(found) if one.verdict.__struct_config__.tag in ("measured", "scored")), None)
-
-
-def _config_of(entrant: Entrant, started: RunStarted, chronicle: Chronicle) -> RunConfig:
+def _config_of(started: RunStarted, run: Run) -> RunConfig:
     """Return what can be told from a journal alone."""
-    names = entrant.trace.head.models
+    head = run.head
     return RunConfig(
         task=started.task.name,
         language=started.description.language,
         seed=started.seed,
-        search=chronicle.state.settings if chronicle.state.run_id else started.settings,
-        model=ModelSettings(name=names[0] if names else None),
+        search=run.settings,
+        model=ModelSettings(name=head.models[0] if head and head.models else None),
     )
 
 
@@ -170,27 +155,28 @@ def result_words(dossier: Dossier) -> str:
 
 def summary(dossier: Dossier) -> Iterator[Markup]:
     """What the run is, how it ended, and what it took."""
-    chronicle, trace = dossier.chronicle, dossier.entrant.trace
-    head, totals = trace.head, trace.totals
+    run, started, target = dossier.run, dossier.started, dossier.started.target
     yield tag("p", result_words(dossier), class_="result")
-    baseline = f"{trace.baseline[0]}: {trace.baseline[1]:.2f}x the reference, beside the best" if trace.baseline else ""
+    beside = baseline_of(run)
+    baseline = f"{beside[0]}: {beside[1]:.2f}x the reference, beside the best" if beside else ""
+    rounds, limit = run.state.rounds, run.settings.budget.max_rounds
     yield definitions(
         [
-            ("run", head.run_id),
-            ("task", f"{head.task} ({head.task_id})"),
-            ("device", head.device),
-            ("written in", head.language),
+            ("run", started.run_id),
+            ("task", f"{started.task.name} ({started.task.task_id})"),
+            ("device", target.device),
+            ("written in", started.description.language),
             ("models", dossier.entrant.traits["model"]),
             ("baseline", baseline),
             ("found by", " > ".join(dossier.best.found_by) if dossier.best else ""),
-            ("state", state_line(chronicle, in_use=dossier.in_use)),
-            ("rounds", f"{totals.rounds} of {head.max_rounds} in {duration(totals.elapsed_s)}"),
-            ("attempts", fates_line(chronicle)),
-            ("confirmed", confirmations_line(chronicle)),
-            ("expected", expectations_line(chronicle.state)),
-            ("processes", workers_line(chronicle)),
-            ("endpoint", faults_line(chronicle)),
-            ("begun", f"{head.started_at[:19].replace('T', ' ')} UTC"),
+            ("state", state_line(run, in_use=dossier.in_use)),
+            ("rounds", f"{rounds} of {limit} in {duration(run.place.seconds)}"),
+            ("attempts", fates_line(run)),
+            ("confirmed", confirmations_line(run)),
+            ("expected", expectations_line(run.state)),
+            ("processes", workers_line(run)),
+            ("endpoint", faults_line(run)),
+            ("begun", f"{run.started_at[:19].replace('T', ' ')} UTC"),
         ]
     )
 
@@ -228,7 +214,7 @@ def _bounded(lines: Sequence[str]) -> Iterator[str]:
 
 def measurement(dossier: Dossier) -> Iterator[Markup]:
     """How the best kernel was checked and timed, behind which walls, and how far confirmations moved others."""
-    done = dossier.evaluation
+    done = dossier.run.evaluated(dossier.best.candidate_id) if dossier.best else None
     if done is None:
         yield tag("p", "Nothing was measured that counts.")
         return
@@ -328,16 +314,16 @@ def _us(latency_us: float | None) -> str:
 
 def actions(dossier: Dossier) -> Iterator[Markup]:
     """The tree as a table: every action with what came of it."""
-    trace = dossier.entrant.trace
-    way = set(path_to_best(trace))
+    search = dossier.run.state
+    way = set(path_to_best(search))
     rows: list[list[Child]] = []
-    for node in sorted(trace.nodes.values(), key=lambda node: int(node.node_id[1:])):
+    for node in in_order(search.nodes):
         if not node.parent_id:
             continue
         best = node.best
         worth = worth_text(best.credit, best.speedup, is_least=best.is_least) if best else ""
         failed = ", ".join(f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in GOOD_FATES)
-        state = f"{node.state.replace('_', ' ')}{', forbidden' if node.forbidden else ''}"
+        state = f"{node.state.replace('_', ' ')}{', forbidden' if node.barred else ''}"
         title = tag("b", node.title) if node.node_id in way else node.title
         rows.append([node.node_id, node.parent_id, title, state, worth, str(node.rounds), failed])
     yield table(["action", "below", "idea", "state", "best", "rounds", "other outcomes"], rows, numbers=(4, 5))
@@ -347,14 +333,15 @@ def actions(dossier: Dossier) -> Iterator[Markup]:
 
 def attempts(dossier: Dossier) -> Iterator[Markup]:
     """Every attempt in the order in which its outcome was known."""
-    trace = dossier.entrant.trace
-    best_id = trace.totals.best_id
+    run = dossier.run
+    best_id = run.state.incumbent.candidate_id if run.state.incumbent else ""
+    confirmed = {fact.candidate_id: fact for fact in run.confirmations}
     rows: list[list[Child]] = []
-    for tried in trace.tried:
-        attempt = tried.attempt
-        is_best = bool(best_id) and attempt.candidate_id == best_id
+    for tried in run.tried:
+        attempt, candidate_id = tried.fact, tried.fact.candidate_id or ""
+        is_best = bool(best_id) and candidate_id == best_id
         outcome = attempt.outcome.removeprefix(f"{attempt.fate}: ")
-        again = trace.confirmed.get(attempt.candidate_id)
+        again = confirmed.get(candidate_id)
         if again is not None and attempt.round:
             outcome = f"screening said {outcome}; {_confirmation_words(again)}"
         fate = tag("span", _fate_words(attempt), class_=_fate_kind(attempt))
@@ -362,34 +349,34 @@ def attempts(dossier: Dossier) -> Iterator[Markup]:
             [
                 str(attempt.round or ""),
                 duration(tried.at.seconds),
-                attempt.node_id,
+                tried.node_id,
                 fate,
                 tag("b", f"{outcome} (the best)") if is_best else outcome,
-                tag("code", attempt.candidate_id[:8]),
+                tag("code", candidate_id[:8]),
             ]
         )
     yield table(["round", "after", "action", "fate", "outcome", "candidate"], rows, numbers=(0, 1))
 
 
-def _confirmation_words(again: ConfirmationView) -> str:
+def _confirmation_words(again: ConfirmationFinished) -> str:
     if again.fate == "measured":
         return f"confirmed: {again.outcome.removeprefix('measured: ')}"
     return f"not confirmed: {again.outcome}"
 
 
-def _fate_words(attempt: AttemptView) -> str:
-    return "repeated" if attempt.repeats_known else attempt.fate.replace("_", " ")
+def _fate_words(attempt: AttemptFinished) -> str:
+    return "repeated" if repeats_known(attempt) else attempt.fate.replace("_", " ")
 
 
-def _fate_kind(attempt: AttemptView) -> str:
-    if attempt.repeats_known or attempt.fate in ("declined", "outpaced", "unstable", "lost"):
+def _fate_kind(attempt: AttemptFinished) -> str:
+    if repeats_known(attempt) or attempt.fate in ("declined", "outpaced", "unstable", "lost"):
         return "idle"
     return "good" if attempt.fate in GOOD_FATES else "bad"
 
 
 def costs(dossier: Dossier) -> Iterator[Markup]:
     """What the models cost."""
-    spending = dossier.spending
+    spending = dossier.run.spending()
     titles = ["role", "model", "calls", "prompt tokens", "of them cached", "completion tokens", "dollars"]
     rows = [[role, model or "-", *_spend(spend)] for (role, model), spend in spending.by_model.items()]
     total = spending.of_role("planner").plus(spending.of_role("coder"))
@@ -407,8 +394,7 @@ def _spend(spend: Spend) -> list[str]:
 
 def environment(dossier: Dossier) -> Iterator[Markup]:
     """What it ran on, and with which settings; all of them, so that nothing is left to defaults of another release."""
-    target, state = dossier.started.target, dossier.chronicle.state
-    settings = state.settings if state.run_id else dossier.started.settings
+    target, settings = dossier.started.target, dossier.run.settings
     cpu = msgspec.to_builtins(target.cpu) if target.cpu else {}
     told = {"device": target.device, "architecture": target.arch, "march": target.march, "toolchain": target.toolchain}
     told |= {f"cpu {name}": str(value) for name, value in cpu.items() if value}
@@ -459,8 +445,10 @@ def page_of(dossiers: Sequence[Dossier]) -> str:
     """
     comparison, numbers = compared([dossier.entrant for dossier in dossiers]), count(1)
     if len(dossiers) == 1:
-        head = dossiers[0].entrant.trace.head
-        return _document(f"{head.task} on {head.device}", _alone(dossiers[0], comparison.series, numbers))
+        started = dossiers[0].started
+        return _document(
+            f"{started.task.name} on {started.target.device}", _alone(dossiers[0], comparison.series, numbers)
+        )
     entrants = [entrant for group in comparison.groups for entrant in group.entrants]
     ordered = [next(dossier for dossier in dossiers if dossier.entrant is entrant) for entrant in entrants]
     parts = [_compared(comparison, numbers)]
@@ -503,7 +491,7 @@ def _among_others(dossier: Dossier, place: int, numbers: Iterator[int]) -> Itera
     run_id = dossier.entrant.run_id
     yield tag("h2", run_id, id=f"run{place}")
     yield from summary(dossier)
-    for picture in pictures_of([Series(label=run_id, traces=(dossier.entrant.trace,))], OF_EACH_RUN):
+    for picture in pictures_of([Series(label=run_id, runs=(dossier.run,))], OF_EACH_RUN):
         yield inlined(picture, next(numbers))
     for name, title, section in SECTIONS:
         yield tag("h3", title, id=f"run{place}-{name}")
@@ -534,8 +522,8 @@ def _compared(comparison: Comparison, numbers: Iterator[int]) -> Iterator[Markup
 def _runs(comparison: Comparison) -> Iterator[Sequence[Child]]:
     pairs = [(group, entrant) for group in comparison.groups for entrant in group.entrants]
     for place, (group, entrant) in enumerate(pairs, start=1):
-        totals = entrant.trace.totals
+        run = entrant.run
         link = tag("a", entrant.run_id, href=f"#run{place}")
-        rounds, ended_by = str(totals.rounds), totals.stopped_by or totals.standing
-        best, interval = best_words(entrant.trace)
-        yield [link, group.name, str(entrant.seed), best, interval, rounds, duration(totals.elapsed_s), ended_by]
+        rounds, ended_by = str(run.state.rounds), run.state.stopped_by or run.standing
+        best, interval = best_words(run)
+        yield [link, group.name, str(entrant.seed), best, interval, rounds, duration(run.place.seconds), ended_by]

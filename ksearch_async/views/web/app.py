@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -19,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from ksearch_async import __version__
+from ksearch_async.runs.run import Run
 from ksearch_async.views.web.details import (
     UnknownPartError,
     candidate_details,
@@ -40,6 +42,13 @@ _GZIP_WBITS = 31
 _GZIP_LEVEL = 1
 """The page waits for it: higher levels take longer than the bytes that they save, on this host."""
 
+_DETAILS: dict[str, Callable[[Run, str], object]] = {
+    "nodes/{part}": node_details,
+    "candidates/{part}": candidate_details,
+    "costs": cost_details,
+    "task": task_details,
+}
+
 log = structlog.get_logger(__name__)
 
 
@@ -56,11 +65,8 @@ class Dashboard:
             Route("/api/events", self._events),
             Route("/api/runs/{run}/history", self._history),
             Route("/api/runs/{run}/updates", self._updates),
-            Route("/api/runs/{run}/nodes/{node}", self._node),
-            Route("/api/runs/{run}/candidates/{candidate}", self._candidate),
-            Route("/api/runs/{run}/costs", self._costs),
-            Route("/api/runs/{run}/task", self._task),
             Route("/api/runs/{run}/orders", self._orders, methods=["POST"]),
+            *(Route(f"/api/runs/{{run}}/{path}", partial(self._details, told)) for path, told in _DETAILS.items()),
             Route("/api/nodes", self._nodes),
             Mount("/static", StaticFiles(directory=STATIC, check_dir=False)),
         ]
@@ -99,21 +105,9 @@ class Dashboard:
             watching = _until_gone(told_updates(opened, after), stack.pop_all())
         return StreamingResponse(watching, media_type=_EVENTS)
 
-    async def _node(self, request: Request) -> Response:
+    async def _details(self, told: Callable[[Run, str], object], request: Request) -> Response:
         async with self._shelf.run(request.path_params["run"]) as opened:
-            return answer(await node_details(opened, request.path_params["node"]))
-
-    async def _candidate(self, request: Request) -> Response:
-        async with self._shelf.run(request.path_params["run"]) as opened:
-            return answer(await candidate_details(opened, request.path_params["candidate"]))
-
-    async def _costs(self, request: Request) -> Response:
-        async with self._shelf.run(request.path_params["run"]) as opened:
-            return answer(await cost_details(opened))
-
-    async def _task(self, request: Request) -> Response:
-        async with self._shelf.run(request.path_params["run"]) as opened:
-            return answer(task_details(opened))
+            return answer(await opened.ask(told, request.path_params.get("part", opened.run_id)))
 
     async def _orders(self, request: Request) -> Response:
         run_id = request.path_params["run"]
@@ -145,7 +139,7 @@ def answer(value: object) -> Response:
 
 
 def _told(opened: OpenedRun, is_packed: bool) -> bytes:
-    updates = opened.updates()
+    updates = opened.updates[:]
     last_seq = opened.seq_at(len(updates) - 1) if updates else 0
     body = b'{"updates":[%s],"last_seq":%d}' % (b",".join(updates), last_seq)
     return zlib.compress(body, level=_GZIP_LEVEL, wbits=_GZIP_WBITS) if is_packed else body

@@ -1,21 +1,16 @@
-"""What a page about a part of a run shows: a node, a candidate, the costs, the task. Texts are read when asked for."""
+"""What a page about a part of a run shows: a node, a candidate, the costs, the task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-import anyio.to_thread
 import msgspec
 
 from actors.planner.core.state import Node
 from ksearch_async.fleet.status import Roster
-from ksearch_async.runs.attempts import Told, read_attempts
-from ksearch_async.runs.costs import Spend, Spending, spending_of
-from ksearch_async.views.web.runs import OpenedRun, candidates_of
+from ksearch_async.runs.candidates import archive_of
+from ksearch_async.runs.run import Run, Spend, Told, taken
 from messages.base import KsearchError, Role
-from messages.codec import Record
-from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten
-from messages.models import TASK, Lineup
+from messages.events import CandidateEvaluated
+from messages.models import Lineup
 from messages.presence import Presence, RunCard
 from messages.settings import SearchSettings
 from messages.tasks import SourceFile, Target, TaskDescription, TaskSpec
@@ -104,39 +99,30 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
 
 
-async def node_details(opened: OpenedRun, node_id: str) -> NodeDetails:
+def node_details(run: Run, node_id: str) -> NodeDetails:
     """Return a node, with its attempts.
 
     Raises:
         UnknownPartError: there is none.
-        messages.base.BusError: its records cannot be read.
     """
-    node = opened.chronicle.state.nodes.get(node_id)
+    node = run.state.nodes.get(node_id)
     if node is None:
         raise _unknown("node", node_id)
-    index = opened.index
-    own = await opened.read(index.of_node[node_id]) if node_id in index.of_node else []
-    quoted = {index.origin[source] for source in _sources(own) if source in index.origin}
-    others = await opened.read({*index.opening[:1], *quoted})
-    attempts = await anyio.to_thread.run_sync(_attempts, [*own, *others], node_id)
-    return NodeDetails(node=node, attempts=tuple(attempts))
+    return NodeDetails(node=node, attempts=tuple(archive_of(run).told(node_id)))
 
 
-async def candidate_details(opened: OpenedRun, candidate_id: str) -> CandidateDetails:
+def candidate_details(run: Run, candidate_id: str) -> CandidateDetails:
     """Return a candidate, with its verdicts.
 
     Raises:
         UnknownPartError: there is none.
-        messages.base.BusError: its records cannot be read.
     """
-    index = opened.index
-    if candidate_id not in index.origin:
+    archive = archive_of(run)
+    candidate = archive.texts.find(candidate_id)
+    if candidate is None:
         raise _unknown("candidate", candidate_id)
-    places = [index.origin[candidate_id], *index.of_candidate.get(candidate_id, ())]
-    bodies = [record.body for record in await opened.read(places)]
-    candidate = next(found for body in bodies for found in candidates_of(body) if found.candidate_id == candidate_id)
-    outcomes = [body.outcome for body in bodies if isinstance(body, CandidateBuilt)]
-    node_id, in_round = index.found_at.get(candidate_id, ("", 0))
+    outcomes = [built.outcome for built in archive.builds.get(candidate_id, ())]
+    tried = next((one for one in run.tried if one.fact.candidate_id == candidate_id), None)
     return CandidateDetails(
         candidate_id=candidate_id,
         language=candidate.language,
@@ -144,41 +130,38 @@ async def candidate_details(opened: OpenedRun, candidate_id: str) -> CandidateDe
         files=candidate.files,
         build_log=next((outcome.log for outcome in reversed(outcomes) if outcome.log), ""),
         did_not_build=next((outcome.reason for outcome in outcomes if isinstance(outcome, DidNotBuild)), ""),
-        verdicts=tuple(body for body in bodies if isinstance(body, CandidateEvaluated)),
-        node_id=node_id,
-        round=in_round,
+        verdicts=tuple(evaluated for evaluated, _ in archive.verdicts.get(candidate_id, ())),
+        node_id=tried.node_id if tried else "",
+        round=tried.fact.round if tried else 0,
     )
 
 
-async def cost_details(opened: OpenedRun) -> CostDetails:
-    """Return what a run's models cost so far.
+def cost_details(run: Run, _run_id: str = "") -> CostDetails:
+    """Return what a run's models cost so far."""
+    spending, nodes = run.spending(), run.state.nodes
+    return CostDetails(
+        total=_costs(spending.of_role("planner").plus(spending.of_role("coder"))),
+        models=tuple(
+            ModelCosts(role=role, model=model, costs=_costs(spend))
+            for (role, model), spend in sorted(spending.by_model.items(), key=lambda item: item[0])
+        ),
+        nodes=tuple(
+            NodeCosts(node_id=node_id, title=nodes[node_id].title if node_id in nodes else "", costs=_costs(spend))
+            for node_id, spend in spending.by_node.items()
+        ),
+    )
 
-    Raises:
-        messages.base.BusError: its records cannot be read.
-    """
-    records = await opened.read([*opened.index.opening, *opened.index.spending])
-    spending = await anyio.to_thread.run_sync(spending_of, records)
-    return _costs_told(spending, opened.chronicle.state.nodes)
 
-
-def task_details(opened: OpenedRun) -> TaskDetails:
+def task_details(run: Run, run_id: str) -> TaskDetails:
     """Return what a run is about.
 
     Raises:
         UnknownPartError: it has not begun.
     """
-    started, state = opened.chronicle.started, opened.chronicle.state
+    started = run.started
     if started is None:
-        raise _unknown("task", opened.run_id)
-    return TaskDetails(
-        run_id=started.run_id,
-        task=started.task,
-        description=started.description,
-        settings=state.settings if state.run_id else started.settings,
-        target=started.target,
-        lineup=state.lineup if state.run_id else started.lineup,
-        seed=started.seed,
-    )
+        raise _unknown("task", run_id)
+    return taken(TaskDetails, started, settings=run.settings, lineup=run.lineup)
 
 
 class NodeHere(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,43 +203,10 @@ def roster_told(roster: Roster) -> NodesHere:
     )
 
 
-def _sources(records: list[Record]) -> Iterator[str]:
-    """Yield the candidates whose text was left out of prompts and answers."""
-    for record in records:
-        if isinstance(record.body, CandidateWritten):
-            for quote in (*record.body.prompt_quotes, *record.body.answer_quotes):
-                if quote.source != TASK:
-                    yield quote.source
-
-
-def _attempts(records: list[Record], node_id: str) -> list[Told]:
-    known = {record.seq: record for record in records}
-    return read_attempts(known[seq] for seq in sorted(known)).get(node_id, [])
-
-
-def _costs_told(spending: Spending, nodes: Mapping[str, Node]) -> CostDetails:
-    total = spending.of_role("planner").plus(spending.of_role("coder"))
-    return CostDetails(
-        total=_costs(total),
-        models=tuple(
-            ModelCosts(role=role, model=model, costs=_costs(spend))
-            for (role, model), spend in sorted(spending.by_model.items(), key=lambda item: item[0])
-        ),
-        nodes=tuple(
-            NodeCosts(node_id=node_id, title=nodes[node_id].title if node_id in nodes else "", costs=_costs(spend))
-            for node_id, spend in spending.by_node.items()
-        ),
-    )
-
-
 def _costs(spend: Spend) -> Costs:
-    usage = spend.usage
-    return Costs(
-        calls=usage.calls,
-        prompt_tokens=usage.prompt_tokens,
-        cached_tokens=usage.cached_tokens,
-        completion_tokens=usage.completion_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
+    return taken(
+        Costs,
+        spend.usage,
         latency_s=round(sum(spend.latencies_s), 3),
         cost_usd=spend.known_usd,
         known_usd=spend.cost_usd,

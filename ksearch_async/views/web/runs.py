@@ -6,14 +6,12 @@ import os
 import stat
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -23,94 +21,14 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from actors.bus.base import Bus
 from ksearch_async.fleet.status import Roster, has_stream, leader_of, read_cards, read_roster
-from ksearch_async.runs.feed import Batch, Feed, Head, JournalFeed, Mark, StreamFeed, Totals, Update
+from ksearch_async.runs.feed import Batch, Feed, JournalFeed, StreamFeed
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.orders import Line, open_line
-from ksearch_async.runs.state import Chronicle
-from ksearch_async.runs.updates import Folding
+from ksearch_async.runs.run import Run
+from ksearch_async.views.web.updates import Folding
 from messages.base import KsearchError, ProtocolError
-from messages.codec import Body, Record
-from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, RunResumed, RunStarted
-from messages.facts import AttemptFinished, BranchStarted, Decided, Fact, SpendRecorded, WriteRequested
-from messages.steering import Inject, SteeringRequested
-from messages.tasks import Candidate
 
-_Places = partial(array, "Q")
-
-
-class Index:
-    """Takes a run's records, one after the other, and remembers their places."""
-
-    def __init__(self) -> None:
-        self.opening = _Places()
-        """Of the sessions' first records."""
-        self.spending = _Places()
-        """Of decisions that record what an answer cost."""
-        self.of_node: dict[str, array[int]] = defaultdict(_Places)
-        """Of branches, questions, answers and outcomes."""
-        self.of_candidate: dict[str, array[int]] = defaultdict(_Places)
-        """Of builds and verdicts."""
-        self.origin: dict[str, int] = {}
-        """Of the record that brought a candidate's text first."""
-        self.found_at: dict[str, tuple[str, int]] = {}
-        """Node and round of a candidate, once its attempt has its outcome."""
-        self._node_of: dict[str, str] = {}
-        """By branch."""
-
-    def take(self, record: Record, place: int) -> None:
-        """Take a record that lies there."""
-        body = record.body
-        for candidate in candidates_of(body):
-            self.origin.setdefault(candidate.candidate_id, place)
-        match body:
-            case Decided(facts=facts):
-                for fact in facts:
-                    self._take_fact(fact, place)
-            case CandidateWritten(branch_id=branch_id):
-                self._note(self._node_of.get(branch_id, ""), place)
-            case CandidateBuilt(candidate_id=candidate_id) | CandidateEvaluated(candidate_id=candidate_id):
-                self.of_candidate[candidate_id].append(place)
-            case RunStarted() | RunResumed():
-                self.opening.append(place)
-            case _:
-                pass
-
-    def _take_fact(self, fact: Fact, place: int) -> None:
-        match fact:
-            case BranchStarted():
-                self._node_of[fact.branch_id] = fact.node_id
-                self._note(fact.node_id, place)
-            case WriteRequested():
-                self._note(self._node_of.get(fact.branch_id, ""), place)
-            case AttemptFinished():
-                node_id = self._node_of.get(fact.branch_id, "")
-                self._note(node_id, place)
-                if fact.candidate_id:
-                    self.found_at.setdefault(fact.candidate_id, (node_id, fact.round))
-            case SpendRecorded():
-                self.spending.append(place)
-            case _:
-                pass
-
-    def _note(self, node_id: str, place: int) -> None:
-        if node_id:
-            self.of_node[node_id].append(place)
-
-
-def candidates_of(body: Body) -> Iterator[Candidate]:
-    """Yield the candidates whose text a record brings."""
-    match body:
-        case CandidateWritten(candidate=Candidate() as candidate):
-            yield candidate
-        case SteeringRequested(order=Inject(candidate=candidate)):
-            yield candidate
-        case RunStarted():
-            inherited = [node.candidate for node in body.heritage.nodes] if body.heritage else []
-            yield from (each for each in (body.initial, body.solution, *inherited) if each is not None)
-        case _:
-            pass
-
-
+T = TypeVar("T")
 _IMPOSSIBLE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError, RecursionError)
 """What folding ends in where records are well-formed, and no planner can have decided them: somebody edited them."""
 _to_json = msgspec.json.Encoder()
@@ -121,19 +39,16 @@ class OpenedRun:
 
     def __init__(self, run_id: str, feed: Feed) -> None:
         self.run_id = run_id
-        self.head: Head | None = None
-        self.totals = Totals()
-        self.mark: Mark | None = None
-        """The latest."""
         self.failure: KsearchError | None = None
         """Why nothing more comes."""
         self.watchers = 0
         self.left_at = anyio.current_time()
         """When the last watcher went, by the event loop's clock."""
-        self.index = Index()
+        self.updates: list[bytes] = []
+        """JSON."""
         self._feed = feed
         self._folding = Folding()
-        self._updates: list[bytes] = []
+        self._lock = anyio.Lock()
         self._seqs = array("Q")
         self._current = anyio.Event()
         self._news = anyio.Event()
@@ -144,7 +59,8 @@ class OpenedRun:
             async with aclosing(self._feed.batches()) as batches:
                 async for batch in batches:
                     if batch.records:
-                        await anyio.to_thread.run_sync(self._fold, batch)
+                        async with self._lock:
+                            await anyio.to_thread.run_sync(self._fold, batch)
                         self._tell()
                     if batch.is_current:
                         self._current.set()
@@ -160,23 +76,18 @@ class OpenedRun:
             messages.base.KsearchError: it cannot be read.
         """
         await self._current.wait()
-        if self.failure is not None and not self._updates:
+        if self.failure is not None and not self.updates:
             raise self.failure
 
     async def news(self, index: int) -> None:
         """Wait until there is an update at a place, or nothing more comes."""
-        while index >= len(self._updates) and self.failure is None:
+        while index >= len(self.updates) and self.failure is None:
             await self._news.wait()
 
     @property
     def is_current(self) -> bool:
         """Say whether all is read that was there when the run was opened, and nothing failed."""
         return self._current.is_set() and self.failure is None
-
-    @property
-    def count(self) -> int:
-        """How many updates there are."""
-        return len(self._updates)
 
     @property
     def last_seq(self) -> int:
@@ -187,42 +98,47 @@ class OpenedRun:
         """Return the place of the first update behind a record."""
         return bisect_right(self._seqs, seq)
 
-    def updates(self, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Return the JSON of updates by their places."""
-        return self._updates[first:last]
-
     def seq_at(self, index: int) -> int:
         """Return the number of the record at a place."""
         return self._seqs[index]
 
-    async def read(self, places: Iterable[int]) -> list[Record]:
-        """Read records again, by the places that `index` has.
+    async def ask(self, question: Callable[[Run, str], T], name: str) -> T:
+        """Return the answer to a question about a part of the run, which does not change meanwhile."""
+        async with self._lock:
+            return await anyio.to_thread.run_sync(question, self._folding.run, name)
 
-        Raises:
-            messages.base.BusError: they are not there any more.
-        """
-        return await self._feed.at(sorted(set(places)))
-
-    @property
-    def chronicle(self) -> Chronicle:
-        """The run so far. It is folded in another thread: read its values, which never change, and keep none of it."""
-        return self._folding.chronicle
+    def row(self, found: Found, place: PlaceKind) -> Row:
+        """Return the run's row of the list."""
+        run, started = self._folding.run, self._folding.run.started
+        if started is None:
+            return unread_row(found, place)
+        standing, mark = run.standing, run.step.mark if run.step else None
+        return Row(
+            run_id=found.run_id,
+            task=started.task.name,
+            language=started.description.language,
+            device=started.target.device,
+            standing=standing if standing == "finished" or found.is_led else "stopped",
+            stopped_by=run.state.stopped_by or "",
+            rounds=run.state.rounds,
+            max_rounds=run.settings.budget.max_rounds,
+            speedup=mark.speedup if mark else None,
+            credit=mark.credit if mark else None,
+            elapsed_s=run.place.seconds,
+            cost_usd=run.state.cost_usd,
+            started_at=run.started_at,
+            scored=run.scored,
+            place=place,
+        )
 
     def _fold(self, batch: Batch) -> None:
-        for record, place in zip(batch.records, batch.places, strict=True):
+        for record in batch.records:
             try:
                 update = self._folding.take(record)
             except _IMPOSSIBLE as error:
                 raise ProtocolError(f"record {record.seq} cannot follow on those before it: {error!r}") from error
-            self.index.take(record, place)
-            self._note(update)
             self._seqs.append(update.seq)
-            self._updates.append(_to_json.encode(update))
-
-    def _note(self, update: Update) -> None:
-        self.totals = update.totals
-        self.head = update.head or self.head
-        self.mark = update.marks[-1] if update.marks else self.mark
+            self.updates.append(_to_json.encode(update))
 
     def _tell(self) -> None:
         self._news.set()
@@ -254,31 +170,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     place: PlaceKind
     error: str = ""
     """Why it cannot be read."""
-
-
-def row_of(found: Found, opened: OpenedRun, place: PlaceKind) -> Row:
-    """Return what there is to say of a run."""
-    head, totals, mark = opened.head, opened.totals, opened.mark
-    if head is None:
-        return unread_row(found, place)
-    is_over = totals.standing == "finished"
-    return Row(
-        run_id=found.run_id,
-        task=head.task,
-        language=head.language,
-        device=head.device,
-        standing=totals.standing if is_over or found.is_led else "stopped",
-        stopped_by=totals.stopped_by,
-        rounds=totals.rounds,
-        max_rounds=head.max_rounds,
-        speedup=mark.speedup if mark else None,
-        credit=mark.credit if mark else None,
-        elapsed_s=totals.elapsed_s,
-        cost_usd=totals.cost_usd,
-        started_at=head.started_at,
-        scored=head.scored,
-        place=place,
-    )
 
 
 def unread_row(found: Found, place: PlaceKind, *, error: str = "") -> Row:
@@ -480,7 +371,7 @@ LOOK_S = 1.0
 """How often places are looked at for runs."""
 IDLE_S = 600.0
 """A run that nobody looks at is dropped after so long."""
-KEPT_RUNS, KEPT_UPDATES = 12, 40_000
+KEPT_RUNS, KEPT_UPDATES = 12, 16_000
 """Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 100 MB.
 The list reads all runs; the newest are there at once when somebody wants them."""
 
@@ -616,7 +507,7 @@ class Shelf:
         for opened in sorted(self._opened.values(), key=lambda each: each.left_at, reverse=True):
             if opened.failure is None and (opened.watchers or self._goes_on(opened.run_id)):
                 continue
-            runs, updates = runs + 1, updates + opened.count
+            runs, updates = runs + 1, updates + len(opened.updates)
             is_too_much = runs > KEPT_RUNS or updates > self._kept_updates
             if opened.failure is not None or now - opened.left_at > self._idle_s or is_too_much:
                 self._drop(opened.run_id)
@@ -665,7 +556,7 @@ class Shelf:
         known, row = self._rows[found.run_id]
         opened = self._opened.get(found.run_id)
         if opened is not None and opened.is_current:
-            fresh = row_of(found, opened, place.kind)
+            fresh = opened.row(found, place.kind)
         elif known != found:
             fresh = await self._row(found, place)
         else:
@@ -680,11 +571,11 @@ class Shelf:
             async with self.run(found.run_id) as opened:
                 if opened.failure is not None:
                     raise opened.failure
-                row = row_of(found, opened, place.kind)
+                row = opened.row(found, place.kind)
         except KsearchError as error:
             return unread_row(found, place.kind, error=str(error))
         is_idle = not found.is_led and not opened.watchers and self._opened.get(found.run_id) is opened
-        updates = sum(each.count for each in self._opened.values())
+        updates = sum(len(each.updates) for each in self._opened.values())
         if is_idle and (len(self._opened) > KEPT_RUNS or updates > self._kept_updates):
             self._drop(found.run_id)
         return row
@@ -721,7 +612,7 @@ async def told_updates(opened: OpenedRun, after: int, *, keep_alive_s: float = K
         return
     index = opened.index_after(after)
     while True:
-        block = opened.updates(index, index + _AT_ONCE)
+        block = opened.updates[index : index + _AT_ONCE]
         if block:
             yield b"".join(
                 b"id: %d\n%s" % (opened.seq_at(place), _event(b"update", update))

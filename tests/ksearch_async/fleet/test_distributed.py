@@ -18,7 +18,6 @@ from ksearch_async.errors import single_error
 from ksearch_async.fleet.runs import WORKERS, OwnWorkers, Post, claimed, lead_distributed, resumption
 from ksearch_async.fleet.status import ask, has_stream, live_leader, read_chronicle
 from ksearch_async.runs.session import Session, StopSwitch, check_messages_stay
-from ksearch_async.runs.state import standing_of
 from ksearch_async.settings.table import RunConfig
 from messages.base import ConfigError, Role
 from messages.codec import Record, encode
@@ -129,7 +128,7 @@ async def test_a_run_that_is_asked_to_rest_rests_until_it_is_asked_to_go_on(tmp_
     async def steer() -> None:
         await rounds_done(session, 4)
         assert await ask(bus, RUN_ID, PauseRequested(reason="test"), patience_s=5)
-        told.append(standing_of(await read_chronicle(bus, RUN_ID)))
+        told.append((await read_chronicle(bus, RUN_ID)).standing)
         while session.chronicle.state.jobs:  # noqa: ASYNC110 - as above
             await anyio.sleep(0.005)
         assert session.chronicle.state.rounds < 40

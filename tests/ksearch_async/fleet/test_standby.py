@@ -20,7 +20,7 @@ from actors.recorder.projection import Projection
 from actors.worker.member import Member
 from ksearch_async.fleet.nodes import NodeTerms, presence_of, run_node
 from ksearch_async.fleet.standby import Planning
-from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.settings.table import ModelSettings, load_config
 from messages.codec import encode
 from messages.events import ClockTicked, RunStarted
@@ -141,7 +141,7 @@ async def test_runs_that_nobody_leads_are_led_at_once_and_recorded_each_in_its_f
     assert standing.seeds == [7, 7]
     for run_id in ("one", "two"):
         folder = RunFolder(tmp_path / run_id)
-        chronicle = open_chronicle(folder)
+        chronicle = read_run(folder)
         assert chronicle.finished is not None
         assert chronicle.state.rounds == ROUNDS
         assert folder.best.is_dir()
@@ -161,7 +161,7 @@ async def test_who_leaves_gives_its_leases_back_and_another_one_goes_on(tmp_path
     assert (await server.card("one")).state == "running"
     async with standing_by(server, tmp_path / "b") as second:
         await server.until("one", planner=second.member.name, state="finished")
-    assert open_chronicle(RunFolder(tmp_path / "b" / "one")).finished is not None
+    assert read_run(RunFolder(tmp_path / "b" / "one")).finished is not None
     assert set(server.hands["one"].done.values()) == {1}
 
 
@@ -217,4 +217,4 @@ async def test_a_run_is_led_while_its_folder_is_in_use(tmp_path: Path, *, is_fre
     other.close()
     warnings = [(line["event"], line["tries_again"]) for line in logs if line["log_level"] == "warning"]
     assert warnings == [("run not recorded", True)] + [("run not recorded", False)] * (not is_freed)
-    assert (open_chronicle(folder).finished is not None) == is_freed
+    assert (read_run(folder).finished is not None) == is_freed

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ksearch_async.runs.attempts import read_attempts
+from ksearch_async.runs.candidates import archive_of
+from ksearch_async.runs.run import Run
 from messages.codec import Record
 from messages.facts import Decided, WriteRequested
 from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, SLOPPY, decided, sequel
@@ -23,7 +24,7 @@ def test_an_attempt_tells_which_candidate_it_was_to_change(
     base_id: str | None, current_id: str | None, expected: str | None
 ) -> None:
     records = [_asked_with(record, base_id, current_id) for record in sequel()]
-    (told,) = read_attempts(records)["n2"]
+    (told,) = archive_of(Run.of(records, with_texts=True)).told("n2")
     assert (told.candidate_id, told.base_id) == (FASTER_KERNEL.candidate_id, expected)
 
 

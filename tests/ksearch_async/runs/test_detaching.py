@@ -19,7 +19,7 @@ import pytest
 from anyio.abc import ByteReceiveStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.folder import RunFolder, read_run
 from tests.actors.llm.endpoint import Endpoint, Reply, completion, endpoint
 from tests.evaluators.programs.words import PROGRAM, task_in
 from tests.ksearch_async.test_cli import FAILING_PROBLEM
@@ -142,7 +142,7 @@ async def test_a_search_goes_on_when_its_terminal_is_gone_and_leaves_no_process(
         for process in started:
             await until_gone(process)
     folder = RunFolder(tmp_path / "runs" / "away")
-    chronicle = open_chronicle(folder)
+    chronicle = read_run(folder)
     assert chronicle.finished is not None
     assert chronicle.finished.stopped_by == "rounds"
     output = (folder.path / "output.log").read_text()
@@ -228,7 +228,7 @@ async def test_ctrl_c_ends_the_view_and_not_the_run(tmp_path: Path) -> None:
         assert psutil.pid_exists(pid)
         answers.may.set()
         await until_gone(pid)
-    assert open_chronicle(RunFolder(tmp_path / "runs" / "away")).finished is not None
+    assert read_run(RunFolder(tmp_path / "runs" / "away")).finished is not None
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ import pytest
 from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, in_order
-from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.runs.start import MAX_CANDIDATES_BYTES, read_heritage, read_solution
 from ksearch_async.settings.table import ContinueSettings, RunConfig
 from messages.base import ConfigError
@@ -43,7 +43,7 @@ def heritage(runs_dir: Path, name: str, *, task: TaskSpec = TASK, target: Target
 
 
 async def test_a_tree_of_the_same_task_and_device_brings_its_candidates(earlier: RunFolder, tmp_path: Path) -> None:
-    state = open_chronicle(earlier).state
+    state = read_run(earlier).state
     found = heritage(tmp_path, "earlier")
     kept = [node for node in in_order(state.nodes)[1:] if node.origin == "model" or node.best]
     assert [node.title for node in found.nodes] == [node.title for node in kept]
@@ -176,7 +176,7 @@ def test_a_solution_in_another_language_or_too_long_is_bad_input(tmp_path: Path)
 
 
 async def test_an_inherited_tree_opens_a_run(earlier: RunFolder, tmp_path: Path) -> None:
-    started = open_chronicle(earlier).started
+    started = read_run(earlier).started
     assert started is not None
     state = SearchState()
     for fact in decide(state, msgspec.structs.replace(started, heritage=heritage(tmp_path, "earlier"))):

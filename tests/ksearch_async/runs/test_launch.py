@@ -22,8 +22,8 @@ from ksearch_async.cli.session import conduct, heed_signals
 from ksearch_async.errors import single_error
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.local import Tools, check_reopening, lead_session
+from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Opened, Opening, Session, Start, StopSwitch
-from ksearch_async.runs.state import Chronicle
 from ksearch_async.settings.models import lineup_of
 from ksearch_async.settings.table import RunConfig, load_config, save_config
 from messages.base import BusError, ConfigError, ModelError
@@ -53,7 +53,7 @@ def new_session(tmp_path: Path, settings: SearchSettings = SETTINGS) -> Session:
     opening = story()[0].body
     assert isinstance(opening, RunStarted)
     started = msgspec.structs.replace(opening, settings=settings)
-    return Session(folder=folder, config=config, started=started, chronicle=Chronicle(), opening=started)
+    return Session(folder=folder, config=config, started=started, chronicle=Run(), opening=started)
 
 
 async def led(

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from actors.bus.journal import read_journal
-from ksearch_async.runs.folder import RunFolder, open_chronicle
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.runs.mailbox import STALE_S, JournalEnd, order_local, take_orders
 from ksearch_async.runs.orders import open_line
 from messages.base import BusError, ConfigError
@@ -50,7 +50,7 @@ async def led_elsewhere(folder: RunFolder, rounds: int = MANY) -> AsyncIterator[
     command = [sys.executable, "-m", "tests.ksearch_async.leading", str(folder.path), str(rounds)]
     async with await anyio.open_process(command, cwd=ROOT_FOLDER, stdout=None, stderr=None) as process:
         try:
-            await until(lambda: folder.orders.exists() and len(open_chronicle(folder).state.nodes) > 2)
+            await until(lambda: folder.orders.exists() and len(read_run(folder).state.nodes) > 2)
             yield process
         finally:
             if process.returncode is None:
@@ -108,7 +108,7 @@ async def test_commands_steer_pause_and_stop_a_running_process(tmp_path: Path) -
         assert (await ksearch(folder, "pause"))[:2] == (0, {"run": "r1", "state": "paused", "taken": True})
         code, told, said = await ksearch(folder, "pause")
         assert (code, told["taken"], "is paused already" in said) == (0, False, True)
-        waiting = next(iter(open_chronicle(folder).state.frontier_ids))
+        waiting = next(iter(read_run(folder).state.frontier_ids))
         code, told, _ = await ksearch(folder, "pin", waiting)
         assert (code, told["taken"], told["facts"]) == (0, True, [{"kind": "node.pinned", "node_id": waiting}])
         code, told, _ = await ksearch(folder, "tree", "--why")
@@ -120,11 +120,11 @@ async def test_commands_steer_pause_and_stop_a_running_process(tmp_path: Path) -
         assert (await ksearch(folder, "continue"))[0] == 0
         await until(lambda: waiting in chosen(folder))
         (inserted,) = [fact for fact in facts_in(folder, NodeInserted) if fact.origin == "person"]
-        await until(lambda: open_chronicle(folder).state.node(inserted.node_id).rounds > 0)
+        await until(lambda: read_run(folder).state.node(inserted.node_id).rounds > 0)
         assert (await ksearch(folder, "stop"))[:2] == (0, {"run": "r1", "state": "stopping", "taken": True})
         await until(lambda: process.returncode is not None)
     assert not folder.orders.exists()
-    finished = open_chronicle(folder).finished
+    finished = read_run(folder).finished
     assert finished is not None
     assert finished.stopped_by == "interrupted"
 
@@ -137,7 +137,7 @@ async def test_a_run_whose_process_was_killed_has_orders_recorded_and_goes_by_th
         process.send_signal(signal.SIGKILL)
         await process.wait()
     assert folder.orders.exists()
-    state = open_chronicle(folder).state
+    state = read_run(folder).state
     waiting = max(state.frontier_ids)
     before = len(chosen(folder))
     code, told, said = await ksearch(folder, "pin", waiting)
@@ -145,8 +145,8 @@ async def test_a_run_whose_process_was_killed_has_orders_recorded_and_goes_by_th
     assert "this is recorded, and takes effect when it goes on" in said
     code, _, said = await ksearch(folder, "pause")
     assert (code, "run 'r1' is not running" in said) == (2, True)
-    assert open_chronicle(folder).outlook.node(waiting).pinned
-    assert not open_chronicle(folder).state.node(waiting).pinned
+    assert read_run(folder).outlook.node(waiting).pinned
+    assert not read_run(folder).state.node(waiting).pinned
     await lead(folder, state.rounds + 8, latency_s=0)
     assert chosen(folder)[before] == waiting
 
@@ -154,7 +154,7 @@ async def test_a_run_whose_process_was_killed_has_orders_recorded_and_goes_by_th
 async def test_a_run_that_is_over_goes_by_what_was_ordered_as_soon_as_it_goes_on(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "r1")
     await lead(folder, 4, latency_s=0)
-    state = open_chronicle(folder).state
+    state = read_run(folder).state
     waiting, banned = sorted(state.frontier_ids)[-1], sorted(state.frontier_ids)[0]
     before = len(chosen(folder))
     code, told, said = await ksearch(folder, "pin", waiting)

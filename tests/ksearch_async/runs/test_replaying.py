@@ -24,7 +24,7 @@ from actors.planner.prompts import plan_request
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.cli.session import has_missed
 from ksearch_async.runs import replay
-from ksearch_async.runs.folder import open_chronicle
+from ksearch_async.runs.folder import read_run
 from ksearch_async.runs.local import Tools, lead_session
 from ksearch_async.runs.replay import read_recording, replay_run
 from ksearch_async.runs.session import Session, StopSwitch
@@ -199,7 +199,7 @@ async def test_a_run_that_was_stopped_and_went_on_comes_out_the_same(tmp_path: P
     search = session(tmp_path / "runs", rounds=24)
     await led(search, OfflineModel(seed=SEED, latency_s=0.02), stop_after=9)
     resumed = msgspec.structs.replace(
-        search, opening=RunResumed(run_id=search.started.run_id), chronicle=open_chronicle(search.folder)
+        search, opening=RunResumed(run_id=search.started.run_id), chronicle=read_run(search.folder)
     )
     records = await led(resumed, OfflineModel(seed=SEED, mistakes=0.2))
     replayed = replay_run(records)

@@ -7,6 +7,7 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
+from ksearch_async.runs.run import Run
 from ksearch_async.views.compare import Comparison, Spread, compared, entrant_of, rows_of, spread_of, spread_words
 from messages.base import ConfigError
 from messages.codec import Record
@@ -26,7 +27,7 @@ def started_otherwise(records: list[Record], **changes: object) -> list[Record]:
 
 
 def comparison_of(*runs: list[Record]) -> Comparison:
-    return compared([entrant_of(f"run{place}", records) for place, records in enumerate(runs)])
+    return compared([entrant_of(f"run{place}", Run.of(records)) for place, records in enumerate(runs)])
 
 
 def cells(comparison: Comparison) -> dict[str, tuple[str, ...]]:
@@ -121,7 +122,7 @@ def test_programs_have_scores_and_no_levels() -> None:
 
 def test_a_run_without_a_first_event_is_refused() -> None:
     with pytest.raises(ConfigError, match="has not begun"):
-        entrant_of("mine", [])
+        entrant_of("mine", Run())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.planner.core.state import Score, SearchState
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.views.text import columns_of
 from ksearch_async.views.tree import tree_lines
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story
@@ -19,7 +19,7 @@ def state_of(extra: int = 0) -> SearchState:
         decided(inserted(f"n{number}", f"n{number - 1}", f"an action number {number} with a rather long title"))
         for number in range(3, 3 + extra)
     ]
-    chronicle = Chronicle()
+    chronicle = Run()
     for record in records + records_of(chain, after=len(records)):
         chronicle.fold(record)
     return chronicle.state
@@ -65,7 +65,7 @@ def test_what_lies_deeper_than_asked_is_counted() -> None:
 
 
 def test_a_run_without_a_tree_draws_nothing() -> None:
-    chronicle = Chronicle()
+    chronicle = Run()
     chronicle.fold(story()[0])
     assert list(tree_lines(chronicle.state)) == []
 
@@ -82,7 +82,7 @@ def test_a_result_of_which_only_the_lower_end_is_known_is_told_as_the_least() ->
 def test_edges_stay_where_they_are_when_there_is_room_for_a_few_letters_only() -> None:
     second = decided(inserted("n3", "n1", "another action with a rather long title"))
     records = sequel()
-    chronicle = Chronicle()
+    chronicle = Run()
     for record in [*records, *records_of([second], after=len(records))]:
         chronicle.fold(record)
     assert list(tree_lines(chronicle.state, width=28))[2:] == [
@@ -99,7 +99,7 @@ def test_a_result_stays_before_the_count_of_what_lies_below() -> None:
 def test_titles_of_wide_signs_are_cut_by_the_columns_that_they_take() -> None:
     titled = decided(inserted("n3", "n1", "行列の積を融合する" * 9))
     records = sequel()
-    chronicle = Chronicle()
+    chronicle = Run()
     for record in [*records, *records_of([titled], after=len(records))]:
         chronicle.fold(record)
     line = list(tree_lines(chronicle.state, width=60))[3]

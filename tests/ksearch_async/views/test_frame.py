@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.views.lines import Narrator
 from ksearch_async.views.live import frame_lines
 from ksearch_async.views.progress import Progress
@@ -24,7 +24,7 @@ SIZES = ((160, 50), (80, 24), (79, 17), (40, 12), (24, 6), (20, 4), (8, 2), (1, 
 
 
 def frame(records: list[Record], width: int = 100, rows: int = 24) -> list[str]:
-    chronicle = Chronicle()
+    chronicle = Run()
     progress = Progress(chronicle, Narrator(chronicle))
     for record in records:
         list(progress.tell(record))
@@ -83,7 +83,7 @@ def test_a_person_who_asked_for_a_stop_is_told_what_is_waited_for() -> None:
 @pytest.mark.anyio
 async def test_every_moment_of_a_real_run_fits_every_terminal(tmp_path: Path) -> None:
     records = await real_journal(tmp_path)
-    chronicle = Chronicle()
+    chronicle = Run()
     progress = Progress(chronicle, Narrator(chronicle))
     for record in records:
         list(progress.tell(record))

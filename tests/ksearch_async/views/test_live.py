@@ -23,7 +23,7 @@ import pytest
 from rich.text import Text
 
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.live import Canvas, LiveView, can_be_live, frame_lines
 from ksearch_async.views.plain import PlainView
@@ -142,9 +142,7 @@ def test_a_terminal_that_was_made_narrower_has_broken_the_lines_of_the_last_fram
 
 @pytest.mark.anyio
 async def test_a_line_that_was_told_just_before_the_end_is_shown(screen: Screen, tmp_path: Path) -> None:
-    view = LiveView(
-        PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline"), screen.stream
-    )
+    view = LiveView(PlainView(Run(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline"), screen.stream)
     for record in story(None):
         view.tell(record)
     view.note("told at the last moment")
@@ -166,9 +164,7 @@ def test_a_frame_is_laid_out_when_something_happened_a_second_has_passed_or_the_
     monkeypatch.setattr("ksearch_async.views.live.frame_lines", counted)
     clock = iter([100.1, 100.4, 100.6, 101.2, 101.3, 101.4, 101.5])
     monkeypatch.setattr("ksearch_async.views.live._now", lambda: datetime.fromtimestamp(next(clock), UTC))
-    view = LiveView(
-        PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline"), screen.stream
-    )
+    view = LiveView(PlainView(Run(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline"), screen.stream)
     first, second, *_ = story()
     view.tell(first)
     seen = []
@@ -187,7 +183,7 @@ def test_a_frame_is_laid_out_when_something_happened_a_second_has_passed_or_the_
 async def test_a_run_is_shown_while_it_goes_on_and_its_summary_stays(
     screen: Screen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plain = PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
+    plain = PlainView(Run(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
     view = LiveView(plain, screen.stream)
     *records, last = story()
     with anyio.fail_after(10):
@@ -211,7 +207,7 @@ async def test_a_run_is_shown_while_it_goes_on_and_its_summary_stays(
 async def test_a_terminal_that_goes_away_ends_the_view_and_nothing_else(tmp_path: Path) -> None:
     reader, writer = pty.openpty()
     with os.fdopen(writer, "w", encoding="utf-8") as stream:
-        plain = PlainView(Chronicle(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
+        plain = PlainView(Run(), RunFolder(tmp_path / RUN_ID), RunConfig(task="relu"), "offline")
         view = LiveView(plain, stream)
         for record in story(None):
             view.tell(record)

@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ksearch_async.runs.state import Best, Chronicle
+from ksearch_async.runs.run import Best, Run
 from ksearch_async.views.lines import STOP_WORDS, Narrator, best_lines, standing, state_line, workers_line
 from ksearch_async.views.text import fitted
 from messages.codec import Body, Record
@@ -23,7 +23,7 @@ GO_ON = RunContinued()
 
 def told(columns: int | None) -> list[str]:
     """Return the lines of the story, its action's title a long one."""
-    chronicle = Chronicle()
+    chronicle = Run()
     narrator = Narrator(chronicle, lambda: columns)
     return [line for record in _retitled(story()) for line in narrator.tell(record)]
 
@@ -70,7 +70,7 @@ def test_an_answer_without_a_program_is_told_once_where_the_next_says_the_same()
     )
     other = msgspec.structs.replace(nothing, outcome="unusable: the answer is empty")
     branch_ended = Decided(cause=7, facts=(nothing, nothing, other, nothing))
-    chronicle = Chronicle()
+    chronicle = Run()
     narrator = Narrator(chronicle)
     for record in records[:7]:
         list(narrator.tell(record))
@@ -85,7 +85,7 @@ def test_an_answer_without_a_program_is_told_once_where_the_next_says_the_same()
 def test_a_coder_that_sees_nothing_further_is_counted_and_not_told() -> None:
     records = story()
     nothing = AttemptFinished(branch_id="b2", candidate_id=None, fate="declined", outcome="declined: all was tried")
-    chronicle = Chronicle()
+    chronicle = Run()
     narrator = Narrator(chronicle)
     for record in records[:7]:
         list(narrator.tell(record))
@@ -99,9 +99,9 @@ def test_a_line_that_is_cut_says_so_and_keeps_its_indent() -> None:
     assert fitted("  abc", 6) == "  abc"
 
 
-def _said(body: Body, after: int = 5) -> tuple[list[str], Chronicle]:
+def _said(body: Body, after: int = 5) -> tuple[list[str], Run]:
     """Return the lines of one more record behind the story's first ones."""
-    records, chronicle = story(), Chronicle()
+    records, chronicle = story(), Run()
     narrator = Narrator(chronicle)
     for record in records[:after]:
         list(narrator.tell(record))
@@ -127,7 +127,7 @@ def test_jobs_that_nobody_does_are_told_with_what_to_start() -> None:
 
 
 def test_who_judged_is_told_where_several_do() -> None:
-    records, chronicle = [_with_worker(record, str(record.seq)) for record in story()], Chronicle()
+    records, chronicle = [_with_worker(record, str(record.seq)) for record in story()], Run()
     lines = [line for record in records for line in Narrator(chronicle).tell(record)]
     first, second = (line for line in lines if " measured: " in line or " wrong: " in line)
     assert first.endswith("(no best yet)")  # until then there was one
@@ -144,7 +144,7 @@ def _with_worker(record: Record, name: str) -> Record:
 def test_on_a_terminal_each_part_of_what_is_missing_has_its_line() -> None:
     detail = "needed is tier large; at hand: 2 coders of tier default; start one with ksearch coder --tier large"
     unserved = JobsUnserved(kind="write", queue="q", role="coder", waiting_s=30.0, detail=detail)
-    assert list(Narrator(Chronicle(), lambda: 80).unserved_lines(unserved)) == [
+    assert list(Narrator(Run(), lambda: 80).unserved_lines(unserved)) == [
         "  waiting for a coder: needed is tier large",
         "    at hand: 2 coders of tier default",
         "    start one with ksearch coder --tier large",
@@ -154,7 +154,7 @@ def test_on_a_terminal_each_part_of_what_is_missing_has_its_line() -> None:
 def test_on_a_gpu_the_best_is_told_with_its_share_of_the_roofline() -> None:
     h200 = Target(arch="sm_90", march="", toolchain="t", device="NVIDIA H200")
     matrix = TensorSpec(name="x", role="input", shape=(15000, 4096), dtype="float32")
-    chronicle = Chronicle()
+    chronicle = Run()
     for record in story():
         body = record.body
         if isinstance(body, RunStarted):
@@ -169,7 +169,7 @@ def test_on_a_gpu_the_best_is_told_with_its_share_of_the_roofline() -> None:
 
 
 def test_on_a_cpu_nothing_is_said_of_a_roofline() -> None:
-    chronicle = Chronicle()
+    chronicle = Run()
     for record in story():
         chronicle.fold(record)
     assert "roofline" not in "\n".join(best_lines(chronicle.best("best")))

@@ -10,9 +10,10 @@ import pytest
 
 from actors.planner.core.decide import NO_ANSWER
 from actors.planner.core.state import ancestors
-from ksearch_async.runs.state import Chronicle
+from ksearch_async.runs.run import Run
 from ksearch_async.views.lines import Narrator
-from ksearch_async.views.progress import Progress, Work, chosen_nodes
+from ksearch_async.views.progress import Progress, Work
+from ksearch_async.views.tree import chosen_rows
 from messages.base import ROOT, EndpointFault, Usage
 from messages.codec import Record
 from messages.edits import Refusal
@@ -27,7 +28,7 @@ START = datetime(2026, 11, 20, 14, 23, tzinfo=UTC)
 
 
 def followed(records: list[Record]) -> tuple[Progress, list[str]]:
-    chronicle = Chronicle()
+    chronicle = Run()
     progress = Progress(chronicle, Narrator(chronicle))
     return progress, [line.strip() for record in records for line in progress.tell(record)]
 
@@ -46,7 +47,7 @@ def test_work_in_flight_is_told_by_node_with_the_time_since_it_was_asked_for() -
 
 
 def test_what_an_earlier_session_asked_for_counts_from_the_start_of_this_one() -> None:
-    chronicle = Chronicle()
+    chronicle = Run()
     for record in story()[:4]:
         chronicle.fold(record)
     progress = Progress(chronicle, Narrator(chronicle))
@@ -101,7 +102,7 @@ def test_the_curve_has_the_best_after_each_round() -> None:
 @pytest.mark.anyio
 async def test_a_real_run_is_followed_to_its_end(tmp_path: Path) -> None:
     records = await real_journal(tmp_path)
-    chronicle = Chronicle()
+    chronicle = Run()
     progress = Progress(chronicle, Narrator(chronicle))
     for record in records:
         list(progress.tell(record))
@@ -123,15 +124,15 @@ def test_a_node_that_does_not_fit_with_its_parents_leaves_the_rows_to_others() -
     grown = msgspec.structs.replace(story()[2], body=decided(*deep, inserted("n6", "n0", "aside"), at_work))
     progress, _ = followed([*story()[:3], grown])
     state = progress.chronicle.state
-    assert [node.node_id for node in chosen_nodes(state, 3)] == ["n1", "n2", "n6"]
-    assert [node.node_id for node in chosen_nodes(state, 5)] == ["n1", "n2", "n3", "n4", "n5"]
+    assert [row.node.node_id for row in chosen_rows(state, 3)] == ["n1", "n2", "n6"]
+    assert [row.node.node_id for row in chosen_rows(state, 5)] == ["n1", "n2", "n3", "n4", "n5"]
 
 
 def assert_nodes_fit(progress: Progress) -> None:
     """Check that small trees hold the best and its parents, no more than fits, and each node under its parents."""
     state = progress.chronicle.state
     for rows in (1, 3, 8, 1000):
-        shown = [node.node_id for node in chosen_nodes(state, rows)]
+        shown = [row.node.node_id for row in chosen_rows(state, rows)]
         assert len(shown) <= rows
         for node_id in shown:
             above = [node.node_id for node in ancestors(state, state.node(node_id)) if node.node_id != ROOT]
@@ -154,7 +155,7 @@ def test_evaluations_beyond_what_is_worked_on_at_once_wait_in_a_queue() -> None:
     asked = msgspec.structs.replace(story()[6], body=decided(beside, more))
     records = [*story()[:6], asked]
     assert followed(records)[0].queue is None  # who works on them is not known yet
-    chronicle = Chronicle()
+    chronicle = Run()
     progress = Progress(chronicle, Narrator(chronicle), slots=1)
     for record in records:
         list(progress.tell(record))
@@ -182,7 +183,7 @@ def test_the_time_left_is_that_of_the_budget_that_is_used_up_first(limit: Budget
 
 
 def test_attempts_that_brought_something_new_are_remembered() -> None:
-    assert [(one.node_id, one.attempt.fate) for one in followed(story())[0].latest] == [
+    assert [(one.node_id, one.fact.fate) for one in reversed(followed(story())[0].latest(24))] == [
         ("n1", "wrong"),
         ("n1", "measured"),
     ]

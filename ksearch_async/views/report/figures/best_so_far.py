@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ksearch_async.views.report.data import Against, Series, band_of, curve_of
+from ksearch_async.runs.run import Against
+from ksearch_async.views.report.data import Series, band_of, curve_of
 from ksearch_async.views.report.figures.ink import (
     HIGH,
     WIDE,
-    Level,
     Picture,
     count_rounds,
     draw_levels,
@@ -42,17 +42,17 @@ _LABEL = 60
 
 def pictures(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one against rounds, one against time, and one against dollars where all prices are known."""
-    traces = [trace for each in series for trace in each.traces]
-    if not any(trace.steps for trace in traces):
+    runs = [run for each in series for run in each.runs]
+    if not any(run.steps for run in runs):
         return
-    several = any(len(each.traces) > 1 for each in series)
+    several = any(len(each.runs) > 1 for each in series)
     for against, (name, words) in _AXES.items():
-        if against == "dollars" and not all(trace.priced for trace in traces):
+        if against == "dollars" and not all(run.place.dollars for run in runs):
             continue
         told = [f"The best kernel's value as it was known, against {words}."]
         if several:
             told.append("Lines are medians over runs, bands their range, from where each run has a best.")
-        told.append("A run that is over keeps its best." if len(traces) > 1 else "The dot is the run's end.")
+        told.append("A run that is over keeps its best." if len(runs) > 1 else "The dot is the run's end.")
         yield Picture(
             name=name,
             title=f"Best so far against {words}",
@@ -65,19 +65,19 @@ def pictures(series: Sequence[Series]) -> Iterator[Picture]:
 def _draw(series: Sequence[Series], against: Against, figure: Figure) -> None:
     axes = figure.subplots()
     dress(axes)
-    traces = [trace for each in series for trace in each.traces]
-    scored = traces[0].head.scored
-    longest = max(trace.at.on(against) or 0.0 for trace in traces)
+    runs = [run for each in series for run in each.runs]
+    scored = runs[0].scored
+    longest = max(run.place.on(against) or 0.0 for run in runs)
     unit, words = _unit(longest) if against == "seconds" else (1.0, _AXES[against][1])
     seen = [y for place, each in enumerate(series) for y in _draw_series(axes, each, against, place, unit)]
     scale_speedups(axes, seen, scored=scored)
-    draw_levels(axes, list(_levels(series, scored=scored)))
+    draw_levels(axes, runs)
     axes.set_xlim(0, longest / unit * 1.02 or 1)
     if against == "rounds":
         count_rounds(axes)
     axes.set_xlabel(f"wall-clock ({words})" if against == "seconds" else words)
     axes.set_ylabel("best score so far" if scored else "best speedup so far")
-    if len(series) > 1 or len(traces) > 1:
+    if len(series) > 1 or len(runs) > 1:
         figure.legend(loc="outside upper left", ncols=1)
 
 
@@ -88,8 +88,8 @@ def _unit(longest_s: float) -> tuple[float, str]:
 def _draw_series(axes: Axes, series: Series, against: Against, place: int, unit: float) -> list[float]:
     """Draw one, and return the values that are to be seen."""
     colour, dashes = style_of(place)
-    label, count = shown(series.label, _LABEL), len(series.traces)
-    found = [trace for trace in series.traces if curve_of(trace, against)]
+    label, count = shown(series.label, _LABEL), len(series.runs)
+    found = [run for run in series.runs if curve_of(run, against)]
     if len(found) < count:
         label += f"; {count - len(found)} without a best"
     band = band_of(found, against)
@@ -102,17 +102,3 @@ def _draw_series(axes: Axes, series: Series, against: Against, place: int, unit:
     axes.plot(x, band.middle, drawstyle="steps-post", color=colour, linestyle=dashes, linewidth=1.4, label=label)
     axes.plot(x[-1:], band.middle[-1:], marker="o", markersize=3.5, color=colour)
     return [*band.low, *band.high]
-
-
-def _levels(series: Sequence[Series], *, scored: bool) -> Iterator[Level]:
-    """Yield what the runs are measured against, where it is the same for all of them."""
-    traces = [trace for each in series for trace in each.traces]
-    starts = {trace.start for trace in traces if trace.start is not None}
-    if len(starts) == 1:
-        yield Level(starts.pop(), "initial program" if scored else "reference")
-    if len(traces) == 1 and traces[0].baseline:
-        name, speedup = traces[0].baseline
-        yield Level(speedup, shown(name, 24), ":")
-    best = max((trace.best.value for trace in traces if trace.best), default=1.0)
-    if len({trace.head.device for trace in traces}) == 1 and (bound := traces[0].roofline) and bound <= 3 * best:
-        yield Level(bound, "roofline", "-.")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def pictures(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one, if there are several workloads: of one, the fraction is all or nothing."""
-    if max((len(workloads_of(each.traces)) for each in series), default=0) < 2:
+    if max((len(workloads_of(each.runs)) for each in series), default=0) < 2:
         return
-    several = any(len(each.traces) > 1 for each in series)
+    several = any(len(each.runs) > 1 for each in series)
     yield Picture(
         name="fractions",
         title="Fraction of workloads above a speedup",
@@ -26,7 +26,7 @@ def pictures(series: Sequence[Series]) -> Iterator[Picture]:
             + (", all runs of a group counted together." if several else ".")
         ),
         size=(WIDE, HIGH),
-        draw=partial(_draw, [(each.label, fractions_of(each.traces)) for each in series]),
+        draw=partial(_draw, [(each.label, fractions_of(each.runs)) for each in series]),
     )
 
 

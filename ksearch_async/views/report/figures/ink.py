@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from evaluators.process.printed import printable
+from ksearch_async.runs.run import Run
+from ksearch_async.views.report.data import baseline_of, roofline_of, start_of
 from ksearch_async.views.text import shortened
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1
 """Of a logarithmic axis."""
 _SPREAD = 6.0
 """From this ratio of largest to smallest on, speedups are on a logarithmic axis."""
+
+
+_FAR = 3.0
+"""A line that lies further above the best than by this factor would squeeze all else."""
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,11 +130,12 @@ class Level(msgspec.Struct, frozen=True):
     dashes: str = "--"
 
 
-def draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
-    """Draw horizontal lines with their names at the right edge, one above the other where they would overlap.
+def draw_levels(axes: Axes, runs: Sequence[Run]) -> None:
+    """Draw what runs are measured against, as horizontal lines with their names at the right edge.
 
-    Comes last: it fixes the axis.
+    Names stand one above the other where they would overlap. Comes last: it fixes the axis.
     """
+    levels = list(_levels(runs))
     for level in levels:
         axes.axhline(level.value, color=SOFT, linewidth=0.8, linestyle=level.dashes, zorder=1)
     axes.set_ylim(axes.get_ylim())
@@ -148,3 +155,16 @@ def draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
             color=SOFT,
             annotation_clip=False,
         )
+
+
+def _levels(runs: Sequence[Run]) -> Iterator[Level]:
+    """Yield what the runs are measured against, where it is the same for all of them."""
+    starts = {start for run in runs if (start := start_of(run)) is not None}
+    if len(starts) == 1:
+        yield Level(starts.pop(), "initial program" if runs[0].scored else "reference")
+    if len(runs) == 1 and (baseline := baseline_of(runs[0])):
+        yield Level(baseline[1], shown(baseline[0], 24), ":")
+    best = max((run.step.value for run in runs if run.step), default=1.0)
+    devices = {run.started.target.device for run in runs if run.started}
+    if len(devices) == 1 and (bound := roofline_of(runs[0])) and bound <= _FAR * best:
+        yield Level(bound, "roofline", "-.")

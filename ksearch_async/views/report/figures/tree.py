@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ksearch_async.runs.feed import NodeView
-from ksearch_async.views.report.data import Series, Trace, children_of, path_to_best
+from actors.planner.core.state import Node, in_order
+from ksearch_async.runs.run import Run
+from ksearch_async.views.report.data import Series, start_of
 from ksearch_async.views.report.figures.ink import (
     BLUE,
     FAINT,
@@ -24,6 +23,7 @@ from ksearch_async.views.report.figures.ink import (
     scale_speedups,
     shown,
 )
+from ksearch_async.views.tree import Row, kept, path_to_best, rows_of
 from messages.base import ROOT
 from messages.verdicts import NO_FAILURES, worth_text
 
@@ -44,30 +44,19 @@ _DEEPEST = 14
 """Levels that are indented."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A row."""
-
-    node: NodeView
-    depth: int
-    parent: int | None
-    """Its parent's row."""
-    hidden: int
-    """Nodes directly below it that are left out."""
-
-
 def pictures(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one for each run that has actions."""
-    traces = [trace for each in series for trace in each.traces]
-    for number, trace in enumerate(traces, start=1):
-        if len(trace.nodes) < 2:
+    runs = [run for each in series for run in each.runs]
+    for number, run in enumerate(runs, start=1):
+        if len(run.state.nodes) < 2:
             continue
-        lines = rows_of(trace)
-        left_out = f" {len(trace.nodes) - len(lines)} of {len(trace.nodes)} are left out." * (
-            len(lines) < len(trace.nodes)
+        lines = rows_shown(run)
+        left_out = f" {len(run.state.nodes) - len(lines)} of {len(run.state.nodes)} are left out." * (
+            len(lines) < len(run.state.nodes)
         )
         yield Picture(
-            name="tree" if len(traces) == 1 else f"tree-{number}",
-            title="Search tree" if len(traces) == 1 else f"Search tree: {trace.head.run_id}",
+            name="tree" if len(runs) == 1 else f"tree-{number}",
+            title="Search tree" if len(runs) == 1 else f"Search tree: {run.state.run_id}",
             caption=(
                 "Every action below the one that it builds on, and what the best kernel found for it is worth. The "
                 "way to the best kernel is orange; red has no correct kernel, grey led to nothing, hollow was not "
@@ -75,54 +64,34 @@ def pictures(series: Sequence[Series]) -> Iterator[Picture]:
                 f"{left_out}"
             ),
             size=(WIDE, _FRAME + _ROW * len(lines)),
-            draw=partial(_draw, trace, lines),
+            draw=partial(_draw, run, lines),
         )
 
 
-def rows_of(trace: Trace) -> list[Line]:
-    """Return the rows, parents before children; of a large tree the best, the most worked on, and what is above."""
-    children = children_of(trace)
-    kept = _kept(trace, {node_id: parent for parent, ids in children.items() for node_id in ids})
-    lines: list[Line] = []
-    waiting: list[tuple[str, int, int | None]] = [(ROOT, 0, None)]
-    while waiting:
-        node_id, depth, parent = waiting.pop()
-        below = children.get(node_id, ())
-        kept_below = [child for child in below if child in kept]
-        hidden = len(below) - len(kept_below)
-        lines.append(Line(node=trace.nodes[node_id], depth=depth, parent=parent, hidden=hidden))
-        waiting.extend((child, depth + 1, len(lines) - 1) for child in reversed(kept_below))
-    return lines
+def rows_shown(run: Run) -> list[Row]:
+    """Return the rows; of a large tree the best, the most worked on, and what is above."""
+    state = run.state
+    if len(state.nodes) <= _MOST:
+        return rows_of(state)
+    way = set(path_to_best(state))
+    return rows_of(
+        state, shown=kept(state, sorted(in_order(state.nodes), key=lambda node: _rank(node, way)), _MOST - 1)
+    )
 
 
-def _kept(trace: Trace, parents: Mapping[str, str]) -> set[str]:
-    """Return the nodes that are shown, at most `_MOST`."""
-    if len(trace.nodes) <= _MOST:
-        return set(trace.nodes)
-    kept = {ROOT}
-    way = set(path_to_best(trace))
-    for node in sorted(trace.nodes.values(), key=lambda node: _rank(node, way)):
-        line = [node.node_id]
-        while line[-1] in parents:
-            line.append(parents[line[-1]])
-        if len(kept.union(line)) <= _MOST:
-            kept.update(line)
-    return kept
-
-
-def _rank(node: NodeView, way: set[str]) -> tuple[bool, float, int, int]:
+def _rank(node: Node, way: set[str]) -> tuple[bool, float, int, int]:
     worth = node.best.credit if node.best else None
     return node.node_id not in way, -worth if worth is not None else 0.0, -node.rounds, node.depth
 
 
-def _draw(trace: Trace, lines: Sequence[Line], figure: Figure) -> None:
+def _draw(run: Run, lines: Sequence[Row], figure: Figure) -> None:
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[_SHARE, 1 - _SHARE])
     wide = WIDE * _SHARE
     left.set_xlim(0, wide)
     left.set_ylim(len(lines) - 0.5, -0.5)
     left.set_axis_off()
-    way = {*path_to_best(trace), ROOT}
-    x = [0.1 + _INDENT * min(line.depth, _DEEPEST) for line in lines]
+    way = {*path_to_best(run.state), ROOT}
+    x = [0.1 + _INDENT * min(line.node.depth, _DEEPEST) for line in lines]
     for row, line in enumerate(lines):
         _draw_edge(left, x, row, line, way)
         colour, is_filled = _colour(line.node, way)
@@ -135,21 +104,21 @@ def _draw(trace: Trace, lines: Sequence[Line], figure: Figure) -> None:
             linewidths=0.9,
             zorder=3,
         )
-        is_best = row > 0 and line.node.node_id == _best_node(trace)
+        is_best = row > 0 and line.node.node_id == _best_node(run)
         room = int((wide - x[row] - 0.15) / (_BOLD if is_best else _CHARACTER))
         left.text(
             x[row] + 0.12,
             row,
-            shown(_words(trace, line), room),
+            shown(_words(run, line), room),
             va="center",
             fontweight="bold" if is_best else "normal",
             color=SOFT if line.node.state == "pruned" else INK,
             in_layout=False,
         )
-    _draw_bars(right, trace, lines, way)
+    _draw_bars(right, run, lines, way)
 
 
-def _draw_edge(axes: Axes, x: Sequence[float], row: int, line: Line, way: set[str]) -> None:
+def _draw_edge(axes: Axes, x: Sequence[float], row: int, line: Row, way: set[str]) -> None:
     if line.parent is None:
         return
     leads = line.node.node_id in way
@@ -162,7 +131,7 @@ def _draw_edge(axes: Axes, x: Sequence[float], row: int, line: Line, way: set[st
     )
 
 
-def _draw_bars(axes: Axes, trace: Trace, lines: Sequence[Line], way: set[str]) -> None:
+def _draw_bars(axes: Axes, run: Run, lines: Sequence[Row], way: set[str]) -> None:
     dress(axes)
     axes.grid(visible=False, axis="y")
     axes.tick_params(left=False, labelleft=False)
@@ -170,39 +139,39 @@ def _draw_bars(axes: Axes, trace: Trace, lines: Sequence[Line], way: set[str]) -
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.spines["bottom"].set_visible(False)
-    known = [(row, line.node, _value(trace, line.node)) for row, line in enumerate(lines)]
+    known = [(row, line.node, _value(run, line.node)) for row, line in enumerate(lines)]
     found = [(row, value, _colour(node, way)[0]) for row, node, value in known if value is not None]
     if not found:
         axes.set_axis_off()
         return
     values = [value for _, value, _ in found]
-    scale_speedups(axes, [*values, trace.start or 1.0], scored=trace.head.scored, along="x")
+    scale_speedups(axes, [*values, start_of(run) or 1.0], scored=run.scored, along="x")
     axes.scatter(
         values, [row for row, _, _ in found], s=18, c=[colour for _, _, colour in found], linewidths=0, zorder=3
     )
     if axes.get_xscale() == "linear":
         axes.locator_params(axis="x", nbins=4)
-    if trace.start is not None:
-        axes.axvline(trace.start, color=SOFT, linewidth=0.8, linestyle="--")
-        axes.hlines([row for row, _, _ in found], trace.start, values, colors=[c for _, _, c in found], linewidth=1.2)
+    if (start := start_of(run)) is not None:
+        axes.axvline(start, color=SOFT, linewidth=0.8, linestyle="--")
+        axes.hlines([row for row, _, _ in found], start, values, colors=[c for _, _, c in found], linewidth=1.2)
     axes.margins(x=0.08)
-    axes.set_xlabel("score" if trace.head.scored else "speedup over the reference")
+    axes.set_xlabel("score" if run.scored else "speedup over the reference")
 
 
-def _value(trace: Trace, node: NodeView) -> float | None:
+def _value(run: Run, node: Node) -> float | None:
     """Return what an action is worth; the best's counts at once, all others' when their branch ends."""
-    if trace.best is not None and node.node_id == trace.best.mark.node_id:
-        return trace.best.value
+    if run.step is not None and node.node_id == run.step.mark.node_id:
+        return run.step.value
     if node.best is None:
         return None
     return node.best.credit if node.best.speedup is None else node.best.speedup
 
 
-def _best_node(trace: Trace) -> str:
-    return trace.best.mark.node_id if trace.best else ""
+def _best_node(run: Run) -> str:
+    return run.step.mark.node_id if run.step else ""
 
 
-def _colour(node: NodeView, way: set[str]) -> tuple[str, bool]:
+def _colour(node: Node, way: set[str]) -> tuple[str, bool]:
     """Return a node's colour, and whether it is filled: something was tried there."""
     if node.node_id in way:
         return ORANGE, True
@@ -213,11 +182,11 @@ def _colour(node: NodeView, way: set[str]) -> tuple[str, bool]:
     return SOFT, bool(node.fates) or node.state == "pruned"
 
 
-def _words(trace: Trace, line: Line) -> str:
+def _words(run: Run, line: Row) -> str:
     node = line.node
     if node.node_id == ROOT:
-        return "initial program" if trace.head.scored else "reference"
-    best, incumbent = node.best, trace.best.mark if trace.best else None
+        return "initial program" if run.scored else "reference"
+    best, incumbent = node.best, run.step.mark if run.step else None
     worth = [worth_text(best.credit, best.speedup, is_least=best.is_least)] if best else []
     if incumbent is not None and node.node_id == incumbent.node_id:
         worth = [worth_text(incumbent.credit, incumbent.speedup)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ksearch_async.views.report.data import Series, Workload, workloads_of
+from ksearch_async.views.report.data import Series, Workload, baseline_of, workloads_of
 from ksearch_async.views.report.figures.ink import FAINT, INK, SOFT, WIDE, Picture, dress, shown, style_of
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ class _Bars(msgspec.Struct, frozen=True):
 
 def pictures(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one, if any run has a kernel that was timed."""
-    found = [workloads_of(each.traces) for each in series]
+    found = [workloads_of(each.runs) for each in series]
     names = list(dict.fromkeys(one.name for each in found for one in each))
     if not names:
         return
     slowest = {name: min(one.speedup for each in found for one in each if one.name == name) for name in names}
     kept = set(sorted(names, key=lambda name: (slowest[name], name))[:_MOST])
     left_out = f" The {len(kept)} slowest of {len(names)} are shown." if len(kept) < len(names) else ""
-    several = any(len(each.traces) > 1 for each in series)
+    several = any(len(each.runs) > 1 for each in series)
     whiskers = "the range over runs" if several else "95 % intervals"
     shown_names = [name for name in names if name in kept]
     bars = _bars_of(series, found)
@@ -62,10 +62,10 @@ def _bars_of(series: Sequence[Series], found: Sequence[Sequence[Workload]]) -> l
     bars = [_Bars("reference", FAINT, {one.name: (1.0, 1.0, 1.0) for one in everything})]
     baselines = {one.name: (one.baseline, one.baseline, one.baseline) for one in everything if one.baseline}
     if baselines:
-        names = {trace.baseline[0] for each in series for trace in each.traces if trace.baseline}
+        names = {beside[0] for each in series for run in each.runs if (beside := baseline_of(run))}
         bars.append(_Bars(f"baseline ({', '.join(sorted(names))})", SOFT, baselines))
     for place, (each, workloads) in enumerate(zip(series, found, strict=True)):
-        label = each.label if len(series) > 1 else "best kernel" if len(each.traces) == 1 else "best kernels"
+        label = each.label if len(series) > 1 else "best kernel" if len(each.runs) == 1 else "best kernels"
         lengths = {one.name: (one.speedup, one.low, one.high) for one in workloads}
         bars.append(_Bars(label, style_of(place)[0], lengths))
     return bars

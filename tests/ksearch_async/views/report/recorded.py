@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ksearch_async.runs.updates import updates_of
-from ksearch_async.views.report.data import Series, Trace, trace_of
+from ksearch_async.runs.run import Run
+from ksearch_async.views.report.data import Series
 from messages.codec import Record, decode_line
 from messages.events import CandidateEvaluated, RunStarted
 from messages.facts import AttemptFinished, Decided, EditsApplied, Fact, IncumbentChanged, NodeInserted, SpendRecorded
@@ -29,16 +29,9 @@ def gpu_records(name: str) -> list[Record]:
         return [decode_line(line) for line in lines]
 
 
-def traced(records: list[Record]) -> Trace:
-    """Return what is drawn of records."""
-    trace = trace_of(updates_of(records))
-    assert trace is not None
-    return trace
-
-
 def alone(records: list[Record]) -> list[Series]:
     """Return one run, as it is drawn."""
-    return [Series(label="1 run", traces=(traced(records),))]
+    return [Series(label="1 run", runs=(Run.of(records),))]
 
 
 def timed(name: str, speedup: float, *, baseline: float | None = None) -> TimedWorkload:

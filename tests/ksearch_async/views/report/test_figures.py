@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ksearch_async.runs.run import Run
 from ksearch_async.views.report import figures
 from ksearch_async.views.report.data import Series
 from ksearch_async.views.report.figures import best_so_far, fractions, ink, search_trace, tree, workloads
@@ -26,7 +27,6 @@ from tests.ksearch_async.views.report.recorded import (
     priced,
     seeded,
     timed,
-    traced,
     with_workloads,
 )
 
@@ -114,7 +114,7 @@ def test_one_run_has_one_picture_of_each_kind_and_dollars_only_with_prices() -> 
 
 
 def test_several_runs_have_a_trace_and_a_tree_each_and_the_rest_together() -> None:
-    series = [Series(label="A", traces=(traced(story()), traced(seeded(sequel(), 1)))), *alone(story()[:6])]
+    series = [Series(label="A", runs=(Run.of(story()), Run.of(seeded(sequel(), 1)))), *alone(story()[:6])]
     assert names(series) == [
         "search-trace-1",
         "search-trace-2",
@@ -128,8 +128,8 @@ def test_several_runs_have_a_trace_and_a_tree_each_and_the_rest_together() -> No
 
 
 def test_bands_and_groups_are_drawn_with_a_name_each() -> None:
-    band = Series(label="A: branches 4 (2 runs)", traces=(traced(story()), traced(seeded(sequel(), 1))))
-    without_best = Series(label="B: branches 8 (1 run)", traces=(traced(story()[:6]),))
+    band = Series(label="A: branches 4 (2 runs)", runs=(Run.of(story()), Run.of(seeded(sequel(), 1))))
+    without_best = Series(label="B: branches 8 (1 run)", runs=(Run.of(story()[:6]),))
     (picture, _) = pictures_of([band, without_best], [best_so_far])
     svg = rendered(picture, "svg").decode()
     assert "A: branches 4 (2 runs)" in svg  # as a comment beside the shapes
@@ -147,12 +147,12 @@ def test_hostile_texts_are_drawn_as_shapes_and_break_nothing() -> None:
 def test_a_large_tree_keeps_the_way_to_the_best_and_says_what_it_left_out() -> None:
     told = story(stopped_by=None)
     crowd = decided(*(inserted(f"n{number}", "n1" if number % 2 else "n0", "more") for number in range(2, 200)))
-    trace = traced([*told, *records_of([crowd], after=len(told))])
-    lines = tree.rows_of(trace)
+    trace = Run.of([*told, *records_of([crowd], after=len(told))])
+    lines = tree.rows_shown(trace)
     assert len(lines) == 80
     assert [line.node.node_id for line in lines[:2]] == ["n0", "n1"]
-    assert len(lines) + sum(line.hidden for line in lines) == len(trace.nodes) == 200
-    (picture,) = tree.pictures([Series(label="1 run", traces=(trace,))])
+    assert len(lines) + sum(line.hidden for line in lines) == len(trace.state.nodes) == 200
+    (picture,) = tree.pictures([Series(label="1 run", runs=(trace,))])
     assert "120 of 200 are left out" in picture.caption
 
 

@@ -19,7 +19,7 @@ from tests.ksearch_async.views.report.test_markup import Parts
 
 
 def read(folder: Path, records: list[Record], run_id: str = "mine") -> Dossier:
-    return dossier_of(on_disk(folder, records, run_id), records)
+    return dossier_of(on_disk(folder, records, run_id))
 
 
 def identifiers(html: str) -> list[str]:
@@ -128,7 +128,7 @@ def test_the_command_has_the_flags_of_what_is_not_as_usual(tmp_path: Path) -> No
     run = on_disk(tmp_path, story())
     search = SearchSettings(branches=2, confirm=False, max_tries=7)
     save_config(RunConfig(task="my relu.py", search=search, seed=3), run.config)
-    dossier = dossier_of(RunFolder(run.path), story())
+    dossier = dossier_of(RunFolder(run.path))
     assert dossier.commands[0] == "ksearch run 'my relu.py' --seed 3 --branches 2 --no-confirm"
     assert dossier.unsaid == ("search.max_tries = 7",)
     assert dossier.has_config

@@ -16,8 +16,8 @@ import pytest
 
 from actors.bus.journal import read_journal
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.updates import updates_of
 from ksearch_async.views.web.runs import FolderPlace
+from ksearch_async.views.web.updates import updates_of
 from messages.codec import Record, encode_line
 from messages.events import CandidateWritten
 from messages.models import Quote

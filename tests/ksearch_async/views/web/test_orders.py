@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from actors.bus.journal import read_journal
-from ksearch_async.runs.folder import RunFolder, open_chronicle
-from ksearch_async.runs.state import standing_of
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.settings.table import RunConfig, save_config
 from ksearch_async.views.web.orders import MAX_BODY_BYTES
 from messages.facts import RunPaused
@@ -42,7 +41,7 @@ async def test_a_run_that_goes_on_takes_every_kind_of_order(tmp_path: Path) -> N
         assert paused == {"done": True, "said": "run r1 paused: what is in flight is finished, nothing new begins"}
         assert facts_in(folder, RunPaused)[0].reason == "lunch"
         assert await order(client, "r1", order="pause") == {"done": False, "said": "run r1 is paused already"}
-        node = next(iter(open_chronicle(folder).state.frontier_ids))
+        node = next(iter(read_run(folder).state.frontier_ids))
         assert (await order(client, "r1", order="tell", text="no threads", to="coder"))["said"] == (
             "instruction 1, to the coders: no threads"
         )
@@ -72,7 +71,7 @@ async def test_a_run_that_rests_keeps_the_order_until_it_goes_on(tmp_path: Path)
     assert list(read_journal(folder.journal))[-1].body == SteeringRequested(order=Instruct(text="Keep to one launch."))
     assert (stopped["done"], "is over already" in stopped["said"]) == (False, True)
     assert (continued["done"], "it cannot continue" in continued["said"]) == (False, True)
-    assert standing_of(open_chronicle(folder)) == "finished"
+    assert read_run(folder).standing == "finished"
 
 
 async def test_orders_to_a_run_that_is_not_there_lead_to_no_other(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ async def test_a_run_that_nobody_looks_at_is_dropped_and_opened_again_when_someb
         await until(is_dropped)
         async with shelf.run(RUN_ID) as another:
             assert another is not one
-            assert another.updates() == one.updates()
+            assert another.updates == one.updates
 
 
 async def test_the_list_keeps_runs_of_the_past_open_as_far_as_there_is_room(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from evaluators.judge.check.compare import Allowed
 from evaluators.judge.check.tolerances import bounds_of
-from ksearch_async.export.parts.comparing import compare
+from ksearch_async.export.parts.checking import compare
 from messages.tasks import Tolerance
 
 PROFILES = ["strict", "kernelbench", "flashinfer", "gpumode:2e-2,1e-3"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ksearch_async.runs.state import DeviceUse, Utilisation
+from ksearch_async.views.progress import DeviceUse, Utilisation
 from messages.events import CandidateEvaluated
 from messages.verdicts import Wrong
 

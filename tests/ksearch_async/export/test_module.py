@@ -5,20 +5,17 @@ from __future__ import annotations
 import ast
 import random
 import tokenize
-from importlib import import_module
 from io import BytesIO
 
 import pytest
 
-from ksearch_async.export import assembly
-from ksearch_async.export.assembly import assemble, docstring, literal
+from ksearch_async.export.module import PARTS, assemble, docstring, literal
+from messages.base import Language
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python"])
-def test_every_language_can_be_assembled_and_imports_nothing_of_ours(language: str) -> None:
-    sibling = import_module(f"ksearch_async.export.{language}")
-    names = ("calling", *sibling.PARTS, "loading", "comparing", "checking")
-    text = assemble("it", {"TITLE": "t"}, "x = 1", names, "program")
+def test_every_language_can_be_assembled_and_imports_nothing_of_ours(language: Language) -> None:
+    text = assemble("it", {"TITLE": "t"}, "x = 1", (*PARTS[language], "program"))
     imported = {
         (node.module or "").split(".")[0] if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(ast.parse(text))
@@ -31,7 +28,7 @@ def test_every_language_can_be_assembled_and_imports_nothing_of_ours(language: s
 
 def test_parts_that_define_a_name_twice_are_a_bug_that_is_found() -> None:
     with pytest.raises(AssertionError, match="'cpp' and 'cuda' both define 'check_device'"):
-        assemble("it", {}, "", ("cpp", "cuda"), "program")
+        assemble("it", {}, "", ("cpp", "cuda", "program"))
 
 
 def test_every_text_comes_back_from_its_literal_and_from_a_file() -> None:
@@ -53,4 +50,4 @@ def test_every_header_comes_back_from_its_docstring() -> None:
 
 def test_texts_of_several_lines_stay_readable() -> None:
     assert literal("int x;\n'''quoted'''\\n\n") == "r\"\"\"int x;\n'''quoted'''\\n\n\"\"\""
-    assert assembly.literal(frozenset({"b", "a"})) == "frozenset(['a', 'b'])"
+    assert literal(frozenset({"b", "a"})) == "frozenset(['a', 'b'])"

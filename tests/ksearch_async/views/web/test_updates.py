@@ -10,10 +10,9 @@ import msgspec
 import pytest
 
 from actors.bus.journal import read_journal
-from ksearch_async.runs.feed import JobView, Mark, NodeView, Update
-from ksearch_async.runs.state import Chronicle
-from ksearch_async.runs.updates import Folding, node_view, updates_of
+from ksearch_async.runs.run import Mark, Run
 from ksearch_async.views.lines import Narrator
+from ksearch_async.views.web.updates import Folding, JobView, NodeView, Update, node_view, updates_of
 from messages.codec import Record
 from messages.facts import LossNoted, NodePruned, RunPaused
 from messages.steering import NodeForbidden
@@ -31,7 +30,7 @@ from tests.ksearch_async.stories import (
 )
 
 pytestmark = pytest.mark.anyio
-JOURNALS = Path(__file__).parents[3] / "docs" / "benchmarks" / "journals"
+JOURNALS = Path(__file__).parents[4] / "docs" / "benchmarks" / "journals"
 
 
 class Kept:
@@ -55,7 +54,7 @@ def after(records: list[Record], *facts: object) -> list[Record]:
 
 
 async def test_after_each_record_the_kept_nodes_and_jobs_are_those_of_the_state(tmp_path: Path) -> None:
-    folding, chronicle, kept = Folding(), Chronicle(), Kept()
+    folding, chronicle, kept = Folding(), Run(), Kept()
     for record in await real_journal(tmp_path):
         chronicle.fold(record)
         kept.take(folding.take(record))
@@ -74,7 +73,7 @@ def test_a_run_on_gpus_ends_with_the_nodes_and_the_best_of_its_journal(tmp_path:
     folding, kept = Folding(), Kept()
     for record in read_journal(path):
         kept.take(folding.take(record))
-    state = folding.chronicle.state
+    state = folding.run.state
     assert kept.nodes == {node_id: node_view(node) for node_id, node in state.nodes.items()}
     assert state.incumbent is not None
     assert (kept.marks[-1].candidate_id, kept.marks[-1].credit) == (
@@ -160,7 +159,7 @@ def test_an_update_is_small_json_and_comes_back_whole() -> None:
 
 async def test_the_open_nodes_that_a_note_counts_are_those_of_the_tree(tmp_path: Path) -> None:
     folding, counting = Folding(), Folding()
-    counting._narrator = Narrator(counting.chronicle)
+    counting._narrator = Narrator(counting.run)
     records = await real_journal(tmp_path)
     notes = [[note.text for note in folding.take(record).notes] for record in records]
     assert notes == [[note.text for note in counting.take(record).notes] for record in records]

@@ -1,165 +1,60 @@
-"""The attempts of a run: prompts, answers, outcomes; and the names, versions and origins of candidates.
+"""Names, versions and origins of a run's candidates, and the answers that brought them.
 
-The reference (the root, `n0`) is no version: where it is meant there is nothing yet, which is `None` here.
+The reference (the root, `n0`) is no version: it is `None` here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from actors.bus.journal import read_journal
 from actors.planner.core.state import path_titles
-from actors.planner.jobs import whole_records
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.evaluation.tasks import marks_of
-from ksearch_async.runs.folder import RunFolder, find_run
-from ksearch_async.runs.state import Chronicle
-from messages.base import ROOT, Usage
+from ksearch_async.runs.folder import RunFolder, find_run, read_run
+from ksearch_async.runs.run import Archive, Run, Told
+from messages.base import ROOT
 from messages.calls import CallForm
-from messages.codec import Record
-from messages.events import CandidateEvaluated, CandidateWritten
-from messages.facts import AttemptFinished, BranchStarted, ConfirmationFinished, Decided, Fact, WriteRequested
+from messages.events import CandidateEvaluated
+from messages.facts import AttemptFinished, ConfirmationFinished
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
 from messages.verdicts import worth_text
 
-UNDER_WAY = "under way"
+BEST: Final = "best"
+BASE: Final = ("base", "parent")
+"""What the other version's branch started from: its parent node's best candidate."""
+_FEWEST_LETTERS = 4
+"""Of a candidate's id."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a coder."""
-
-    node_id: str
-    number: int
-    """Of the node's answers, from 1, in the order in which they came."""
-    job_id: str
-    branch_id: str
-    mode: str
-    """`apply`, `debug` or `improve`."""
-    fate: str = UNDER_WAY
-    outcome: str = ""
-    round: int = 0
-    """0: nothing was evaluated for it."""
-    candidate_id: str | None = None
-    base_id: str | None = None
-    """Candidate that the coder was to change: the branch's latest, or else what the branch builds on; null: none."""
-    complaint: str = ""
-    declined: str = ""
-    notes: tuple[str, ...] = ()
-    """What had to be put right to read the answer."""
-    model: str
-    finish_reason: str
-    latency_s: float
-    usage: Usage
-    prompt: str
-    answer: str
+def archive_of(run: Run) -> Archive:
+    """Return the texts of a run that was read with them."""
+    if run.archive is None:
+        raise RuntimeError("the run was read without its texts")
+    return run.archive
 
 
-def read_attempts(records: Iterable[Record]) -> dict[str, list[Told]]:
-    """Return the answers by node, in the order in which they came."""
-    reader = _Reader()
-    for record in whole_records(records):
-        if isinstance(record.body, CandidateWritten):
-            reader.answered(record.body)
-        elif isinstance(record.body, Decided):
-            for fact in record.body.facts:
-                reader.decided(fact)
-    return reader.by_node
-
-
-def attempt_of(attempts: dict[str, list[Told]], node_id: str, number: int | None) -> Told:
+def attempt_of(run: Run, node_id: str, number: int | None) -> Told:
     """Return one answer for a node, the last one where no number is given.
 
     Raises:
         ConfigError: there is none.
     """
-    found = attempts.get(node_id, [])
+    archive = archive_of(run)
+    found = archive.told(node_id)
     if not found:
-        raise refusal(
-            f"no coder has answered for {node_id!r}", suggestion(node_id, attempts, "ksearch tree lists nodes")
-        )
+        hint = suggestion(node_id, archive.answers, "ksearch tree lists nodes")
+        raise refusal(f"no coder has answered for {node_id!r}", hint)
     if number is None:
         return found[-1]
     if not 0 < number <= len(found):
         raise refusal(f"{node_id!r} has {len(found)} attempts, and no number {number}")
     return found[number - 1]
-
-
-class _Reader:
-    """Folds a journal's records."""
-
-    def __init__(self) -> None:
-        self.by_node: dict[str, list[Told]] = {}
-        self._nodes: dict[str, str] = {}
-        """Node by branch."""
-        self._asked: dict[str, WriteRequested] = {}
-        """By job."""
-        self._open: dict[tuple[str, int], tuple[str, int]] = {}
-        """Node and place of the answer that a branch's draft awaits the outcome of."""
-
-    def answered(self, event: CandidateWritten) -> None:
-        """Take an answer; one that nobody asked for any more belongs to no node."""
-        asked = self._asked.get(event.job_id)
-        node_id = self._nodes.get(event.branch_id)
-        if asked is None or node_id is None:
-            return
-        told = self.by_node.setdefault(node_id, [])
-        self._open[asked.branch_id, asked.draft] = (node_id, len(told))
-        told.append(
-            Told(
-                node_id=node_id,
-                number=len(told) + 1,
-                job_id=event.job_id,
-                branch_id=event.branch_id,
-                mode=asked.mode,
-                candidate_id=event.candidate.candidate_id if event.candidate else None,
-                base_id=asked.current_id or asked.base_id,
-                complaint=event.complaint,
-                declined=event.declined,
-                notes=event.notes,
-                model=event.model,
-                finish_reason=event.finish_reason,
-                latency_s=event.latency_s,
-                usage=event.usage,
-                prompt=event.prompt,
-                answer=event.answer,
-            )
-        )
-
-    def decided(self, fact: Fact) -> None:
-        """Take a decision."""
-        match fact:
-            case BranchStarted():
-                self._nodes[fact.branch_id] = fact.node_id
-            case WriteRequested():
-                self._asked[fact.job_id] = fact
-            case AttemptFinished():
-                self._finished(fact)
-            case _:
-                pass
-
-    def _finished(self, fact: AttemptFinished) -> None:
-        place = self._open.get((fact.branch_id, fact.draft))
-        if place is None:
-            return
-        node_id, index = place
-        told = self.by_node[node_id]
-        told[index] = msgspec.structs.replace(
-            told[index], fate=fact.fate, outcome=fact.outcome, round=fact.round or told[index].round
-        )
-
-
-BEST: Final = "best"
-BASE: Final = ("base", "parent")
-"""What the other version's branch started from: its parent node's best candidate."""
-
-_FEWEST_LETTERS = 4
-"""Of a candidate's id."""
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,17 +88,28 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 class Versions:
     """The candidates of a run. A candidate that was written again keeps the place where it came up first."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
-        """Take a run's records, in order."""
-        self.chronicle = Chronicle()
+    def __init__(self, run: Run) -> None:
+        """Take a run that was read with its texts."""
+        self.run = run
         self._by_id: dict[str, Version] = {}
         self._by_round: dict[int, str] = {}
-        self._branches: dict[str, BranchStarted] = {}
-        for record in records:
-            if isinstance(record.body, CandidateWritten):
-                self._keep(record.body)
-            for fact in self.chronicle.unfold(record):
-                self._fold(fact)
+        for key, (candidate, branch) in archive_of(run).written.items():
+            self._by_id[key] = Version(
+                candidate_id=key, node_id=branch.node_id, base_id=branch.base_id, candidate=candidate
+            )
+        for tried in run.tried:
+            if tried.fact.round and tried.fact.candidate_id in self._by_id:
+                self._by_round[tried.fact.round] = tried.fact.candidate_id
+                self._measure(tried.fact, round=tried.fact.round)
+        for confirmed in run.confirmations:
+            if confirmed.candidate_id in self._by_id:
+                self._measure(confirmed, screen_speedup=confirmed.screen_speedup)
+
+    def _measure(self, fact: AttemptFinished | ConfirmationFinished, **more: float) -> None:
+        known = self._by_id[fact.candidate_id or ""]
+        self._by_id[known.candidate_id] = msgspec.structs.replace(
+            known, fate=fact.fate, speedup=fact.speedup, credit=fact.credit, **more
+        )
 
     def pair(self, a: str | None, b: str | None) -> tuple[Version | None, Version | None]:
         """Return the two versions that are meant.
@@ -248,18 +154,18 @@ class Versions:
         return self._with_id(name)
 
     def _best(self) -> Version:
-        incumbent = self.chronicle.state.incumbent
+        incumbent = self.run.state.incumbent
         if incumbent is None:
-            is_timed = bool(self.chronicle.fates["measured"])
+            is_timed = bool(self.run.fates["measured"])
             why = "nothing that was timed has been confirmed" if is_timed else "no candidate was correct and timed"
             raise refusal(f"the run has no best kernel: {why}", self._known_rounds())
         return self._by_id[incumbent.candidate_id]
 
     def _of_node(self, name: str) -> Version:
-        node = self.chronicle.state.nodes.get(name)
+        node = self.run.state.nodes.get(name)
         if node is None:
             raise refusal(f"the run has no node {name!r}", "ksearch tree draws the nodes")
-        incumbent = self.chronicle.state.incumbent
+        incumbent = self.run.state.incumbent
         if incumbent is not None and incumbent.node_id == name:  # attached to its node when its branch ends
             return self._by_id[incumbent.candidate_id]
         if node.best is None:
@@ -286,37 +192,6 @@ class Versions:
 
     def _known_rounds(self) -> str:
         return f"rounds 1 to {max(self._by_round)} were evaluated" if self._by_round else "nothing was evaluated yet"
-
-    def _keep(self, written: CandidateWritten) -> None:
-        candidate, branch = written.candidate, self._branches.get(written.branch_id)
-        if candidate is not None and branch is not None and candidate.candidate_id not in self._by_id:
-            self._by_id[candidate.candidate_id] = Version(
-                candidate_id=candidate.candidate_id,
-                node_id=branch.node_id,
-                base_id=branch.base_id,
-                candidate=candidate,
-            )
-
-    def _fold(self, fact: Fact) -> None:
-        if isinstance(fact, BranchStarted):
-            self._branches[fact.branch_id] = fact
-        elif isinstance(fact, AttemptFinished) and fact.candidate_id in self._by_id and fact.round:
-            self._by_round[fact.round] = fact.candidate_id
-            self._by_id[fact.candidate_id] = msgspec.structs.replace(
-                self._by_id[fact.candidate_id],
-                round=fact.round,
-                fate=fact.fate,
-                speedup=fact.speedup,
-                credit=fact.credit,
-            )
-        elif isinstance(fact, ConfirmationFinished) and fact.candidate_id in self._by_id:
-            self._by_id[fact.candidate_id] = msgspec.structs.replace(
-                self._by_id[fact.candidate_id],
-                fate=fact.fate,
-                speedup=fact.speedup,
-                credit=fact.credit,
-                screen_speedup=fact.screen_speedup,
-            )
 
 
 def diff_lines(older: Version | None, newer: Version | None) -> Iterator[str]:
@@ -378,14 +253,14 @@ def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
         ConfigError: the run has no such candidate.
         messages.base.BusError: as `from_run`.
     """
-    verdicts: dict[str, tuple[CandidateEvaluated, str]] = {}
-    versions = Versions(_noting(read_journal(folder.journal), verdicts))
-    chronicle = versions.chronicle
-    version = _named(versions, which)
-    started = chronicle.started
+    run = read_run(folder, with_texts=True)
+    version = _named(run, which)
+    started = run.started
     if started is None:
         raise refusal(f"run {folder.run_id!r} has not begun")
-    evaluated, at = verdicts.get(version.candidate_id, (None, ""))
+    judged = archive_of(run).verdicts.get(version.candidate_id, [])
+    confirmed = [each for each in judged if each[0].purpose == "confirm"]
+    evaluated, at = (confirmed or judged)[-1] if judged else (None, "")
     return Provenance(
         run_id=folder.run_id,
         task=started.task,
@@ -394,29 +269,19 @@ def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
         target=started.target,
         candidate=version.candidate,
         marks=marks_of(started.description),
-        found_by=path_titles(chronicle.state, version.node_id),
+        found_by=path_titles(run.state, version.node_id),
         round=version.round,
         evaluated=evaluated,
         evaluated_at=at,
     )
 
 
-def _named(versions: Versions, which: str) -> Version:
-    untimed = versions.chronicle.untimed()
-    if which == BEST and versions.chronicle.state.incumbent is None and untimed:
+def _named(run: Run, which: str) -> Version:
+    untimed = run.untimed()
+    if which == BEST and run.state.incumbent is None and untimed:
         said = "the run has no best: its correct candidates could not be timed"
         raise refusal(said, f"--candidate names one of them: {', '.join(one[:8] for one in untimed[:5])}")
-    version = versions.named(which)
+    version = Versions(run).named(which)
     if version is None:
         raise refusal(f"{which!r} is the reference, no candidate")
     return version
-
-
-def _noting(records: Iterable[Record], verdicts: dict[str, tuple[CandidateEvaluated, str]]) -> Iterator[Record]:
-    for record in records:
-        body = record.body
-        if isinstance(body, CandidateEvaluated):
-            before = verdicts.get(body.candidate_id)
-            if before is None or body.purpose == "confirm" or before[0].purpose != "confirm":
-                verdicts[body.candidate_id] = (body, record.at)
-        yield record
