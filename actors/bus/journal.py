@@ -32,7 +32,7 @@ import structlog
 from actors.bus.base import Posted
 from actors.bus.stream import Head
 from messages import codec
-from messages.base import BusError
+from messages.base import BusError, copied
 from messages.codec import CodecError, Record
 from messages.facts import Decided
 
@@ -158,10 +158,11 @@ class JournalStore:
             stop = after + (stop - after) // 2
         with as_bus_errors(self._path):
             span = os.pread(self._fd, self._end_of(stop) - start, start)
-        return [
-            _posted_of(parse_line(line, number, number - 1, self._path))
-            for number, line in enumerate(span.splitlines(keepends=True), start=after + 1)
-        ]
+        found = []
+        for number, line in enumerate(span.splitlines(keepends=True), start=after + 1):
+            record = parse_line(line, number, number - 1, self._path)
+            found.append(copied(Posted, record, payload=codec.encode(record.body)))
+        return found
 
     def _end_of(self, seq: int) -> int:
         return self._end if seq == len(self._starts) else self._starts[seq]
@@ -184,10 +185,6 @@ def _line_of(entry: Posted, *, decision: bool) -> bytes:
     if isinstance(body, Decided) != decision:
         raise BusError(f"event {entry.msg_id!r}: decisions of a planner, and nothing else, are published with a fence")
     return line
-
-
-def _posted_of(record: Record) -> Posted:
-    return Posted(seq=record.seq, at=record.at, msg_id=record.msg_id, payload=codec.encode(record.body))
 
 
 def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record, int]]:

@@ -35,16 +35,13 @@ def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
         return "Nothing there is like them"
     shown = there[start : start + len(wanted)]
     found = f"Nearest are lines {shown[0][0] + 1} to {shown[-1][0] + 1}"
-    as_they_are = _numbered(lines, shown[0][0], shown[-1][0] + 1)
+    first, end = shown[0][0], shown[-1][0] + 1
+    numbered = [f"{at + 1:5}| {_cut(lines[at])}" for at in range(first, min(end, first + _SHOWN_LINES))]
+    as_they_are = "\n".join((*numbered, "     | …") if end > first + _SHOWN_LINES else numbered)
     for searched, (at, line) in zip(wanted, shown, strict=False):
         if searched.split() != line.split():
             return f"{found}, where line {at + 1} is {_cut(line)!r} and not {_cut(searched)!r}:\n{as_they_are}"
     return f"{found}, which are laid out differently: copy them as they are:\n{as_they_are}"
-
-
-def _numbered(lines: Sequence[str], start: int, end: int) -> str:
-    shown = [f"{at + 1:5}| {_cut(lines[at])}" for at in range(start, min(end, start + _SHOWN_LINES))]
-    return "\n".join((*shown, "     | …") if end > start + _SHOWN_LINES else shown)
 
 
 def _best_start(wanted: list[str], there: list[str]) -> int | None:

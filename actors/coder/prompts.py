@@ -92,10 +92,12 @@ An answer to another task:
 
 def request_for(job: WriteCandidate) -> Request:
     """Return the question of a job."""
+    # Further lines are indented, so that they are no headings.
+    minded = ["- " + text.replace("\n", "\n  ") for text in job.instructions]
     sections = (
         job.task.prompt,
         _hardware(job),
-        _instructions(job.instructions),
+        "\n".join(["# What the people who run this search want minded", "", *minded]) if minded else "",
         _action(job),
         _base(job),
         _second(job),
@@ -126,12 +128,6 @@ def _hardware(job: WriteCandidate) -> str:
         return ""
     lines = [f"- {line}" for line in CRAFTS[job.language].advice(hardware_of(job.target))]
     return "\n".join(("# Hardware", "", describe_hardware(job.target), *lines, *roofline_lines(job.task, job.target)))
-
-
-def _instructions(instructions: tuple[str, ...]) -> str:
-    """List people's instructions; further lines are indented, so that they are no headings."""
-    lines = ["- " + text.replace("\n", "\n  ") for text in instructions]
-    return "\n".join(["# What the people who run this search want minded", "", *lines]) if lines else ""
 
 
 def _action(job: WriteCandidate) -> str:
@@ -204,13 +200,11 @@ def _history(history: tuple[AttemptBrief, ...]) -> str:
     fates = Counter(brief.fate for brief in history)
     lines = [f"{len(history)} so far: {', '.join(f'{count} {fate}' for fate, count in fates.most_common())}.", ""]
     lines += [f"({left_out} earlier attempts are not shown)"] if left_out else []
-    lines += [f"{brief.number}. {_one_line(brief.outcome or brief.fate)}" for brief in shown]
+    for brief in shown:
+        words = " ".join((brief.outcome or brief.fate).split())
+        short = words if len(words) <= OUTCOME_CHARS else f"{words[:OUTCOME_CHARS].rpartition(' ')[0]} …"
+        lines.append(f"{brief.number}. {short}")
     return "# Earlier attempts at this action\n\n" + "\n".join(lines)
-
-
-def _one_line(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= OUTCOME_CHARS else f"{words[:OUTCOME_CHARS].rpartition(' ')[0]} …"
 
 
 def _wanted(job: WriteCandidate) -> str:

@@ -149,6 +149,10 @@ class EndpointModel(ABC):
         self._faults.pop(request.request_id, None)
         return self._answer(request, said, faults, latency_s)
 
+    async def model_names(self) -> list[str]:
+        """Return the models that the endpoint lists. Raises errors of the openai package."""
+        return [entry.id async for entry in self._client.models.list()]
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()

@@ -18,7 +18,6 @@ from actors.llm.chat import ChatModel
 from actors.llm.endpoint import EndpointModel
 from actors.llm.features import Capabilities, Features, MaxTokensName, ProbedDialect, Sampling, State
 from actors.llm.responses import ResponsesModel
-from actors.llm.transport import TryingClient, timeout_of
 from messages.base import ModelError, Usage
 
 _LIMIT_TOKENS: Final = 512
@@ -120,20 +119,9 @@ class _Probing:
 
     async def is_there(self) -> bool:
         """Return True if anybody answers; reads the list of models, which is free and not everywhere."""
-        http = TryingClient(
-            timeout_s=self._timeout_s,
-            secret=self._api_key,
-            is_encrypted=not (self._base_url or "").lower().startswith("http:"),
-        )
-        client = openai.AsyncOpenAI(
-            api_key=self._api_key or "none",
-            base_url=self._base_url,
-            timeout=timeout_of(self._timeout_s),
-            max_retries=_RETRIES,
-            http_client=http,
-        )
+        asked = self._model_for("chat", Sampling())
         try:
-            names = [entry.id async for entry in client.models.list()]
+            names = await asked.model_names()
         except openai.APIStatusError as error:
             self._say("reachable", "yes", f"but it lists no models (HTTP {error.status_code})")
         except (openai.OpenAIError, ValueError, TypeError) as error:
@@ -149,7 +137,7 @@ class _Probing:
             others = ", ".join(repr(name) for name in names[:5])
             self._say("model listed", listed, repr(self._model) if listed == "yes" else f"there are {others or 'none'}")
         finally:
-            await client.close()
+            await asked.aclose()
         return True
 
     async def find_dialects(self) -> None:

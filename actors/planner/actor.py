@@ -15,8 +15,7 @@ from actors.bus.stream import body_of
 from actors.llm.base import Model, Request
 from actors.planner.answers import Adviser
 from actors.planner.card import CardKeeper
-from actors.planner.core.decide import decide
-from actors.planner.core.evolve import evolve
+from actors.planner.core.decide import react
 from actors.planner.core.state import Requested, SearchState, state_hash
 from actors.planner.history import History, read_history
 from actors.planner.jobs import KINDS, JobRequest, given_answer, job_for, queue_of, queues_of, write_queues
@@ -228,29 +227,24 @@ class _Planner:
 
     async def _handle(self, seq: int, event: Event, *, act: bool = True) -> None:
         try:
-            facts = decide(self._state, event)
+            step = react(self._state, event)
         except ProtocolError as error:
             log.warning("event ignored", seq=seq, error=str(error))
             return
-        if not facts:
+        if not step.facts:
             return
-        state, asked = self._state, {}
-        for fact in facts:
-            state = evolve(state, fact)
-            if isinstance(fact, JobRequest | PlanRequested):
-                asked[fact.job_id] = state
-            elif isinstance(fact, RunFinished):
-                self.finished = fact
+        state = step.state
         crossed = state.facts // HASH_EVERY > self._state.facts // HASH_EVERY
-        decided = Decided(cause=seq, facts=facts, state_hash=state_hash(state) if crossed else None)
+        decided = Decided(cause=seq, facts=tuple(step.facts), state_hash=state_hash(state) if crossed else None)
         self._last_decision = await self._publish(
             decided, msg_id=f"{self._run_id}.d{seq}{self._session}", expected_last_decision=self._last_decision
         )
         withheld = [job_id for job_id, job in self._state.jobs.items() if job.withheld]
         self._state = state
-        self._asked = {job_id: at for job_id, at in (self._asked | asked).items() if job_id in state.jobs}
+        self._asked = {job_id: at for job_id, at in (self._asked | step.asked).items() if job_id in state.jobs}
+        self.finished = next((fact for fact in step.facts if isinstance(fact, RunFinished)), self.finished)
         if act:
-            self._send_owed([*asked, *withheld])
+            self._send_owed([*step.asked, *withheld])
 
     def _send_owed(self, job_ids: list[str]) -> None:
         for job_id in job_ids:

@@ -69,8 +69,15 @@ async def lead(
         lease = Lease(bus, run_id, holder, terms)
         await lease.take()
         began = anyio.current_time()
+        mandate = Mandate(
+            holder=holder, session=secrets.token_hex(4), check=lease.check, watches_workers=watches_workers
+        )
         try:
-            return await _lead_under(lease, bus, model, run_id, watches_workers=watches_workers, task_status=once)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lease.keep)
+                finished = await plan_run(bus, model, run_id=run_id, mandate=mandate, task_status=once)
+                tasks.cancel_scope.cancel()
+            return finished
         except (BusError, BaseExceptionGroup) as error:
             cause = _bus_error(error)
             if cause is None:
@@ -80,23 +87,9 @@ async def lead(
             if failures >= _FAILURES:
                 raise cause from error
             log.warning("leads no longer; stands by", run=run_id, planner=holder, error=str(cause))
+        finally:
+            await lease.give_back()
         await anyio.sleep(terms.poll_s)
-
-
-async def _lead_under(
-    lease: Lease, bus: Bus, model: Model, run_id: str, *, watches_workers: bool, task_status: TaskStatus[None]
-) -> RunFinished:
-    mandate = Mandate(
-        holder=lease.holder, session=secrets.token_hex(4), check=lease.check, watches_workers=watches_workers
-    )
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lease.keep)
-            finished = await plan_run(bus, model, run_id=run_id, mandate=mandate, task_status=task_status)
-            tasks.cancel_scope.cancel()
-        return finished
-    finally:
-        await lease.give_back()
 
 
 class Lease:

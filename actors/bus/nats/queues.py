@@ -283,7 +283,9 @@ class Pulls:
                         self._call(lambda other: other is not turn and bool(other.queues & turn.queues))
                         return found
                 await turn.wait()
-                while not turn.called.is_set() and not self._is_first(turn):
+                while not turn.called.is_set():
+                    if next(other for other in self._waiting if other.queues == turn.queues) is turn:
+                        break
                     await turn.wait()
                 turn.called.clear()
         finally:
@@ -298,9 +300,6 @@ class Pulls:
             if suits(turn):
                 turn.called.set()
                 return
-
-    def _is_first(self, turn: _Turn) -> bool:
-        return next(other for other in self._waiting if other.queues == turn.queues) is turn
 
     # --- both ---------------------------------------------------------------------------------------------------
 

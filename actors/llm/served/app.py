@@ -70,11 +70,7 @@ class Ledger:
     def __init__(self) -> None:
         self.open = 0
         """Requests open now."""
-        self.requests = 0
-        self.answered = 0
-        self.replayed = 0
-        self.abandoned = 0
-        self.refused = 0
+        self.counts: Counter[str] = Counter(requests=0, answered=0, replayed=0, abandoned=0, refused=0)
         self.faults: Counter[str] = Counter()
         self._at_once = 0
         self._usage = Usage()
@@ -85,9 +81,9 @@ class Ledger:
     def opened(self) -> int:
         """Count a request; return its number, from 0."""
         self.open += 1
-        self.requests += 1
+        self.counts["requests"] += 1
         self._at_once = max(self._at_once, self.open)
-        return self.requests - 1
+        return self.counts["requests"] - 1
 
     def closed(self) -> None:
         """Count a request as done."""
@@ -116,13 +112,9 @@ class Ledger:
         return copied(
             Report,
             self._usage,
-            requests=self.requests,
+            **self.counts,
             at_once=self._at_once,
             paid=self._prompts.total(),
-            replayed=self.replayed,
-            answered=self.answered,
-            abandoned=self.abandoned,
-            refused=self.refused,
             faults=dict(self.faults),
             mistakes=dict(mistakes),
             ids_paid_twice=tuple(sorted(name for name, count in self._ids.items() if count > 1)),
@@ -368,7 +360,7 @@ class Served:
                     return await self._answered(wire, http, asked, number)
                 said = f"the model {asked.model!r} does not exist; here is {MODEL_NAME!r}"
                 refusal = error_response(404, said, code="model_not_found")
-        self._ledger.refused += 1
+        self._ledger.counts["refused"] += 1
         return refusal
 
     def _refusal(self, http: HttpRequest) -> Response | None:
@@ -392,15 +384,15 @@ class Served:
         try:
             answer = await self._answer(http, asked)
         except OtherQuestionError as error:
-            self._ledger.refused += 1
+            self._ledger.counts["refused"] += 1
             return error_response(422, str(error), code="idempotency_key_reused")
         answer_id = f"chatcmpl-{number}"
         if fault is not None:
             return _spoiled(wire, fault, asked, answer, answer_id)
         if await http.is_disconnected():
-            self._ledger.abandoned += 1
+            self._ledger.counts["abandoned"] += 1
         else:
-            self._ledger.answered += 1
+            self._ledger.counts["answered"] += 1
         return _whole(wire, asked, answer, answer_id)
 
     async def _answer(self, http: HttpRequest, asked: Asked) -> Answer:
@@ -419,7 +411,7 @@ class Served:
             return msgspec.structs.replace(answer, usage=usage)
 
         given = await self._answers.give(http.headers.get("idempotency-key", ""), digest, generate)
-        self._ledger.replayed += given.is_replay
+        self._ledger.counts["replayed"] += given.is_replay
         return given.answer
 
     async def _stats(self, _http: HttpRequest) -> Response:

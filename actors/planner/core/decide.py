@@ -315,8 +315,8 @@ EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {}
 
 
-def decide(state: SearchState, event: Event) -> tuple[Fact, ...]:
-    """Return the facts that follow from the event; none for a repeated or late result.
+def react(state: SearchState, event: Event) -> Step:
+    """Return what follows from the event: its facts (none for a repeated or late result), and the state after them.
 
     Raises:
         ProtocolError: the event answers a job that was never asked for, or opens a search that is open.
@@ -325,7 +325,12 @@ def decide(state: SearchState, event: Event) -> tuple[Fact, ...]:
     _reactions[type(event)](step, event)
     if step.facts or isinstance(event, RunResumed):
         begin(step)
-    return tuple(step.facts)
+    return step
+
+
+def decide(state: SearchState, event: Event) -> tuple[Fact, ...]:
+    """Return the facts of `react`."""
+    return tuple(react(state, event).facts)
 
 
 def _reacts_to(kind: type[EventT]) -> Callable[[Callable[[Step, EventT], None]], None]:

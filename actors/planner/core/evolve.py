@@ -709,11 +709,15 @@ class Step:
     def __init__(self, state: SearchState) -> None:
         self.state = state
         self.facts: list[Fact] = []
+        self.asked: dict[str, SearchState] = {}
+        """Requested jobs, with the state right after the request."""
 
     def take(self, fact: Fact) -> None:
         """Add a fact."""
         self.state = evolve(self.state, fact)
         self.facts.append(fact)
+        if isinstance(fact, Requested):
+            self.asked[fact.job_id] = self.state
 
     def job_id(self, kind: str) -> str:
         """Return the next job id: unique in all runs, and a message id on the bus."""

@@ -2,25 +2,24 @@
 
 Rules in order, repeated until none applies:
 
-1. A used-up budget ends the run: jobs at builders and evaluators are finished, no model is asked again. What could be
-the best is confirmed.
+1. A used-up budget ends the run: builds and evaluations are finished, no model is asked again, a possible best is
+confirmed.
 2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left. Its window
 shrinks with the distance to the incumbent, as in successive halving (Jamieson and Talwalkar 2016; docs/design/0009).
-3. Closed nodes that the planner was asked about in vain get a "vary" child from the machine, or are spent.
+3. Closed nodes that the planner was asked about in vain get a "vary" child, or are spent.
 4. Free slots take the best frontier node. While the planner's model thinks and nothing is open, they draw one extra
 sample each for the best nodes in flight.
-5. The planner's model is called if branches wait to be reported, if open nodes are fewer than twice the free slots, or
-if closed nodes lack children. One call at a time.
-6. With nothing in flight and nothing open, the machine reopens the best closed node; if it has reopened all, the run is
-over, unless the planner's model was not understood the last time: then it varies again.
+5. The planner's model is called if branches wait to be reported, open nodes are fewer than twice the free slots, or
+closed nodes lack children. One call at a time.
+6. With nothing in flight and nothing open, the best closed node is varied; if all were, the run is over, unless the
+planner's model was not understood the last time: then it varies again.
 
 While the run is paused only the first applies. With a `frozen` or `off` world model the planner's model is called at
 most once, and free slots get actions of the machine's instead.
 
-Confirmations: the best of many measurements owes something to chance, so a candidate whose screening beats the
-incumbent is provisional until it is measured once more, and the second measurement replaces the first. One at a time,
-the best first; not while confirmations take more than `SHARE` of the timing time, nor for candidates no faster than the
-reference (unless the target is at stake). Scores and untimed candidates need none.
+Confirmations: the best of many measurements owes something to chance, so a screening that beats the incumbent is
+provisional until a second measurement replaces it. One at a time, the best first; not while they take more than `SHARE`
+of the timing time, nor for candidates no faster than the reference (unless the target is at stake).
 """
 
 from __future__ import annotations
