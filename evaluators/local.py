@@ -8,8 +8,9 @@ torch is imported here. All of it must run on one event loop and its thread.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -115,11 +116,11 @@ class LocalEvaluator:
             artifacts: the store that builders fill.
             device: `cpu`, or `cuda:0`, `cuda:1`, ….
             slots: candidates checked at once. One is timed at a time. On a GPU there is one for both.
-            lease: what all evaluators that time on the same device share; None: the host's.
-            limits: what candidates may use; None: as much as is usual for their language.
+            lease: shared by all evaluators that time on the same device; None: the host's.
+            limits: of candidates; None: the usual ones of their language.
             baseline: a second program that is timed beside the reference, on a GPU.
             isolation: `strict`: only behind the layers without which a candidate could reach this host.
-            ails: says what is wrong with the device after a judge failed; None: what looks at the vendor's GPUs.
+            ails: diagnoses the device after a judge failed; None: the vendor's probe.
         """
         self._artifacts = artifacts.absolute()
         self._isolation: Isolation = isolation
@@ -127,15 +128,25 @@ class LocalEvaluator:
         self._platform = platform_of(device)
         self._unit = "" if device == CPU else device
         self._health = Health(device, ails or (gpu_ails if self._platform == "cuda" else None))
-        self._lease = HostLease(_lease_name(device)) if lease is None else lease
-        opening = _Opening(device=device, limits=limits, baseline=baseline, isolation=isolation)
+        name = device if device == CPU else f"cuda-{physical_gpu(device)}"
+        self._lease = HostLease(name) if lease is None else lease
+        self._limits, self._baseline = limits, baseline
         self._warm = warm_judges()
         sizes: dict[Work, int] = {"both": 1} if self._platform == "cuda" else {"check": slots, "time": 1}
         self._pools = {
-            work: _Pool(work, size, opening, self._warm, self._lease if work == "both" else None)
+            work: _Pool(size, partial(self._open, work), self._warm, self._lease if work == "both" else None)
             for work, size in sizes.items()
         }
         self._targets: dict[Language, Target] = {}
+
+    def _open(self, work: Work, task: TaskSpec, language: Language) -> Open:
+        """Return a judge's first frame."""
+        usual = GPU_LIMITS if self._platform == "cuda" else Limits()
+        limits = self._limits or (INTERPRETED_LIMITS if why_untimed(task, language, self._platform) else usual)
+        limits = msgspec.structs.replace(limits, isolation=self._isolation)
+        return Open(
+            task=task, language=language, limits=limits, work=work, device=self._device, baseline=self._baseline
+        )
 
     @property
     def is_resting(self) -> bool:
@@ -228,7 +239,8 @@ class LocalEvaluator:
             return answer.verdict, 0.0, answer.isolation
         why_not = why_untimed(job.task, language, "cpu") or why_candidate_untimed(job.candidate, "cpu")
         if why_not:
-            return _untimed(answer, why_not), 0.0, answer.isolation
+            untimed = Measured(timed=False, notes=(f"not timed: {why_not}",), printed=answer.printed)
+            return _with_checks(untimed, answer), 0.0, answer.isolation
         async with self._pools["time"].lend(job.task, language) as judge, self._held_for(job):
             begun = anyio.current_time()
             verdict = await judge.time(artifact, job.purpose, job.keep_above)
@@ -277,10 +289,6 @@ class LocalEvaluator:
         return self._targets[language]
 
 
-def _lease_name(device: str) -> str:
-    return device if device == CPU else f"cuda-{physical_gpu(device)}"
-
-
 def _with_checks(verdict: Verdict, passed: Passed) -> Verdict:
     if not isinstance(verdict, Measured):
         return verdict
@@ -293,40 +301,12 @@ def _with_checks(verdict: Verdict, passed: Passed) -> Verdict:
     )
 
 
-class _Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """How all judges of an evaluator are opened."""
-
-    device: str
-    limits: Limits | None
-    baseline: Baseline
-    isolation: Isolation
-
-    def of(self, task: TaskSpec, language: Language, work: Work) -> Open:
-        """Return a judge's first frame."""
-        platform = platform_of(self.device)
-        usual = GPU_LIMITS if platform == "cuda" else Limits()
-        limits = self.limits or (INTERPRETED_LIMITS if why_untimed(task, language, platform) else usual)
-        limits = msgspec.structs.replace(limits, isolation=self.isolation)
-        return Open(task=task, language=language, limits=limits, work=work, device=self.device, baseline=self.baseline)
-
-
-def _untimed(passed: Passed, why_not: str) -> Measured:
-    notes = (f"not timed: {why_not}", *passed.notes)
-    return Measured(
-        timed=False,
-        checks=passed.checks,
-        reference_dtype=passed.reference_dtype,
-        deterministic=passed.deterministic,
-        notes=notes,
-        printed=passed.printed,
-    )
-
-
 class _Pool:
     """Judges for one kind of work: at most `size`, started when needed and kept."""
 
-    def __init__(self, work: Work, size: int, opening: _Opening, warm: WarmProcess, lease: Lease | None) -> None:
-        self._work: Work = work
+    def __init__(
+        self, size: int, opening: Callable[[TaskSpec, Language], Open], warm: WarmProcess, lease: Lease | None
+    ) -> None:
         self.lease = lease
         self._opening = opening
         self._warm = warm
@@ -346,7 +326,7 @@ class _Pool:
         for _ in range(0 if self.judges else self.size):
             self._starting += 1
             try:
-                self._idle.append(await begin_judge(self._opening.of(task, language, self._work), self._warm))
+                self._idle.append(await begin_judge(self._opening(task, language), self._warm))
             finally:
                 self._starting -= 1
 
@@ -385,6 +365,6 @@ class _Pool:
             if self._idle and self.judges > self.size:
                 # One of another task makes way.
                 await self._idle.pop(0).end()
-            return await start_judge(self._opening.of(task, language, self._work), self._warm, self.lease)
+            return await start_judge(self._opening(task, language), self._warm, self.lease)
         finally:
             self._starting -= 1

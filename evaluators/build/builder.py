@@ -198,7 +198,8 @@ class LocalBuilder:
                     product_digest=digest if isinstance(outcome, Built) else "",
                     outcome=outcome,
                 )
-                await anyio.to_thread.run_sync(_store, folder, artifact_folder(self._artifacts, artifact_id), meta)
+                await anyio.to_thread.run_sync((folder / META).write_bytes, _encoder.encode(meta))
+                await anyio.to_thread.run_sync(publish, folder, artifact_folder(self._artifacts, artifact_id))
             return _report(outcome, begun, cpu_s=guard.cpu_s)
         except OSError as error:
             raise EvaluatorError(f"the artifact store {str(self._artifacts)!r} failed: {error}") from error
@@ -274,15 +275,11 @@ def _lay_out(folder: Path, candidate: Candidate) -> None:
     for file in candidate.files:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_encoded(file.text))
+        path.write_bytes(file.text.encode("utf-8", "surrogatepass"))
 
 
-def _is_unchanged(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == _encoded(text)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+def _is_changed(path: Path, text: str) -> bool:
+    return not path.is_file() or path.read_bytes() != text.encode("utf-8", "surrogatepass")
 
 
 def _tampered(folder: Path, candidate: Candidate) -> DidNotBuild | None:
@@ -297,7 +294,7 @@ def _tampered(folder: Path, candidate: Candidate) -> DidNotBuild | None:
         what = f"it leaves in its build folder {found}" if found else ""
     except PermissionError as error:
         what = f"its files in the build folder cannot be read ({error.strerror})"
-    if not what and any(not _is_unchanged(folder / file.path, file.text) for file in candidate.files):
+    if not what and any(_is_changed(folder / file.path, file.text) for file in candidate.files):
         what = "it changes its own files"
     if not what:
         return None
@@ -314,8 +311,8 @@ def _remove_strays(folder: Path, candidate: Candidate, plan: BuildPlan) -> None:
     keep_only(folder, lambda path: path in own or re.fullmatch(leaves, path) is not None)
 
 
-def _store(folder: Path, final: Path, meta: ArtifactMeta) -> None:
-    (folder / META).write_bytes(_encoder.encode(meta))
+def publish(folder: Path, final: Path) -> None:
+    """Rename a complete folder into the store; an artifact that is there already stays."""
     try:
         os.rename(folder, final)  # noqa: PTH104 - Path.rename would say the same less plainly
     except OSError:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from evaluators.build.builder import META, ArtifactMeta, artifact_folder, load_meta, read_meta
+from evaluators.build.builder import META, ArtifactMeta, artifact_folder, load_meta, publish
 from evaluators.build.folders import is_plain_name, name_clash
 from messages.base import EvaluatorError
 from messages.events import Built
@@ -86,7 +86,7 @@ def unpack(artifacts: Path, artifact_id: str, packed: bytes) -> None:
             path = arriving / file.path
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.content)
-        _publish(arriving, artifact_folder(artifacts, artifact_id))
+        publish(arriving, artifact_folder(artifacts, artifact_id))
     except OSError as error:
         raise EvaluatorError(f"the artifact store {str(artifacts)!r} failed: {error}") from error
     finally:
@@ -106,14 +106,6 @@ def _regular_files(folder: Path) -> Iterator[Path]:
             path = Path(directory, name)
             if stat.S_ISREG(path.lstat().st_mode):
                 yield path
-
-
-def _publish(arriving: Path, final: Path) -> None:
-    try:
-        os.rename(arriving, final)  # noqa: PTH104 - Path.rename would say the same less plainly
-    except OSError:
-        if read_meta(final) is None:
-            raise
 
 
 def _checked(artifact_id: str, packed: bytes) -> PackedArtifact:

@@ -12,7 +12,7 @@ from evaluators.judge.data.arena import total_bytes
 from evaluators.judge.reference.operators import count_flops
 from evaluators.judge.reference.problem import Problem
 from evaluators.languages import support_of
-from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, LanguageSupport, dtype_of, passed
+from evaluators.languages.base import MODULE_RUNNERS, TORCH_RUNNERS, dtype_of, passed
 from evaluators.languages.python import function_contract
 from messages.base import Language
 from messages.calls import CallForm, Number
@@ -32,7 +32,9 @@ def describe_problem(
     """
     support = support_of(language, platform_of(problem.device))
     made = tuple(map(module_terms, workloads.values() or (problem,))) if support.runner in MODULE_RUNNERS else ()
-    tensors = problem.tensors
+    tensors, entry_point = problem.tensors, support.entry_point
+    if support.runner in MODULE_RUNNERS and task.calling != "module":
+        entry_point = task.entry_point or function_contract.ENTRY_POINT
     mode = "training mode, as constructed" if problem.trains else "eval mode"
     parts = (
         f"# Task `{task.name}`",
@@ -47,7 +49,7 @@ def describe_problem(
         *((_made_by(problem, workloads, mode),) if task.calling == "module" else ()),
         *(("## About it", task.notes) if task.notes else ()),
         "## Tensors",
-        _tables(workloads) or _table(problem),
+        "\n\n".join(f"### Workload `{name}`\n\n{_table(each)}" for name, each in workloads.items()) or _table(problem),
         "## Calling contract",
         support.describe(tensors, problem.call, task.entry_point),
         *(("## Workloads", _say_workloads(task, is_module=support.runner in MODULE_RUNNERS)) if workloads else ()),
@@ -61,7 +63,7 @@ def describe_problem(
         language=language,
         tensors=tensors,
         prompt="\n\n".join(parts),
-        entry_point=_entry_point(task, support),
+        entry_point=entry_point,
         bytes_moved=total_bytes(tensors),
         flops=count_flops(problem),
         workloads=tuple(
@@ -81,20 +83,10 @@ def _calls(problems: list[Problem]) -> tuple[CallForm, ...]:
     return tuple(found) if len(found) == len(problems) else ()
 
 
-def _entry_point(task: TaskSpec, support: LanguageSupport) -> str:
-    if support.runner in MODULE_RUNNERS and task.calling != "module":
-        return task.entry_point or function_contract.ENTRY_POINT
-    return support.entry_point
-
-
 def _made_by(problem: Problem, workloads: Mapping[str, Problem], mode: str) -> str:
     calls = dict.fromkeys(f"`Model(*{each.init_inputs!r})`" for each in workloads.values() or (problem,))
     which = " or ".join(calls) + (", by the workload," if len(calls) > 1 else "")
     return f"The model is made by {which} and runs in {mode}."
-
-
-def _tables(workloads: Mapping[str, Problem]) -> str:
-    return "\n\n".join(f"### Workload `{name}`\n\n{_table(each)}" for name, each in workloads.items())
 
 
 def _say_workloads(task: TaskSpec, *, is_module: bool) -> str:

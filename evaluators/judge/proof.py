@@ -191,8 +191,8 @@ async def prove_builder(builder: Builder, language: Language, target: Target) ->
     Raises:
         EvaluatorError: it does not; says what it did instead.
     """
-    await _build(builder, _right(language), target)
-    outcome = (await builder.build(_build_job(_no_program(language), target))).outcome
+    await _build(builder, _candidate(language, _SOURCES[language].text), target)
+    outcome = (await builder.build(_build_job(_candidate(language, "this is (no program\n"), target))).outcome
     if not isinstance(outcome, DidNotBuild):
         raise EvaluatorError(f"a {language} text that is no program was built: this compiler proves nothing")
 
@@ -203,15 +203,15 @@ async def prove_evaluator(builder: Builder, evaluator: Evaluator, language: Lang
     Raises:
         EvaluatorError: it does not; says what it did instead.
     """
-    right = await _judge(builder, evaluator, _right(language), target)
-    for _ in range(_TRIES - 1):
+    text = _SOURCES[language].text
+    for number in range(_TRIES):
+        await anyio.sleep(_PAUSE_S if number else 0)
+        right = await _judge(builder, evaluator, _candidate(language, text), target)
         if not isinstance(right, Unstable):
             break
-        await anyio.sleep(_PAUSE_S)
-        right = await _judge(builder, evaluator, _right(language), target)
     if not isinstance(right, Measured):
         raise EvaluatorError(f"a right {language} kernel was judged {_say(right)}")
-    wrong = await _judge(builder, evaluator, _wrong(language), target)
+    wrong = await _judge(builder, evaluator, _candidate(language, text.replace(_SPOILT[language], "x")), target)
     if not isinstance(wrong, Wrong):
         raise EvaluatorError(f"a wrong {language} kernel was judged {_say(wrong)}: this judge proves nothing")
 
@@ -238,18 +238,6 @@ async def _build(builder: Builder, candidate: Candidate, target: Target) -> Buil
 
 def _build_job(candidate: Candidate, target: Target) -> BuildCandidate:
     return BuildCandidate(job_id="proof", run_id="proof", candidate=candidate, target=target)
-
-
-def _right(language: Language) -> Candidate:
-    return _candidate(language, _SOURCES[language].text)
-
-
-def _wrong(language: Language) -> Candidate:
-    return _candidate(language, _SOURCES[language].text.replace(_SPOILT[language], "x"))
-
-
-def _no_program(language: Language) -> Candidate:
-    return _candidate(language, "this is (no program\n")
 
 
 def _candidate(language: Language, text: str) -> Candidate:

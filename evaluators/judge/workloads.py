@@ -60,11 +60,10 @@ def load_problems(task: TaskSpec, device: str, *, hidden: bool) -> list[Loaded]:
 
 
 class Rooms(NamedTuple):
-    """The benches of a task: of what is shown, and of all with what is hidden, each in a memory of their own.
+    """The benches of a task: shown ones, and all with hidden ones, in separate memory.
 
-    A runner is told where the tensors of its workloads lie, and sees how large the memory is: a candidate that reads
-    either, and crashes with what it has read, tells its author. So where nothing hidden is to be called, nothing of it
-    is there.
+    A runner knows the places of its workloads' tensors and the size of the memory, and a candidate that crashes with
+    these tells its author. So nothing hidden is there unless hidden workloads are called.
     """
 
     shown: list[Bench]
@@ -114,12 +113,9 @@ def open_rooms(
 
 
 def choose_threads(problems: Sequence[Problem]) -> list[int]:
-    """Compute on one thread where that is quick: the judge shares the host with what it measures.
+    """Compute on one thread where that is quick, since the judge shares the host with timings.
 
-    The baseline workers, processes of their own, keep torch's default.
-
-    Returns:
-        About how long each reference takes, in ns.
+    Returns the approximate time of each reference, in ns.
     """
     default = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGKILL
 from typing import TypeVar
@@ -193,12 +193,7 @@ def warm_judges() -> WarmProcess:
 
 
 async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = None) -> JudgeProcess:
-    """Start a judge and have it load its task.
-
-    Args:
-        opening: its task, and what it is for.
-        warm: what it is forked from.
-        lease: what is held while it loads; None: nothing. On a GPU a judge that loads disturbs what another one times.
+    """Start a judge and have it load its task, under the lease: on a GPU loading disturbs what is timed.
 
     Raises:
         ConfigError: the problem cannot be used.
@@ -253,15 +248,13 @@ def _environment(**own: str) -> dict[str, str]:
 
 def _prepare() -> tuple[Path, socket.socket, socket.socket]:
     try:
-        ours, theirs = socket.socketpair()
+        with ExitStack() as begun:
+            ours, theirs = map(begun.enter_context, socket.socketpair())
+            folder = Path(tempfile.mkdtemp(prefix="ksearch-judge-"))
+            begun.pop_all()
     except OSError as error:
         raise EvaluatorError(f"cannot start a judge: {error}") from error
-    try:
-        return Path(tempfile.mkdtemp(prefix="ksearch-judge-")), ours, theirs
-    except OSError as error:
-        ours.close()
-        theirs.close()
-        raise EvaluatorError(f"cannot start a judge: {error}") from error
+    return folder, ours, theirs
 
 
 def _compiler_caches(opening: Open, folder: Path) -> dict[str, str]:

@@ -66,14 +66,8 @@ def serve(
 ) -> None:
     """Answer frames until the judge is gone.
 
-    Args:
-        control: the socket's descriptor.
-        nonce: sent back in every frame.
-        load: loads the candidate for a workload, or for all. Returns a status and the calls.
-        span: makes a call. Returns its status, and its time in ns by the device's clock (0: none).
-        isolation: the active layers; see `evaluators/process/sandbox/claims.py`.
-        others: handlers of further operations.
-        ways: further ways to make a call, by operation.
+    `load` loads the candidate for a workload, or for all, and returns a status and the calls; `span` makes a call and
+    returns its status and time in ns; `others` handle further operations, `ways` are further ways to make a call.
     """
     calls: Called = {}
     while True:

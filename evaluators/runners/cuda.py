@@ -44,7 +44,7 @@ class Sealing:
     """Takes system calls away in two steps.
 
     A candidate starts compilers in its first call on each workload. The judge says when that ends, and checks that it
-    was done: by then this process is the candidate's (`judge/candidate/sealing.py`).
+    was done: by then this process is the candidate's (`judge/candidate/candidate.py`).
     """
 
     def __init__(self, confined: Confined) -> None:

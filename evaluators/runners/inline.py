@@ -41,16 +41,7 @@ def arguments_of(function: str, args: Sequence[object], options: Mapping[str, ob
 
 
 def key_of(function: str, arguments: Mapping[str, object], folder: str) -> str:
-    """Return what tells an extension from others: sources and flags.
-
-    Args:
-        function: `load_inline` or `load`.
-        arguments: by name.
-        folder: where the candidate's files lie.
-
-    Raises:
-        OSError: a source cannot be read.
-    """
+    """Return the identity of an extension: a hash of its sources and flags."""
     told = {name: value for name, value in arguments.items() if name not in _ONLY_HOW and value not in (None, [], "")}
     for name in ("cpp_sources", "cuda_sources"):
         if isinstance(told.get(name), str):
@@ -76,7 +67,8 @@ def _finder(function: str, folder: str) -> Callable[..., ModuleType]:
         arguments = arguments_of(function, args, options)
         key = key_of(function, arguments, folder)
         place = os.path.join(folder, INLINE, key)  # noqa: PTH118 - pathlib would cost start-up
-        names = [name for name in _listed(place) if name.endswith(".so")]
+        listed = sorted(os.listdir(place)) if os.path.isdir(place) else []  # noqa: PTH112, PTH208 - as above
+        names = [name for name in listed if name.endswith(".so")]
         if not names:
             raise NotBuiltError(
                 f"{function}({arguments.get('name')!r}): nothing was built of these sources and flags. They are built "
@@ -98,10 +90,6 @@ def load_library(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _listed(folder: str) -> list[str]:
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []  # noqa: PTH112, PTH208 - as above
 
 
 def _texts(value: object) -> list[str]:

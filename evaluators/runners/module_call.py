@@ -121,15 +121,7 @@ class Loader:
         device: str = "cpu",
         delivers: bool = True,
     ) -> None:
-        """Import nothing yet.
-
-        Args:
-            spec: `RunnerSpec`.
-            workloads: tensors of each workload in each arrangement: inputs, then outputs.
-            rules: in force.
-            device: of the tensors.
-            delivers: a call hands over its outputs itself; False: `hand_over` does.
-        """
+        """Import nothing yet; `delivers`: a call hands over its outputs itself, else `hand_over` does."""
         self._device, self._delivers, self._rules = device, delivers, rules
         self._program, self._name = str(spec["product"]), str(spec["entry_point"])
         self._folder = os.path.dirname(self._program)  # noqa: PTH120 - it is compared with file names of frames

@@ -56,18 +56,13 @@ def import_from(path: str, name: str) -> Callable[..., object]:
 
 def tell_raised(error: BaseException, folder: str) -> str:
     """Return where in the candidate's own files it was raised, then in the last line what: `ValueError: …`."""
-    chain = list(_causes(error))
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
     lines = [line for part in chain for line in _own_frames(part, folder)][-_MAX_FRAMES:]
     lines.extend(line for part in chain for line in _compiler_excerpt(part))
     lines.append(_said(chain[-1]))
     return "\n".join(lines).replace(folder + os.sep, "")
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    found: BaseException | None = error
-    while found is not None:
-        yield found
-        found = found.__cause__
 
 
 def _own_frames(error: BaseException, folder: str) -> Iterator[str]:

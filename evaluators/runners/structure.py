@@ -24,31 +24,34 @@ class StructureError(ValueError):
     """A nest holds what cannot be part of one; the text says what, and where."""
 
 
-def no_room(value: object) -> Room | None:  # noqa: ARG001 - of nests without
-    """Say that nothing is room."""
-    return None
-
-
 def flatten(
     value: object,
     is_tensor: Callable[[object], bool],
     where: str = "",
     *,
-    room_of: Callable[[object], Room | None] = no_room,
+    room_of: Callable[[object], Room | None] = lambda _: None,
 ) -> tuple[Form, list[object]]:
     """Return a nest's form, and its tensors in order.
 
-    Args:
-        value: the nest.
-        is_tensor: says what is a tensor.
-        where: how to call the nest in messages.
-        room_of: says of what is no tensor that it stands for one, and for which.
+    `where` names the nest in messages; `room_of` returns the output that a value stands for.
 
     Raises:
         StructureError: it holds something else than containers, tensors and constants, or is too deep.
     """
     tensors: list[object] = []
-    return _form(value, is_tensor, tensors, where, 0, room_of), tensors
+
+    def form_of(item: object, place: str, depth: int) -> Form:
+        if (room := room_of(item)) is not None:
+            return {"type": "room", "shape": list(room[0]), "dtype": room[1]}
+        if is_tensor(item):
+            tensors.append(item)
+            return TENSOR
+        if item is None or type(item) in {bool, int, float, str}:
+            _refuse_constant(item, place)
+            return {"type": "constant", "value": item}
+        return _container(item, depth, place, lambda part, at: form_of(part, at, depth + 1))
+
+    return form_of(value, where, 0), tensors
 
 
 def rebuild(
@@ -56,8 +59,26 @@ def rebuild(
     tensors: Iterable[object],
     make_room: Callable[[Sequence[int], str], object] | None = None,
 ) -> object:
-    """Return the nest of a form with these tensors, as many as it has places."""
-    return _rebuilt(form, iter(tensors), make_room)
+    """Return the nest of a form with these tensors; `make_room` makes an uninitialised tensor of a shape and dtype."""
+    left = iter(tensors)
+
+    def rebuilt(part: Mapping[str, object]) -> object:
+        match part["type"]:
+            case "room" if make_room is not None:
+                shape = part["shape"]
+                return make_room(shape if isinstance(shape, list | tuple) else (), str(part["dtype"]))
+            case "tensor":
+                return next(left)
+            case "constant":
+                return part["value"]
+            case "list":
+                return [rebuilt(item) for item in _items(part)]
+            case "tuple":
+                return tuple(rebuilt(item) for item in _items(part))
+            case _:
+                return {key: rebuilt(item) for key, item in _entries(part)}
+
+    return rebuilt(form)
 
 
 def has_room(form: Mapping[str, object]) -> bool:
@@ -125,27 +146,6 @@ def describe(form: Mapping[str, object]) -> str:
             return f"[{inner}]" if kind == "list" else f"({inner}{',' if len(_items(form)) == 1 else ''})"
 
 
-def _form(
-    value: object,
-    is_tensor: Callable[[object], bool],
-    tensors: list[object],
-    where: str,
-    depth: int,
-    room_of: Callable[[object], Room | None],
-) -> Form:
-    if (room := room_of(value)) is not None:
-        return {"type": "room", "shape": list(room[0]), "dtype": room[1]}
-    if is_tensor(value):
-        tensors.append(value)
-        return TENSOR
-    if value is None or type(value) in {bool, int, float, str}:
-        _refuse_constant(value, where)
-        return {"type": "constant", "value": value}
-    return _container(
-        value, depth, where, lambda item, place: _form(item, is_tensor, tensors, place, depth + 1, room_of)
-    )
-
-
 def _container(value: object, depth: int, where: str, form_of: Callable[[object, str], Form]) -> Form:
     if depth >= _MAX_DEPTH:
         raise StructureError(f"{where or 'it'} is nested deeper than {_MAX_DEPTH}")
@@ -171,27 +171,6 @@ def _refuse_constant(value: object, where: str) -> None:
         raise StructureError(f"{where or 'it'} is {value}; numbers that are no tensors must be finite")
     if type(value) is int and not -_MAX_INTEGER <= value < _MAX_INTEGER:
         raise StructureError(f"{where or 'it'} is {value}; integers must fit in 64 bits")
-
-
-def _rebuilt(
-    form: Mapping[str, object],
-    tensors: Iterator[object],
-    make_room: Callable[[Sequence[int], str], object] | None,
-) -> object:
-    match form["type"]:
-        case "room" if make_room is not None:
-            shape = form["shape"]
-            return make_room(shape if isinstance(shape, list | tuple) else (), str(form["dtype"]))
-        case "tensor":
-            return next(tensors)
-        case "constant":
-            return form["value"]
-        case "list":
-            return [_rebuilt(item, tensors, make_room) for item in _items(form)]
-        case "tuple":
-            return tuple(_rebuilt(item, tensors, make_room) for item in _items(form))
-        case _:
-            return {key: _rebuilt(item, tensors, make_room) for key, item in _entries(form)}
 
 
 def _passed(form: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

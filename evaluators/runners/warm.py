@@ -103,7 +103,9 @@ class Order:
         """Become a child of the judge, print to the log, and enter the runner's folder."""
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
-        _await_adoption(self.spec["judge_pid"])
+        deadline = time.monotonic() + _ADOPTION_S
+        while os.getppid() != self.spec["judge_pid"] and time.monotonic() < deadline:
+            time.sleep(0.0005)
         bind_to_judge(self.spec["judge_pid"])
         for stream in (1, 2):
             os.dup2(self._log, stream)
@@ -126,11 +128,7 @@ class Order:
         os._exit(0)
 
     def tensors(self, view: Callable[[Mapping[str, Any], torch.dtype, int], torch.Tensor]) -> Workloads:
-        """Return the tensors of each workload in each arrangement, dense: inputs, then outputs.
-
-        Args:
-            view: makes a tensor of its `Placed`, dtype and offset.
-        """
+        """Return the tensors of each workload, dense; `view` makes one of its `Placed`, dtype and offset."""
 
         def arranged_tensors(placed: Sequence[Mapping[str, Any]]) -> list[list[torch.Tensor]]:
             dtypes = [DTYPES[tensor["code"], tensor["bits"]] for tensor in placed]
@@ -226,12 +224,6 @@ def _start(control: socket.socket, order: Order, serve_candidate: Callable[[Orde
     return pid
 
 
-def _await_adoption(judge_pid: int) -> None:
-    deadline = time.monotonic() + _ADOPTION_S
-    while os.getppid() != judge_pid and time.monotonic() < deadline:
-        time.sleep(0.0005)
-
-
 def numbers_among(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor]) -> Sequence[object]:
     """Return the tensors, with the numbers of a `CallForm` in their places."""
     return tensors if form is None else with_numbers(form["arguments"], tensors)
@@ -245,11 +237,7 @@ def load_function(
 ) -> tuple[int, Called]:
     """Import a candidate whose entry point writes to given outputs. Returns a status and its calls.
 
-    Args:
-        spec: `RunnerSpec`.
-        workloads: tensors of each workload in each arrangement: inputs, then outputs.
-        rules: in force.
-        given: makes its arguments of a `CallForm` and the tensors.
+    `given` makes its arguments of a `CallForm` and the tensors.
     """
     forms = spec["calls"]
     program = str(spec["product"])

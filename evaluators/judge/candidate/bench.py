@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 
 from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
 from evaluators.judge.candidate.gpu_memory import others_bytes
-from evaluators.judge.candidate.growth import Growth
 from evaluators.judge.candidate.runner import Launcher
 from evaluators.judge.candidate.side import Answer
 from evaluators.judge.check.terms import Place, terms_for
@@ -29,6 +31,11 @@ _ELSEWHERE_AFTER = 10
 OUTPUTS_REUSED = "outputs_reused: what it returned is overwritten by a later call; a caller must copy what it keeps"
 COPY_SHARE = 0.2
 """Of a call's time: more is never taken off for handing outputs over, which a candidate might have spared itself."""
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SKIPPED_ONE_IN, _BLOCKS = 4, 4
+"""A first quarter of the calls counts as warm-up; of the rest, each quarter must end with more than it began with."""
+_FEWEST = 2 * _BLOCKS
 
 
 class Bench:
@@ -84,11 +91,11 @@ class Bench:
         """Return a runner for a candidate, not yet started.
 
         Args:
-            artifact: what was built.
-            others: all workloads, by their numbers, that it can be asked for, where there are several.
+            artifact: the candidate's.
+            others: all workloads that it can be asked for, by their numbers, where there are several.
             private_inputs: let it write to a copy of its inputs.
-            stops: whether it is stopped between its calls; only to see what that costs.
-            cupti: the library by which its calls are to be recorded; empty: none will be.
+            stops: stop it between its calls; False only to see the cost of that.
+            cupti: the library that records its calls; empty: none are recorded.
         """
         self.buffers.renew()
         self.buffers.restore()
@@ -149,9 +156,9 @@ class Calls:
     def elsewhere(self, data: DataSet) -> Iterator[None]:
         """Now and then, call it twice more on the same data, with places crossed; yield after each call.
 
-        In timed calls the place of one tensor tells those of all others. Here it does not: what is kept by the address
-        of a single tensor is found out. There are two calls, so that what a candidate does in every other call stays in
-        one of the two timed calls of a block, where the clocks find it (`gpu_clocks.py`).
+        In timed calls the place of one tensor tells those of all others; here it does not. There are two calls, so that
+        the work of every other call stays in one of the two timed calls of a block, where the clocks find it
+        (`gpu_clocks.py`).
         """
         self._until_elsewhere -= 1
         if self._until_elsewhere > 0:
@@ -228,3 +235,48 @@ class Calls:
             raise WrongOutputError(Wrong(reason="it changes its inputs", family=family))
         net = net_ns(answer.elapsed_ns, self._side.empty_ns)
         return net - min(self.copy_ns, int(COPY_SHARE * net))
+
+
+class Growth:
+    """Memory and descriptors of a process after each of its calls: steady growth is a leak."""
+
+    def __init__(self, pid: int, device_bytes: Callable[[], int] | None = None) -> None:
+        self._pid, self._device_bytes = pid, device_bytes
+        self._calls: list[int] = []
+        self._memory: list[int] = []
+        self._descriptors: list[int] = []
+        self._on_device: list[int] = []
+
+    def look(self, calls: int) -> None:
+        """Look after a timed call, the process's latest of so many, while it is stopped."""
+        process = Path(f"/proc/{self._pid}")
+        try:
+            _, resident, shared, *_ = (process / "statm").read_text(encoding="ascii").split()
+            count = os.stat(process / "fd").st_size or len(os.listdir(process / "fd"))  # noqa: PTH116, PTH208
+        except OSError:  # it has ended, or hides: whoever calls it next will see
+            return
+        self._calls.append(calls)
+        self._memory.append((int(resident) - int(shared)) * _PAGE_BYTES)
+        self._descriptors.append(count)
+        if self._device_bytes is not None:
+            self._on_device.append(self._device_bytes())
+
+    def notes(self) -> Iterator[str]:
+        """Say what grows."""
+        for what, values in (("memory", self._memory), ("memory of the GPU", self._on_device)):
+            if per_call := steady_growth(values, self._calls):
+                yield f"leak: its {what} grows by {per_call / 1024:.0f} KiB per call"
+        if per_call := steady_growth(self._descriptors, self._calls):
+            yield f"leak: its open file descriptors grow by {per_call:.1f} per call"
+
+
+def steady_growth(values: Sequence[int], calls: Sequence[int]) -> float:
+    """Return by how much values grow per call, if they go on growing to the end; else 0."""
+    later = values[len(values) // _SKIPPED_ONE_IN :]
+    if len(later) < _FEWEST:
+        return 0.0
+    last = len(later) - 1
+    marks = [later[last * block // _BLOCKS] for block in range(_BLOCKS + 1)]
+    if any(end <= begin for begin, end in itertools.pairwise(marks)):
+        return 0.0
+    return (later[-1] - later[0]) / (calls[-1] - calls[-len(later)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from collections.abc import Sequence
@@ -12,9 +13,9 @@ from typing import TypeVar
 import msgspec
 
 from evaluators.build.builder import is_full
+from evaluators.build.folders import remove_tree
 from evaluators.judge.candidate.runner import Launcher, Own, Runner, RunnerError, RunnerSpec, say_end
 from evaluators.judge.candidate.sanitizer import sanitize
-from evaluators.judge.candidate.sealing import cache_of, filters_of, not_sealed, other_process
 from evaluators.judge.candidate.side import Answer, NoAnswerError, Stage
 from evaluators.judge.check.terms import Place, Terms, broken_rule
 from evaluators.judge.data.memory import Buffers
@@ -22,7 +23,7 @@ from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.reference.problem import Tensors
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.cpp.toolchain import tvm_ffi_library
-from evaluators.process.guard import kill_descendants
+from evaluators.process.guard import descendants_of, kill_descendants
 from evaluators.process.sandbox.claims import may_start_compilers, missing_for_strict, unpack
 from evaluators.runners.base import (
     CALL,
@@ -76,6 +77,7 @@ _CACHE_BYTES = 64 << 20
 """Largest file that a GPU candidate may write: its compiled kernels."""
 _MOST_RECORDS = 4  # of so many bytes, beside what is printed: each is taken before the next
 _END_S = 5.0
+_RULE = "processes"
 
 _Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild | Wrong)
 
@@ -108,18 +110,7 @@ class CandidateSide:
     ) -> None:
         """Prepare; entering the context starts the process.
 
-        Args:
-            place: the workload that it is called on first.
-            artifact: what was built.
-            support: of its language.
-            launcher: starts its runner.
-            limits: what it may use.
-            threads: how many OpenMP uses; as many as the reference.
-            others: all workloads that it can be asked for, by their numbers; empty: the one.
-            keep: process ids below this process that are not the candidate's.
-            private_inputs: let it write to a copy of its inputs, to see whether that is what it does.
-            stops: whether it is stopped between its calls.
-            cupti: the library by which its calls are to be recorded.
+        See `Bench.side`. `keep`: process ids below this process that are not the candidate's.
         """
         self._place = place
         self._others = others or (place,)
@@ -246,10 +237,9 @@ class CandidateSide:
         return self._place.terms
 
     def hold(self, state: Tensors) -> None:
-        """Have a module's instance for this workload hold these parameters, which lie in the buffers.
+        """Make a module's instance for this workload hold the parameters in the buffers.
 
-        They are constants to it: other ones take another process, in which nothing of the former is left. That one
-        serves the other workloads as well.
+        Other parameters take another process, which serves the other workloads as well.
         """
         number = self._place.number
         if self._terms.module is None or self._held.get(number) is state:
@@ -395,3 +385,46 @@ class CandidateSide:
         shared = self._buffers.inputs.size_bytes + self._buffers.outputs.size_bytes
         held = sum(place.held_bytes for place in self._others)
         return shared + held + self._limits.memory_bytes + _THREAD_BYTES * self._threads
+
+
+def filters_of(pid: int) -> int | None:
+    """Return how many filters of system calls a process is behind; None: the kernel does not say (before Linux 5.9)."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    lines = dict(line.partition(":")[::2] for line in status.splitlines())
+    return int(lines["Seccomp_filters"]) if "Seccomp_filters" in lines else None
+
+
+def not_sealed(pid: int, before: int | None) -> Rejected | None:
+    """Say that a process has not taken another filter upon itself, if so."""
+    now = filters_of(pid)
+    if before is None or now is None or now > before:
+        return None
+    return Rejected(reason="its process did not give up the means to start others", rule=_RULE)
+
+
+def other_process(pid: int, keep: frozenset[int]) -> Rejected | None:
+    """Say that something of the candidate's runs besides its own process, if so: it is not stopped with that one."""
+    if not descendants_of(os.getpid(), but=keep) - {pid}:
+        return None
+    return Rejected(reason="it has started a process that goes on between its calls", rule=_RULE)
+
+
+def cache_of(artifact: Artifact, workloads: int) -> Path:
+    """Return the folder, in the judge's own, where checks leave compiled kernels to the process that is timed.
+
+    What was called on hidden workloads as well leaves nothing to a process whose words their author may read.
+    """
+    folder = Path.cwd() / f"{_name(artifact)}{workloads}"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)  # whoever the runner becomes; the judge's own folder is closed to others
+    return folder
+
+
+def forget(artifact: Artifact) -> None:
+    """Begin an evaluation without what processes of a former one left: they could have kept what they computed."""
+    for folder in Path.cwd().glob(f"{_name(artifact)}*"):
+        remove_tree(folder)
+
+
+def _name(artifact: Artifact) -> str:
+    return f"cache-{hashlib.blake2b(artifact.product.encode(), digest_size=8).hexdigest()}-"

@@ -44,15 +44,13 @@ def within_memory(
     keep: Callable[[bool], None],
     has_room: Callable[[], bool],
 ) -> Passed | Judged:
-    """Judge a candidate; once more without what the judge keeps, if there was too little memory.
-
-    Less is kept from then on, if that was what it lacked: who asks for more than there is goes without in any case.
+    """Judge a candidate; once more without the data kept for later ones, if there was too little memory.
 
     Args:
-        judge: does it. When it raises, the candidate is dead.
-        give_up: gives back what is kept for later candidates, and keeps nothing for now; says whether there was any.
-        keep: keeps again: less from now on, or as much as before.
-        has_room: says whether there is as much memory as ever, when no candidate is there.
+        judge: judges it. When it raises, the candidate is dead.
+        give_up: drops the kept data and keeps nothing for now; returns False if there was none.
+        keep: keeps data again: less from now on (True), or as much as before.
+        has_room: returns True if as much memory is free as ever, without a candidate.
     """
     answer = _judged(judge)
     if answer is not None and not _lacks_memory(answer):

@@ -118,15 +118,7 @@ def summarize(
     *,
     most: int = _MOST_KERNELS,
 ) -> WorkloadProfile:
-    """Return the profile of several recorded calls on one workload.
-
-    Args:
-        workload: its name.
-        calls: what each consisted of, in the order of beginnings.
-        gpu: for occupancies.
-        built: all files of the candidate's artifact: kernels whose names stand there are its own.
-        most: kernels that are told of.
-    """
+    """Return the profile of several recorded calls on one workload; kernels with names in `built` are its own."""
     if not all(calls):
         raise ProfileError("in a recorded call the GPU did nothing")
     groups = [_grouped(activities) for activities in calls]

@@ -233,12 +233,7 @@ RunnerProcess: TypeAlias = subprocess.Popen[bytes] | _Forked
 
 
 def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] = "none") -> Launcher:
-    """Return what starts runners of a kind.
-
-    Args:
-        kind: see `evaluators/runners/`.
-        for_gpus: which candidates on a CPU are taken for programs for a GPU: `some`, those whose text says so.
-    """
+    """Return a launcher of a kind; `for_gpus`: the candidates on a CPU that are treated as programs for a GPU."""
     match kind:
         case "native" | "cuda_native":
             module = "cuda" if kind == "cuda_native" else "native"

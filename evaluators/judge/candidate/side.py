@@ -102,12 +102,11 @@ class Line:
         """Continue the side, send a request, wait for its answer, stop it again.
 
         Args:
-            operation: what is asked.
-            limit_s: how long to wait.
-            is_timed: whether its time counts, so that it has priority if it is to have any.
-            take: done at the moment of the answer, inside the measured time: takes the outputs while they are what
-                the side says that they are.
-            look: done just behind the clock, before the side is stopped; see `glimpse.py`.
+            operation: of the request.
+            limit_s: of the wait.
+            is_timed: give it priority, if it is to have any.
+            take: done at the moment of the answer, inside the measured time: takes the outputs.
+            look: done after the clock is read, before the side is stopped.
         """
         self._refuse_early_answer(limit_s)
         self._refuse_to_have_gone_on(limit_s)

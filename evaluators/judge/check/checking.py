@@ -15,9 +15,8 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from evaluators.judge.candidate.bench import OUTPUTS_REUSED, Bench, Calls
-from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide
+from evaluators.judge.candidate.candidate import CandidateFailedError, CandidateSide, forget
 from evaluators.judge.candidate.sanitizer import find_sanitizer, is_gpu_crash
-from evaluators.judge.candidate.sealing import forget
 from evaluators.judge.check.compare import same_bytes
 from evaluators.judge.check.tolerances import STRICT, say_tolerance
 from evaluators.judge.check.wrong import HELD_OUT, WrongOutputError, check_output, named, with_printed

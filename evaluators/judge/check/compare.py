@@ -72,15 +72,14 @@ class Allowed:
         *,
         input_error: float | None = None,
     ) -> None:
-        """Work it out.
+        """Work out the bounds.
 
         Args:
             expected: the reference in float64 (or in its own dtype where it has no float64 form).
             native: the reference in the task's own dtype.
-            tolerance: what the task itself says.
-            input_error: of data that the task itself would not draw, by how much the expected values move, relative to
-                their scale, when inputs are rounded to the precision that is allowed: what no program can be better
-                than, also where the reference is by luck. None: the task draws this data.
+            tolerance: the task's.
+            input_error: of data that the task would not draw, the relative change of the expected values when inputs
+                are rounded to the allowed precision: no program can be better. None: the task draws this data.
         """
         self.dtype = native.dtype
         self.exact, self._is_low = not native.dtype.is_floating_point, False
@@ -123,10 +122,9 @@ class Allowed:
         return self._errors(out, expected, self._scale, 1.0)
 
     def errors_beside(self, out: torch.Tensor, eager: torch.Tensor) -> Errors:
-        """Compare an output with the eager output for the same inputs, as a timed call is.
+        """Compare an output with the eager output for the same inputs, as for a timed call.
 
-        Both may lie off the truth, so the bound counts twice. The scale is that of the eager output; only the relative
-        error comes from the data that this was worked out from, which must be of the same kind.
+        Both may be inexact, so the bound counts twice. The scale is that of the eager output.
         """
         if self.exact:
             return self._exact_errors(out, eager)

@@ -298,11 +298,11 @@ def lay_out(
 
 
 def crossings(places: int) -> list[tuple[int, int]]:
-    """Return which two places tensors have in each arrangement in which their places differ.
+    """Return the two places of each arrangement in which the places of tensors differ.
 
-    These arrangements come after those in which all tensors are at their first place, or all at their second, and so
-    on. Some tensors are at the one of the two and some at the other. After a call with all tensors at the one and a
-    call with all at the other, such a call finds out what is kept by the address of any single tensor.
+    They come after the arrangements with all tensors at their first place, at their second, and so on. Some tensors are
+    at the one of the two and some at the other: such a call finds results that are kept by the address of a single
+    tensor.
     """
     return list(itertools.permutations(range(places), 2))
 

@@ -61,7 +61,9 @@ class Draws:
 
     def complaint(self) -> str:
         """Say what is wrong with them as a whole; empty if nothing, or if they are too few to tell."""
-        what, distance, limit, count = max(self._counts(), key=_over, default=("", 0.0, 1.0, 0))
+        what, distance, limit, count = max(
+            self._counts(), key=lambda found: found[1] / found[2], default=("", 0.0, 1.0, 0)
+        )
         if distance <= limit:
             return ""
         return (
@@ -81,8 +83,9 @@ class Draws:
         for name, parts in self._found.items():
             places = torch.cat([part.reshape(-1) for part in parts])
             for bins in _BINS:
-                yield f"by {name}", _distance(places, bins), bound(bins, len(places)), len(places)
-            for what, pairs in (("two rows", _row_pairs(parts)), ("two calls", _call_pairs(parts))):
+                yield f"by {name}", _of_cells(_cell(places, bins), bins), bound(bins, len(places)), len(places)
+            rows = torch.cat([part[:, : part.shape[1] // 2 * 2].reshape(-1, 2) for part in parts])
+            for what, pairs in (("two rows", rows), ("two calls", _call_pairs(parts))):
                 for side in _SIDES if len(pairs) else ():
                     cells = _cell(pairs[:, 0], side) * side + _cell(pairs[:, 1], side)
                     distance, limit = _of_cells(cells, side * side), bound(side * side, len(pairs))
@@ -133,15 +136,6 @@ def bound(bins: int, draws: int) -> float:
     return math.sqrt((bins * math.log(2.0) - math.log(CHANCE)) / (2 * draws)) + _SLACK
 
 
-def _over(found: tuple[str, float, float, int]) -> float:
-    _, distance, limit, _ = found
-    return distance / limit
-
-
-def _distance(places: torch.Tensor, bins: int) -> float:
-    return _of_cells(_cell(places, bins), bins)
-
-
 def _of_cells(cells: torch.Tensor, bins: int) -> float:
     shares = torch.bincount(cells, minlength=bins).double() / max(len(cells), 1)
     return float((shares - 1.0 / bins).abs().sum()) / 2
@@ -149,11 +143,6 @@ def _of_cells(cells: torch.Tensor, bins: int) -> float:
 
 def _cell(places: torch.Tensor, bins: int) -> torch.Tensor:
     return (places * bins).long().clamp_(0, bins - 1)
-
-
-def _row_pairs(parts: list[torch.Tensor]) -> torch.Tensor:
-    pairs = [part[:, : part.shape[1] // 2 * 2].reshape(-1, 2) for part in parts]
-    return torch.cat(pairs)
 
 
 def _call_pairs(parts: list[torch.Tensor]) -> torch.Tensor:

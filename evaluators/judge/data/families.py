@@ -63,7 +63,7 @@ class DataSet:
     @property
     def size_bytes(self) -> int:
         """Return what keeping it costs, parameters aside."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in (*self.inputs, *self.expected))
+        return sum(tensor.nbytes for tensor in (*self.inputs, *self.expected))
 
 
 def _untrained(problem: Problem) -> frozenset[int]:
@@ -99,9 +99,9 @@ class DataMaker:
         ]
         pairs = list(zip(first, may_vary, strict=True))
         self._is_continuous = tuple(varies and not distributions.is_whole(tensor) for tensor, varies in pairs)
-        self._is_binary = tuple(
-            varies and distributions.is_whole(tensor) and distributions.is_binary(tensor) for tensor, varies in pairs
-        )
+        self._is_binary = tuple(varies and distributions.is_binary(tensor) for tensor, varies in pairs)
+        self.can_vary = any(self._is_continuous)
+        """True if any input may be changed at all."""
         continuous = itertools.compress(first, self._is_continuous)
         self._has_few_bits = all(tensor.element_size() <= _FEW_BITS for tensor in continuous)
         self._constants = tuple(index for index, tensor in enumerate(first) if self._is_constant(index, tensor))
@@ -220,14 +220,7 @@ class DataMaker:
         return data, native
 
     def nearly(self, base: DataSet, family: str = NEARLY_EQUAL) -> DataSet:
-        """Make a copy that differs in one or two elements of one tensor, as a cache by samples would not notice.
-
-        What is allowed there is what is allowed for `base`: the new values are as the others.
-
-        Args:
-            base: what is copied.
-            family: `NEARLY_EQUAL`: of an input; `NEARLY_EQUAL_PARAMETERS`: of a parameter.
-        """
+        """Copy a data set, but for one or two elements of one input or parameter: caches by samples miss that."""
         seed, count = new_seed(), len(base.inputs)
         tensors = (*base.inputs, *base.state)
         if family == NEARLY_EQUAL:
@@ -244,11 +237,6 @@ class DataMaker:
         data = self._judged(DataSet(family, seed, tuple(made[:count]), state))
         data.allowed = base.allowed
         return data
-
-    @property
-    def can_vary(self) -> bool:
-        """True if any input may be changed at all."""
-        return any(self._is_continuous)
 
     def _is_constant(self, index: int, tensor: torch.Tensor) -> bool:
         if self._is_continuous[index] or not tensor.numel():
@@ -367,18 +355,11 @@ class CheckData:
         extra_s: float = EXTRA_S,
         room: Room | None = None,
     ) -> None:
-        """Prepare.
-
-        Args:
-            problem: the task's.
-            tolerance: the task's.
-            families: what every candidate is checked on, in this order.
-            drawn: how many others besides, at least.
-            extra_s: for how long there may be more of them.
-            room: for what is kept, which workloads share; None: as much as there is for one.
-        """
+        """Prepare: `families` for every candidate, at least `drawn` others, and more of them for `extra_s`."""
         self._maker = DataMaker(problem, tolerance)
         self._families = families
+        self.skipped = self._maker.skipped
+        """Families that this reference cannot be checked on, and why."""
         self._drawn, self._extra_s = drawn, extra_s
         self._spent_s = 0.0
         """Time spent on data of drawn distributions for this candidate."""
@@ -392,11 +373,6 @@ class CheckData:
         """Return the precision of the expected values; of the reference, where the problem says what is right."""
         problem = self._maker.problem
         return problem.output_specs[0].dtype if problem.has_check else self._maker.reference_dtype
-
-    @property
-    def skipped(self) -> dict[str, str]:
-        """Return the families that this reference cannot be checked on, and why."""
-        return self._maker.skipped
 
     @property
     def never_varied(self) -> tuple[str, ...]:
@@ -500,21 +476,13 @@ tensors take longer."""
 class TimedData:
     """Inputs for timed calls, made before the lease as far as memory allows.
 
-    One in two is adversarial, the first or the second by chance. The kinds take turns: spikes in data that looks like
-    the others, the last call's data or that of an older one with one or two elements changed, of parameters too, other
-    signs, other parameters. A candidate knows when it is timed, by its priority or by counting, so what the checks
-    found there would hold for checks only.
+    One in two is adversarial: spikes in data that looks like the others, the data of an earlier call with one or two
+    elements changed (parameters too), other signs, other parameters. A candidate knows when it is timed, so the checks'
+    findings would hold for checks only.
     """
 
     def __init__(self, problem: Problem, tolerance: Tolerance, *, same_state: bool = False, share: int = 1) -> None:
-        """Prepare.
-
-        Args:
-            problem: the task's.
-            tolerance: the task's.
-            same_state: never change parameters: modules hold theirs, others would take another process.
-            share: how many workloads share the memory for data, and the time for making it anew.
-        """
+        """Prepare; `same_state`: never change parameters (of modules); `share`: workloads that share the memory."""
         self._maker = maker = DataMaker(problem, tolerance)
         self._ready: list[DataSet] = []
         self._most_bytes = timed_bytes(problem) // share
@@ -524,7 +492,7 @@ class TimedData:
         self._chance = random.SystemRandom()
         self._plan: list[bool] = []
         """Which of the next data sets are adversarial."""
-        state_bytes = sum(tensor.numel() * tensor.element_size() for tensor in problem.state)
+        state_bytes = sum(tensor.nbytes for tensor in problem.state)
         keeps_state = same_state or state_bytes > self._most_bytes
         kinds = [SPIKES, NEARLY_EQUAL, CENTRED, *(() if keeps_state else (PERTURBED, NEARLY_EQUAL_PARAMETERS))]
         self._kinds = deque(self._chance.sample(kinds, len(kinds)))

@@ -214,6 +214,8 @@ class Buffers:
         self.inputs, self.outputs = inputs, outputs
         self.places = places
         """Of each tensor, parameters aside."""
+        self.has_few_places = places < PLACES
+        """True if the tensors are so large that they have fewer places than others."""
         self._moves = Moves(places, is_timed=True)
         self.glimpse = None if self._on_gpu else Glimpse()
         """Of the outputs at the last answer; on a GPU all of them are taken then."""
@@ -239,11 +241,6 @@ class Buffers:
         """Undo, before the next candidate, what the last one did to the memory itself."""
         self.inputs.restore()
         self.outputs.restore()
-
-    @property
-    def has_few_places(self) -> bool:
-        """True if the tensors are so large that they have fewer places than others."""
-        return self.places < PLACES
 
     @property
     def arrangement(self) -> int:

@@ -65,13 +65,7 @@ class BaselineWorker:
     """The judge's handle of a worker. Siblings: `BaselineSide` on a CPU, `GpuBaselineSide`."""
 
     def __init__(self, named: str, serve: Callable[[socket.socket, int], int], close_fds: Sequence[int]) -> None:
-        """Fork.
-
-        Args:
-            named: the worker, in errors.
-            serve: runs in the worker, given its end of the socket and the nonce of the frames.
-            close_fds: descriptors of the judge that the worker must not hold open.
-        """
+        """Fork; `serve` runs in the worker, given its end of the socket and the nonce of the frames."""
         self._named = named
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         nonce = int.from_bytes(os.urandom(8), "little")

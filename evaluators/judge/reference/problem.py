@@ -361,6 +361,12 @@ class Problem:
         self.stage = stage_of(task, device)
         with self.stage():
             self._module = load_module(task, device)
+        self.has_check = callable(vars(self._module).get("check_outputs"))
+        """True if the file checks outputs itself, by `check_outputs(arguments…, output)`: answers are right by their
+        properties (the factors of a matrix)."""
+        self.draws = callable(vars(self._module).get("positions"))
+        """True if outputs are drawn at random. `positions(arguments…, outputs)` returns a position in [0, 1) for each
+        draw of many calls, uniform for right ones; `data/draws.py` counts."""
         self.trains = True
         """True if the model is in training mode, as KernelBench leaves it."""
         self._given = _given_by(task, workload)
@@ -442,14 +448,6 @@ class Problem:
             raise ProblemError("get_inputs() returns other numbers, texts or keys from one call to the next")
         return tensors
 
-    @property
-    def has_check(self) -> bool:
-        """True if the file checks outputs itself, by a function `check_outputs(arguments…, output)`.
-
-        It is for answers that are right by their properties (the factors of a matrix).
-        """
-        return callable(vars(self._module).get("check_outputs"))
-
     def complaint(self, inputs: Tensors, outputs: Tensors) -> str:
         """Return the objection of the file's `check_outputs`, bounded; empty if there is none.
 
@@ -470,14 +468,6 @@ class Problem:
                 f"check_outputs() returns {type(said).__name__}; it must return a text, empty where all is right"
             )
         return " ".join(said.split())[:_MOST_SAID]
-
-    @property
-    def draws(self) -> bool:
-        """True if outputs are drawn at random: the file has a function `positions(arguments…, outputs)`.
-
-        It returns a position in [0, 1) for each draw of many calls, uniform for right ones; `data/draws.py` counts.
-        """
-        return callable(vars(self._module).get("positions"))
 
     def positions(self, inputs: Tensors, outputs: Sequence[Tensors]) -> dict[str, torch.Tensor]:
         """Return the file's `positions` of the outputs of several calls on the same inputs: (calls, rows) by order."""

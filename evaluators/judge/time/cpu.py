@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import msgspec
 import torch
@@ -24,11 +27,20 @@ from evaluators.judge.data.draws import Draws
 from evaluators.judge.data.families import GIVEN, DataSet
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.reference.baseline import FEW_PAGES, BaselineSide
-from evaluators.judge.time.control import LOOKING_NS, STOPPING_NS, WAITING_NS, Control, Sample, Usual, Watch
-from evaluators.judge.time.cores import AwakeCores, CoreShare
-from evaluators.judge.time.ground import Ground
+from evaluators.judge.time.control import (
+    LOOKING_NS,
+    STOPPING_NS,
+    WAITING_NS,
+    Control,
+    Sample,
+    Usual,
+    Watch,
+    stat_fields,
+)
+from evaluators.judge.time.cores import AwakeCores, CoreShare, pin, quietest_cores, thread_elsewhere
 from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads
-from evaluators.judge.time.stopwatch import POLICIES, Pair, Timing, TimingPolicy, floored, net_ns, widened
+from evaluators.judge.time.stopwatch import POLICIES, CacheSweeper, Pair, Timing, TimingPolicy, floored, net_ns, widened
+from evaluators.judge.time.urgency import is_permitted
 from evaluators.process.guard import descendants_of
 from evaluators.process.sandbox import seccomp
 from evaluators.runners.base import EMPTY
@@ -59,6 +71,105 @@ _COPIES = 8
 _WARM_UPS, _WARM_UP_S = 14, 2.0
 """For candidates that allocate their outputs: they are slow until their heap has grown."""
 _STOPPED_LATE = "it went on for a while after its answer"
+
+_LONGEST_SPIN_S = 0.03
+_LOOK_EVERY_S = 0.0005
+
+
+class Ground:
+    """The cores of a timing judge's sides."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.cores = frozenset(os.sched_getaffinity(0))
+        """Where both sides run."""
+        self._goes_before = False
+        """True if sides take a core from other processes in timed calls."""
+        self._sweeper = CacheSweeper()
+
+    @property
+    def swept(self) -> str:
+        """Say what is read before every timed call, and what that leaves in the caches."""
+        sweeper = self._sweeper
+        read = f"{sweeper.size_bytes >> 20} MiB are read {sweeper.passes} times before every timed call"
+        if sweeper.size_bytes > sweeper.cache_bytes:
+            return f"{read}: caches begin cold"
+        return f"{read}, of {sweeper.cache_bytes >> 20} MiB of last-level caches: what lies in the rest may be warm"
+
+    @contextmanager
+    def placed(self, baselines: Sequence[BaselineSide]) -> Iterator[None]:
+        """Bind the references to the quietest cores and the judge to the others, if the task says how many."""
+        everywhere = frozenset(os.sched_getaffinity(0))
+        if not self.threads:
+            yield
+            return
+        self.cores = quietest_cores(self.threads, among=everywhere)
+        for baseline in baselines:
+            pin(baseline.pid, self.cores)
+        pin(os.getpid(), everywhere - self.cores or everywhere)
+        try:
+            yield
+        finally:
+            pin(os.getpid(), everywhere)
+
+    @contextmanager
+    def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
+        """Let sides and judge go before other processes in timed calls. Yields whether that is permitted.
+
+        Of the judge its own thread alone: those of OpenMP, with which it sweeps and compares, must not go before sides.
+        """
+        self._goes_before = is_permitted()
+        for baseline in baselines:
+            baseline.hurry(first=self._goes_before)
+        try:
+            yield self._goes_before
+        finally:
+            self._goes_before = False
+            for baseline in baselines:
+                baseline.hurry(first=False)
+
+    def join(self, side: CandidateSide) -> None:
+        """Have a candidate run where the reference does, and as early."""
+        if self.threads:
+            pin(side.pid, self.cores)
+        side.hurry(first=self._goes_before)
+
+    def refuse_elsewhere(self, side: CandidateSide) -> None:
+        """See that all threads of a candidate are bound to its cores, if the task says how many."""
+        if self.threads and (refusal := thread_elsewhere(side.pid, self.cores)):
+            raise CandidateFailedError(Rejected(reason=refusal, rule="threads"))
+
+    def sweep(self) -> None:
+        """Sweep the last-level cache, and the own caches of the core on which the sides run."""
+        if not self.threads:
+            self._sweeper.sweep()
+        else:
+            own = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, self.cores)
+            self._sweeper.sweep()
+            os.sched_setaffinity(0, own)
+        if not self._goes_before:
+            _wait_for_own_threads()
+
+
+def _wait_for_own_threads() -> None:
+    """Wait until no other thread of this process has or wants a core, but not for long.
+
+    OpenMP's threads spin once they have nothing to do, for 7 ms where it was measured, and would for so long keep a
+    core from a side with threads on all cores.
+    """
+    until = time.monotonic() + _LONGEST_SPIN_S
+    while _others_run() and time.monotonic() < until:
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _others_run() -> bool:
+    own = str(threading.get_native_id())
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended
+            if thread.name != own and stat_fields(thread / "stat")[0] == "R":
+                return True
+    return False
 
 
 class WorkloadTimer(OneWorkload):

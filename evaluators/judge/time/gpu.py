@@ -63,14 +63,10 @@ class GpuReferences:
         cover: Cover,
         touch: Callable[[int], None],
     ) -> None:
-        """Begin; nothing is computed before `warm_up`.
+        """Compute nothing before `warm_up`.
 
-        Args:
-            baselines: the eager reference, and perhaps another one.
-            given: where their inputs lie. Other workloads' use the same memory.
-            problem: what they compute.
-            cover: what every timed call begins behind.
-            touch: does with the GPU what comes before any call, given how long a cover that begins behind, in us.
+        `given` is the area of their inputs, `cover` precedes every timed call, and `touch` does with the GPU the work
+        that comes before any call, given the length of the cover in us.
         """
         self._baselines = baselines
         self.eager, self.second = baselines[0], baselines[1] if len(baselines) > 1 else None
@@ -156,13 +152,7 @@ class Doubted(Protocol):
 
 
 def settle_doubts(timers: Sequence[Doubted], run_again: Callable[[int, Rounds], Rounds], rounds: Rounds) -> Rounds:
-    """Have pairs of each workload that is doubted run again. Returns what counts.
-
-    Args:
-        timers: of all workloads; the first that is refused decides, and the others are not looked at.
-        run_again: runs the pairs of one, by its number, given what all came to before.
-        rounds: what all came to.
-    """
+    """Run pairs of each doubted workload again. Returns the rounds that count; the first refused workload decides."""
     if rounds.together.hopeless:
         return rounds
     for number, timer in enumerate(timers):
@@ -284,13 +274,9 @@ class GpuWorkloadTimer(OneWorkload):
         return max(now_ns / self._references.alone_ns, 1.0)
 
     def lane(self, side: CandidateSide, unloaded: Unloaded, search: CoverSearch, looks: Looks) -> Lane:
-        """Return the pairs of a candidate on this workload; a module's instance is made when its first call comes.
+        """Return the pairs of a candidate on this workload; a module's instance is made with its first call.
 
-        Args:
-            side: the candidate.
-            unloaded: empty calls of its process from before it was loaded, on whichever workload.
-            search: finds what its calls are to begin behind, on all workloads.
-            looks: between its calls, on all workloads.
+        `unloaded` are empty calls of its process from before it was loaded; search and looks span all workloads.
         """
         calls, seen = Calls(self.bench, side, is_timed=True), self._seen_of(unloaded)
         self._calls, self._seen, self._looks, self._draws = calls, seen, looks, Draws()
@@ -534,7 +520,8 @@ class GpuTimer:
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
             # While the process begins.
-            self._renew(is_timed_again=artifact.product == self._last)
+            for timer in self._timers:
+                timer.renew(is_timed_again=artifact.product == self._last)
             self._last = artifact.product
             rounds = self._workloads.attempt(lambda: self._rounds(side, policy))
             printed = side.printed
@@ -547,10 +534,6 @@ class GpuTimer:
             side.load()
             with self._awake:
                 return {timer.bench.workload: [read(each) for each in timer.record(side)] for timer in self._timers}
-
-    def _renew(self, *, is_timed_again: bool) -> None:
-        for timer in self._timers:
-            timer.renew(is_timed_again=is_timed_again)
 
     def _rounds(self, side: CandidateSide, policy: TimingPolicy) -> Rounds:
         unloaded, search = self._workloads.first.time_unloaded(side), self._cover.search()

@@ -64,15 +64,12 @@ class Cover:
         self._context = Context()
         self._hold = Hold(self._context)
         self._hides = measure == "device"
+        self.levels = (IDLE, *_COVERS_US) if self._hides else (IDLE,)
+        """Lengths of covers before a call, in us."""
         self._memory = torch.empty(_FACTOR * self._context.l2_bytes, dtype=torch.uint8, device="cuda:0")
         self._sweep_ns = min(self._time_sweeps() for _ in range(_TRIES)) // _SWEEPS
         self.is_alone = is_alone(self.longest_gap_ns, _FIRST_LOOKS)
         """True if nobody else used the GPU when this was made, before any candidate came."""
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """Lengths of covers before a call, in us."""
-        return (IDLE, *_COVERS_US) if self._hides else (IDLE,)
 
     def _time_sweeps(self) -> int:
         torch.cuda.synchronize()

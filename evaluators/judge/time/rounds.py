@@ -118,13 +118,9 @@ class TimedWorkloads(Generic[_Timer]):
 
     def __init__(self, timers: Iterable[_Timer]) -> None:
         self.timers = sorted(timers, key=lambda timer: timer.bench.reference_ns)
-        self._at = self.timers[0]
+        self.first = self.timers[0]
+        self._at = self.first
         """The workload of which something is being done."""
-
-    @property
-    def first(self) -> _Timer:
-        """Return the cheapest one."""
-        return self.timers[0]
 
     def attempt(self, run: Callable[[], Rounds]) -> Rounds | Verdict:
         """Time a candidate; if it fails, return the verdict, which says on which workload."""
@@ -312,7 +308,7 @@ def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
             return Rounds(timings=timings, together=together(timings))
         if len(timings) == len(lanes):
             found = together(timings)
-            counted = msgspec.structs.replace(found, pairs=_counted(lanes, policy))
+            counted = msgspec.structs.replace(found, pairs=min(_as_counted(lane, policy) for lane in lanes))
             decided = decide(counted, time.perf_counter() - begun, policy)
             if decided is not None:
                 return Rounds(timings=timings, together=msgspec.structs.replace(decided, pairs=found.pairs))
@@ -321,13 +317,9 @@ def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
 
 
 def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before: Rounds) -> Rounds:
-    """Run the pairs of one workload again, which count instead. Returns what all come to then.
+    """Run the pairs of one workload again, which count instead. Returns the new result of all.
 
-    Args:
-        lanes: of all workloads, in their order.
-        number: of the one.
-        policy: as for the first pairs.
-        before: what all came to. The lower end does not rise: else it would be of use to have bad luck doubted.
+    The lower end does not rise above that of `before`: else it would pay to have bad luck doubted.
     """
     if len(lanes) == 1:
         timing = _no_better(time_lanes(lanes, policy).together, before.together)
@@ -412,21 +404,11 @@ def _with_baseline(mean: Measured, name: str) -> Measured:
 
 
 def _workload(name: str, measured: Measured) -> TimedWorkload:
-    latency_us, reference_us = measured.latency_us, measured.reference_latency_us
-    speedup, interval = measured.speedup_vs_reference, measured.speedup_interval
-    if latency_us is None or reference_us is None or speedup is None or interval is None:
+    values = {field: getattr(measured, field) for field in TimedWorkload.__struct_fields__ if field != "name"}
+    needed = ("latency_us", "reference_latency_us", "speedup_vs_reference", "speedup_interval")
+    if any(values[field] is None for field in needed):
         raise ValueError(f"workload {name!r} was not timed")
-    return TimedWorkload(
-        name=name,
-        latency_us=latency_us,
-        reference_latency_us=reference_us,
-        speedup_vs_reference=speedup,
-        speedup_interval=interval,
-        baseline_latency_us=measured.baseline_latency_us,
-        speedup_vs_baseline=measured.speedup_vs_baseline,
-        baseline_interval=measured.baseline_interval,
-        pairs=measured.pairs,
-    )
+    return TimedWorkload(name=name, **values)
 
 
 def told(name: str, timing: Timing) -> TimedWorkload:
@@ -449,10 +431,6 @@ def _longer(policy: TimingPolicy, count: int) -> TimingPolicy:
         lease_s=factor * policy.lease_s,
         stretched_lease_s=factor * policy.stretched_lease_s,
     )
-
-
-def _counted(lanes: Sequence[Lane], policy: TimingPolicy) -> int:
-    return min(_as_counted(lane, policy) for lane in lanes)
 
 
 def _as_counted(lane: Lane, policy: TimingPolicy) -> int:

@@ -40,9 +40,9 @@ it is 3.896."""
 def interval_of_four(values: Sequence[float]) -> tuple[float, float, float]:
     """Return the median of four values and the ends of its interval, for noise that is about normal.
 
-    Four values have no such interval without an assumption: their extremes enclose the median 7 times in 8. It is
-    Student's (1908), but about the median, which one wild value does not move. Where normal noise has 97 %, Student's t
-    with 2 or 3 degrees of freedom and Laplace's have 98 %, noise of which a fifth is wild 97 %, exponential noise 96 %.
+    It is Student's (1908), but about the median, which one wild value does not move. Where normal noise has 97 %,
+    Student's t with 2 or 3 degrees of freedom and Laplace's have 98 %, noise of which a fifth is wild 97 %, exponential
+    noise 96 %.
     """
     middle = median(values)
     half_width = _QUANTILE_OF_FOUR * stdev(values) / sqrt(FOUR)

@@ -83,23 +83,10 @@ class Profile:
     ) -> None:
         """Make a profile.
 
-        Args:
-            name: of its kind.
-            folder: its private folder, its working directory from now on; it may write there.
-            needs: files and folders that it may read besides the system's; empty names are left out.
-            libraries: what is installed and it may read besides the interpreter's standard library.
-            system: the system's files that it may read.
-            lists: folders whose names it may list, without reading the files.
-            writes: devices and folders that it may write to besides.
-            memory_bytes: address space; 0: no limit, as everywhere.
-            file_bytes: largest file.
-            cpu_s: of CPU time.
-            processes: of its user, in its user namespace, threads included.
-            open_files: descriptors.
-            scratch_bytes: if given and the host allows, the folder is fresh memory of this size, and nothing else.
-            may_start_processes: whether it may fork and execute.
-            sealed_later: whether system calls are taken away by `seal` only.
-            keeps_cores: whether its threads stay on the cores that somebody outside binds them to.
+        `needs` and `libraries` are read besides the system's files; names in `lists` may be listed, not read. Limits of
+        0 are none. With `scratch_bytes` the folder is fresh memory of this size, where the host allows. `sealed_later`:
+        system calls are taken away by `seal` only; `keeps_cores`: threads stay on the cores that another process binds
+        them to.
         """
         self.name = name
         self.folder = os.path.realpath(folder)

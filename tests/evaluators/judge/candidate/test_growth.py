@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evaluators.judge.candidate.growth import Growth, steady_growth
+from evaluators.judge.candidate.bench import Growth, steady_growth
 from tests.evaluators.judge.running import running
 
 LEAKING = """

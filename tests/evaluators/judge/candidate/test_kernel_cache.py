@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.judge.candidate.sealing import cache_of, forget
+from evaluators.judge.candidate.candidate import cache_of, forget
 from evaluators.judge.protocol import Artifact
 
 

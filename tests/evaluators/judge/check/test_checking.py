@@ -15,9 +15,8 @@ from msgspec.structs import replace
 import evaluators
 from evaluators.build.builder import LocalBuilder, artifact_folder, load_meta
 from evaluators.hardware.target import probe_target
-from evaluators.judge.candidate.candidate import CandidateSide
+from evaluators.judge.candidate.candidate import CandidateSide, cache_of
 from evaluators.judge.candidate.runner import open_launcher
-from evaluators.judge.candidate.sealing import cache_of
 from evaluators.judge.check.checking import Checker, Glance
 from evaluators.judge.protocol import Artifact, Judged, Limits, Passed
 from evaluators.judge.workloads import load_problems, open_rooms

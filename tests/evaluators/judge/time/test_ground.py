@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from evaluators.judge.time.ground import Ground
+from evaluators.judge.time.cpu import Ground
 
 torch.set_num_threads(2)
 ground = Ground(0)
