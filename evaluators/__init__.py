@@ -1,1 +1,1 @@
-"""What a candidate is worth: tasks, languages, builds, the check and the stopwatch."""
+"""The value of a candidate: tasks, languages, builds, checks and timing."""

@@ -1,4 +1,4 @@
-"""What actors ask of builders and evaluators, and what they get: verdicts on bad candidates, errors on our own."""
+"""Interfaces of builders and evaluators: verdicts on bad candidates, errors for our own faults."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong
 
 DEVICE = "simulated"
 SIMULATED = Target(arch="simulated", march="", toolchain="simulated", device=DEVICE)
-"""What simulated devices are: no host has it, so scores of theirs never meet measured ones."""
+"""Target of simulated devices: no host has it, so their scores never meet measured ones."""
 _BLOCK = bytes(1 << 16)
 _BROKEN, _WRONG = 0.08, 0.12
 """Shares of candidates that do not build, and that build and are wrong."""

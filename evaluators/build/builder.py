@@ -117,7 +117,7 @@ class LocalBuilder:
         self._own: dict[tuple[Language, str], Target] = {}
         self._warm: dict[str, WarmProcess] = {}
         self._stopped: set[str] = set()
-        """Artifacts whose compiler said that it was stopped from outside."""
+        """Artifacts of compilers that reported to be stopped from outside."""
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def close(self) -> None:
@@ -216,7 +216,7 @@ class LocalBuilder:
         candidate: Candidate,
         artifact_id: str,
     ) -> Built | DidNotBuild:
-        """Say what a compiler's end means. Who has it stopped again and again is the cause, whatever is printed."""
+        """Interpret a compiler's end. A candidate that has it stopped twice is the cause, whatever is printed."""
         try:
             outcome = _judge(guard, log, plan, support, candidate, artifact_id)
         except _StoppedError as error:

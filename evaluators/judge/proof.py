@@ -38,7 +38,7 @@ class SickDeviceError(EvaluatorError):
 
 
 class Health:
-    """What is known of one device."""
+    """The known state of one device."""
 
     def __init__(self, device: str, ails: Ails | None) -> None:
         self._device = device
@@ -59,7 +59,7 @@ class Health:
             raise SickDeviceError(self._device, self._sick)
 
     async def blame(self, error: EvaluatorError) -> EvaluatorError:
-        """Return whose fault a judge's failure was: the device's, or what it said itself."""
+        """Return the error to raise for a judge's failure: the device's, or its own."""
         await self._look()
         return SickDeviceError(self._device, self._sick) if self._sick else error
 
@@ -182,7 +182,7 @@ _TRIES = 5
 _PAUSE_S = 2.0
 """A device on which something else runs for a moment, the proofs of its neighbours say, is given a few more tries."""
 _SPOILT: dict[str, str] = {"cpp": "2.0f * x", "triton": "2.0 * x", "cuda": "2.0f * x", "python": "2.0 * x"}
-"""What is left out of a source to make it wrong."""
+"""Left out of a source to make it wrong."""
 
 
 async def prove_builder(builder: Builder, language: Language, target: Target) -> None:

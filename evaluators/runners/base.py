@@ -27,7 +27,7 @@ EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL, PROFILE, REUSED = 1, 2, 3
 PROFILED = b"ksearch profile: "
 """Before a line of the log: a JSON list of `Activity`, by `PROFILE`."""
 RECORD_BYTES = 4 << 20
-"""Such a line is no longer."""
+"""Largest size of this line."""
 LOADED, NOT_LOADED, NO_ENTRY_POINT = 0, 2, 3
 """Answers to `LOAD`."""
 BAD_OUTPUT, NO_KERNEL, LIBRARY_CALL = 0x1001, 0x1002, 0x10000

@@ -15,7 +15,7 @@ import shutil
 KERNELS = "kernels"
 """Folder of an artifact: Triton's cache of what was compiled."""
 LAUNCHER = r"__triton_launcher\.[^/]+\.so"
-"""File names, in there, of what launches kernels, where each signature has a module for that; see `launchers.py`."""
+"""File names in there of launchers, where each signature has one; see `languages/triton/launchers.py`."""
 _INDEX = "__grp__"
 _PATHS = "child_paths"
 

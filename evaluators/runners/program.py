@@ -26,7 +26,7 @@ def load_entry_point(path: str, name: str, arguments: int) -> Callable[..., obje
     """Import a file as a module of its own and return the function to be called.
 
     Raises:
-        NoEntryPointError: there is no such function, or it cannot be called with so many arguments.
+        NoEntryPointError: there is no such function, or it cannot be called with this number of arguments.
         BaseException: whatever the file raises.
     """
     function = import_from(path, name)

@@ -248,7 +248,7 @@ class Growth:
         self._on_device: list[int] = []
 
     def look(self, calls: int) -> None:
-        """Look after a timed call, the process's latest of so many, while it is stopped."""
+        """Look at the stopped process after a timed call, its latest of `calls`."""
         process = Path(f"/proc/{self._pid}")
         try:
             _, resident, shared, *_ = (process / "statm").read_text(encoding="ascii").split()

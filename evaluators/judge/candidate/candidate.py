@@ -412,7 +412,7 @@ def other_process(pid: int, keep: frozenset[int]) -> Rejected | None:
 def cache_of(artifact: Artifact, workloads: int) -> Path:
     """Return the folder, in the judge's own, where checks leave compiled kernels to the process that is timed.
 
-    What was called on hidden workloads as well leaves nothing to a process whose words their author may read.
+    A process that was called on hidden workloads leaves nothing to one with output for the author.
     """
     folder = Path.cwd() / f"{_name(artifact)}{workloads}"
     folder.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ _KERNELS_IN_ALL, _FEWEST_KERNELS = 120, 4
 _NAMES_LOOKED_FOR = 100
 _NAME_CHARACTERS = 160
 _WARP_THREADS, _REGISTERS_AT_ONCE = 32, 256
-"""Registers are given to warps in pieces of so many (CUDA C++ programming guide, "Technical specifications")."""
+"""Registers are given to warps in pieces of this size (CUDA C++ programming guide, "Technical specifications")."""
 _REGISTERS = 65536
 """That a multiprocessor has, from compute capability 3.7 on."""
 _RESERVED_SHARED_BYTES = 1024

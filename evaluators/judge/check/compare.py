@@ -167,7 +167,7 @@ class Allowed:
         return found if self._matched == 1.0 else self._forgiven(found, out, expected)
 
     def _forgiven(self, found: Errors, out: torch.Tensor, expected: torch.Tensor) -> Errors:
-        """Return errors without the wrong elements of which a profile lets so many through.
+        """Return errors without the wrong elements that a profile forgives.
 
         They must be finite, scattered and small: what is left out (an expert, a row, a block of columns) is none of it.
         """

@@ -38,11 +38,11 @@ _FLASHINFER = dict.fromkeys(_STRICT_RTOL, 1e-2)
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a profile allows one output."""
+    """Bounds that a profile sets for one output."""
 
     rtol: float
     atol: float | None
-    """Null: as much as follows from what the reference itself loses."""
+    """None: it follows from the reference's own error."""
     is_either: bool = False
     """Right if the absolute *or* the relative part is kept, instead of their sum."""
     is_scaled: bool = False
@@ -53,7 +53,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Part of an output's elements that must be right."""
 
     def for_elements(self, count: int) -> Bounds:
-        """Return the bounds of an output of so many elements."""
+        """Return the bounds of an output of `count` elements."""
         if not self.grows:
             return self
         factor = math.sqrt(count)

@@ -84,7 +84,7 @@ def timed_difference(names: Sequence[str], outputs: Tensors, eager: Tensors, dat
 
 
 def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], object]) -> None:
-    """Refuse a timed call whose outputs differ from the reference's; tell apart what a second call cures."""
+    """Refuse a timed call with other outputs than the reference's; mark errors that a second call cures."""
     wrong = difference()
     if wrong is None:
         return
@@ -98,7 +98,7 @@ def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], 
 
 
 def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
-    """Refuse a call whose outputs were still written after its answer."""
+    """Refuse a call if its outputs were still written after its answer."""
     changed, looked_at = glimpse.changed()
     if changed:
         reason = f"it was not finished when it answered: {changed} of {looked_at} elements looked at changed afterwards"

@@ -143,7 +143,7 @@ def perturbed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def rounded(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
-    """Move each element by up to half a `step` of itself, as rounding does whose machine epsilon is `step`."""
+    """Move each element by up to half a `step` of itself, as rounding with this machine epsilon does."""
     sway = torch.rand(tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
     return sway.sub_(0.5).mul_(step).add_(1.0).mul_(tensor)
 

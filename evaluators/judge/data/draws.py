@@ -132,7 +132,7 @@ class CheckedDraws:
 
 
 def bound(bins: int, draws: int) -> float:
-    """Return the total variation distance that so many right draws exceed with a probability of `CHANCE` at most."""
+    """Return the total variation distance that right draws exceed with a probability of `CHANCE` at most."""
     return math.sqrt((bins * math.log(2.0) - math.log(CHANCE)) / (2 * draws)) + _SLACK
 
 

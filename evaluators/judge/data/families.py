@@ -500,7 +500,7 @@ class TimedData:
         self._allowed = maker.given().allowed
 
     def prepare(self, count: int) -> None:
-        """Make up to `count` data sets. What the last candidate saw is made anew, unless the reference computed it.
+        """Make up to `count` data sets. Data that the last candidate saw is renewed, unless the reference computed it.
 
         Nothing, if no candidate saw any since.
         """

@@ -265,5 +265,5 @@ class Buffers:
         self.outputs.settle()
 
     def empty_rank(self, count: int) -> int:
-        """Return which of so many sorted empty calls stands for their cost: the fastest; on a GPU the middle one."""
+        """Return the rank of the empty call that stands for their cost: the fastest; on a GPU the middle one."""
         return count // 2 if self._on_gpu else 0

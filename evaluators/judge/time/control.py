@@ -35,7 +35,7 @@ LOOKING_NS = 100_000
 _RECENT = 15
 """Calls of the reference that are asked."""
 _MARGIN, _MOST = 1.5, 2.5
-"""Times what they took, but no more than so many times what it usually is."""
+"""Factors: of the recent times, and at most of the usual one."""
 _AT_WORK = 0.05
 """Of the time that all threads together computed: one that computed for less is not one of those that need a core. On
 a crowded host every thread waits, and those that hardly compute must not make the side look too wide for its cores."""

@@ -55,7 +55,7 @@ def _idle(core: int) -> NoReturn:
 
 
 _WINDOW_S = 0.1
-"""Ten ticks of the clock that busy time is told in."""
+"""Ten ticks of the clock of busy time."""
 _CPUCLOCK_SCHED = 2
 _IDLE, _IOWAIT = 3, 4
 _NEW_THREADS = 10

@@ -171,7 +171,7 @@ def settle_doubts(timers: Sequence[Doubted], run_again: Callable[[int, Rounds], 
 
 
 CLOCK = "clock"
-"""Rule by which a candidate is refused whose events do not agree with the judge's clock."""
+"""Rule that refuses a candidate with events that disagree with the judge's clock."""
 _PREPARED_PAIRS = 16
 _WARM_UPS, _LONG_NS = 5, 100_000_000
 """Calls before any is timed; of what takes so long, as few as can be."""

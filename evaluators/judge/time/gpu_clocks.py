@@ -1,6 +1,6 @@
 """Two clocks for the same calls on a GPU: the events of the side's process, and the judge's own around them.
 
-How what the judge's clock says beyond the events is believed, see `gpu_workload_timing.py`. Times in ns.
+`gpu.py` says how the excess of the judge's clock over the events is believed. Times in ns.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Seen:
 
     @property
     def _first_ns(self) -> list[float]:
-        """What empty calls took before the candidate was loaded, had they been of this workload."""
+        """Times of empty calls from before the candidate was loaded, adjusted to this workload."""
         return [ns + self._take_ns + self._copy_ns for ns in self._unloaded.around_ns(self.cover_us)]
 
     @property
@@ -150,7 +150,7 @@ class Seen:
         return self.is_doubtful and max(self.added_share, self._worst_share) > _MOST_ADDED
 
     def complaint(self, latency_us: float) -> str:
-        """Say what is doubtful about a candidate whose events say that a call takes so many us."""
+        """Describe the doubt about a candidate, given the latency by its events."""
         beyond, first = (
             ", ".join(f"{each / 1000:.1f}" for each in quartiles)
             for quartiles in (self.beyond_ns, self.beyond_first_ns)

@@ -177,7 +177,7 @@ change."""
 _MOST, _MOST_SHARE = 1, 0.2
 """Looks, and which part of them, in which something is seen that need not be the candidate's."""
 _STIRRED_TENSORS, _STIRRED_BYTES = 8, 16 << 20
-"""So many, and of each so much, by chance: to queue and do that must not take long."""
+"""Number, and size of each, drawn by chance: this must not take long."""
 _AS_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the size of an element: some dtypes cannot be rolled."""
 
@@ -226,7 +226,7 @@ class Looks:
 
 
 def is_alone(longest_gap_ns: Callable[[Callable[[], None]], int], looks: int) -> bool:
-    """Return True if nobody else uses the GPU, by so many looks while no candidate is there; one sight is no matter."""
+    """Return True if nobody else uses the GPU, by several looks while no candidate is there; one sight is ignored."""
     return sum(longest_gap_ns(lambda: None) > _GAP_NS for _ in range(looks)) <= _MOST
 
 

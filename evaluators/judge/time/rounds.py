@@ -190,7 +190,7 @@ class TimedWorkloads(Generic[_Timer]):
         return msgspec.structs.replace(measured, notes=tuple(notes))
 
     def given_up(self, rounds: Rounds, policy: TimingPolicy) -> Outpaced:
-        """Return the verdict on a candidate that was given up; of several workloads each is told."""
+        """Return the verdict on a candidate that was given up, with each of several workloads."""
         verdict = outpaced(rounds.together, policy)
         if len(self.timers) == 1:
             return verdict
@@ -207,7 +207,7 @@ _FIRST_VISIT, _VISIT = 4, 8
 """Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
 them come as many as it lacks. Of a workload that needs fewer than the second number, so many."""
 _SLOW_NS = 500_000_000
-"""A workload whose reference takes so long gets four pairs where there are others."""
+"""A workload with slower reference calls gets four pairs if there are others."""
 _REPEATED = 16
 """Pairs at least that are run again where the first ones are doubted: few let noise decide."""
 
@@ -441,7 +441,7 @@ def _as_counted(lane: Lane, policy: TimingPolicy) -> int:
 
 
 def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
-    """Return the workload whose turn it is: those with the fewest pairs up to the minimum, then the least known.
+    """Return the next workload: those with the fewest pairs up to the minimum, then the one with the widest interval.
 
     None: what is not known well enough has had all the pairs that it may have.
     """

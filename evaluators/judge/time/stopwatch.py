@@ -100,7 +100,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When to stop."""
 
     min_pairs: int = 12
-    """Six blocks: of fewer, but for four (`intervals.py`), no interval has the coverage that it claims."""
+    """Six blocks: of fewer, but for four (`interval_of_four`), no interval has the coverage that it claims."""
     min_pairs_of_several: int = 12
     """Of each, where there are several workloads: they are known together."""
     long_ns: float = math.inf
@@ -131,7 +131,7 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that may be dropped for what kept the candidate alone from running, beyond twice those in which something
     kept the reference: with more a candidate could choose which of its calls count."""
     max_disturbed: int = 12
-    """Once so many pairs were disturbed, and more than were not, the host is not fit to time on."""
+    """Once this many pairs were disturbed, and more than were not, the host is not fit to time on."""
 
 
 POLICIES: dict[Purpose, TimingPolicy] = {

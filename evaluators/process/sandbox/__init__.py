@@ -1,4 +1,4 @@
-"""What a candidate's process may do, taken away in layers before the candidate is loaded. Stdlib only, Linux only.
+"""Takes rights away from a candidate's process, in layers, before the candidate is loaded. Stdlib only, Linux only.
 
 - `confine(profile) -> Confined`, in the process that will hold the candidate; `seal(confined)` later, on GPUs
 - `profiles.run(...)`, `run_interpreted(...)`, `run_cuda(...)`, `build(...)`

@@ -32,7 +32,7 @@ ALL = tuple(layer.NAME for layer in _WITH_PRIVILEGES)
 
 
 class Confined:
-    """What a process is behind now."""
+    """The active layers of a process."""
 
     def __init__(self) -> None:
         self.active: dict[str, str] = {}

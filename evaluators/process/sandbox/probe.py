@@ -1,4 +1,4 @@
-"""What this host allows of the sandbox, found out by entering it: `probe_layers() -> HostLayers`."""
+"""Finds the layers of the sandbox that this host allows, by entering it: `probe_layers() -> HostLayers`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class HostLayers:
         self.missing = missing
         """By the layer's name, why the host does not have it."""
         self.missing_for_strict = missing_for_strict(claim)
-        """What `--isolation strict` asks for and does not find."""
+        """Layers that `--isolation strict` asks for and does not find."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What each kind of process needs: one profile per kind. Everything that is not named here is taken away.
+"""Needs of each kind of process: one profile per kind. Everything that is not named here is taken away.
 
 - `run`: calls a shared library. No exec, no fork, no network; reads the system's libraries and what was built.
 - `run_interpreted`: the same for Python programs under Triton's interpreter; reads the installed packages as well.
@@ -59,7 +59,7 @@ _SCRATCH_FILES = 4096
 
 
 class Profile:
-    """What one process may do from now on."""
+    """The rights of one process from now on."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Limits of the kernel on one process. What it uses beyond fails, or for CPU time ends it."""
+"""Limits of the kernel on one process. Use beyond them fails, or for CPU time ends the process."""
 
 from __future__ import annotations
 
