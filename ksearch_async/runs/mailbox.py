@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -31,13 +30,10 @@ from actors.bus.journal import SPAN_BYTES, JournalStore, as_bus_errors
 from actors.bus.memory import MemoryBus
 from ksearch_async.errors import refusal
 from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.run import Order
 from messages.base import BusError
 from messages.codec import CodecError, Record, decode_line, encode, to_json
-from messages.events import ContinueRequested, PauseRequested, StopRequested
 from messages.facts import Decided, Fact
-from messages.steering import SteeringRequested
-
-Order: TypeAlias = StopRequested | PauseRequested | ContinueRequested | SteeringRequested
 
 LOOK_S = 0.1
 """How often a process looks for orders, and somebody who ordered for what came of it."""

@@ -52,6 +52,7 @@ from messages.verdicts import Measured, Scored, TimedWorkload
 
 DUPLICATE = "duplicate"
 UNDER_WAY = "under way"
+Order: TypeAlias = StopRequested | PauseRequested | ContinueRequested | SteeringRequested
 Standing: TypeAlias = Literal["running", "paused", "stopping", "finished"]
 Against: TypeAlias = Literal["rounds", "seconds", "dollars"]
 """What a run has used up, as an axis."""
@@ -537,6 +538,11 @@ class Run:
     def resting(self) -> bool:
         """Say whether the run is paused."""
         return self.state.running and self.state.paused
+
+    @property
+    def is_over(self) -> bool:
+        """Say whether the run has come to its end: after a stop it simply goes on when it is resumed."""
+        return self.finished is not None and self.finished.stopped_by not in ("interrupted", "infrastructure")
 
     @property
     def standing(self) -> Standing:

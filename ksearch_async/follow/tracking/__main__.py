@@ -17,8 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ksearch_async.follow.tracking.base import Entry, Tracker, TrackerError, open_tracker
-from ksearch_async.follow.tracking.beside import Word, mark_path, read_mark
+from ksearch_async.follow.tracking.base import Entry, Tracker, TrackerError, Word, mark_path, open_tracker, read_mark
 from ksearch_async.follow.tracking.ledger import Ledger, parameters_of
 from ksearch_async.runs.feed import JournalReader
 from ksearch_async.runs.folder import RunFolder

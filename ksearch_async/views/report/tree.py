@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actors.planner.core.state import Node, in_order
 from ksearch_async.runs.run import Run
 from ksearch_async.views.report.data import Series, start_of
-from ksearch_async.views.report.figures.ink import (
+from ksearch_async.views.report.ink import (
     BLUE,
     FAINT,
     INK,
@@ -44,7 +44,7 @@ _DEEPEST = 14
 """Levels that are indented."""
 
 
-def pictures(series: Sequence[Series]) -> Iterator[Picture]:
+def tree(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one for each run that has actions."""
     runs = [run for each in series for run in each.runs]
     for number, run in enumerate(runs, start=1):
