@@ -95,8 +95,6 @@ async def tracked(
 
 
 class _Beside:
-    """One tracker's process."""
-
     def __init__(self, name: str, folder: RunFolder, config: RunConfig, say: Callable[[str], None]) -> None:
         self._name = name
         self._folder = folder
@@ -188,7 +186,6 @@ class _Beside:
 
 
 async def _end(process: Process) -> None:
-    """Have the process and whatever it started end."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

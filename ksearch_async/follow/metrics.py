@@ -103,20 +103,12 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_metrics(bus: NatsBus) -> Metrics:
-    """Look at everybody who is there, at all runs and at their queues.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Look at everybody who is there, at all runs and at their queues."""
     return await metrics_beside(await read_roster(bus), bus)
 
 
 async def metrics_beside(roster: Roster, bus: NatsBus) -> Metrics:
-    """Look at the queues, beside a roster that was read just now.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Look at the queues, beside a roster that was read just now."""
     presences, cards = [node.presence for node in roster.nodes], [run.card for run in roster.runs]
     return metrics_of(presences, cards, await bus.measure())
 
@@ -217,9 +209,6 @@ async def metrics_served(
         host: address to listen at.
         read: called at each scrape.
         say: told the endpoint's address.
-
-    Raises:
-        ConfigError: the extra is not installed, or nobody can listen there.
     """
     if port is None:
         yield
@@ -233,11 +222,7 @@ async def metrics_served(
 
 
 async def read_fleet(bus: NatsBus) -> Reading:
-    """Return what one who may look sees of everybody.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Return what one who may look sees of everybody."""
     return Reading(fleet=await read_metrics(bus))
 
 
@@ -296,8 +281,6 @@ async def serve_metrics(
 
 
 class _Collected:
-    """A reading in the form in which prometheus-client encodes a registry."""
-
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
 

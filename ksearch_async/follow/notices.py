@@ -213,8 +213,6 @@ async def noticed(
 
 
 class _Watch:
-    """Follows the journal on the event loop: reading is a thread's."""
-
     def __init__(self, folder: RunFolder, herald: Herald, post: Post, after: int) -> None:
         self.ended = anyio.Event()
         self.has_failed = False

@@ -142,11 +142,7 @@ def check_free(folder: RunFolder) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Write and remove a file.
-
-    Raises:
-        OSError: that is not possible.
-    """
+    """Write and remove a file."""
     with tempfile.TemporaryFile(dir=folder):  # of no name: processes that start at once do not meet
         pass
 
@@ -191,11 +187,7 @@ def runs_dir_or_default(given: Path | None) -> Path:
 
 
 def read_run(folder: RunFolder, *, with_texts: bool = False) -> Run:
-    """Read a run's journal, which may be in use.
-
-    Raises:
-        messages.base.BusError: it cannot be read, is damaged, or is of a newer release.
-    """
+    """Read a run's journal, which may be in use."""
     return Run.of(read_journal(folder.journal), with_texts=with_texts)
 
 

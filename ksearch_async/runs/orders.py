@@ -224,12 +224,7 @@ async def begun(line: Line) -> Run:
 
 
 async def give(line: Line, chronicle: Run, steering: Steering) -> Given:
-    """Give an order, unless it is known to be refused.
-
-    Raises:
-        ConfigError: it cannot be carried out.
-        messages.base.BusError: the run cannot be reached.
-    """
+    """Give an order, unless it is known to be refused."""
     rehearsed = Step(chronicle.outlook)
     carry_out(rehearsed, steering)
     _check(tuple(rehearsed.facts))

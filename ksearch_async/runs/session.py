@@ -149,16 +149,13 @@ async def follow(bus: Bus, run_id: str, after: int, tell: Callable[[Record], Non
             if body is not None:
                 tell(Record(seq=posted.seq, at=posted.at, msg_id=posted.msg_id, body=body))
             if isinstance(body, Decided):
-                is_over = isinstance(body.facts[-1], RunFinished) or (is_over and not _reopens(body))
+                reopens = any(isinstance(fact, SearchReopened) for fact in body.facts)
+                is_over = isinstance(body.facts[-1], RunFinished) or (is_over and not reopens)
             if is_over and posted.seq >= known:
                 return
     finally:
         await events.aclose()
     raise BusError(f"the event stream of run {run_id!r} ended before the run did")
-
-
-def _reopens(decided: Decided) -> bool:
-    return any(isinstance(fact, SearchReopened) for fact in decided.facts)
 
 
 async def heed(stop: StopSwitch, bus: Bus, run_id: str) -> None:
@@ -258,10 +255,6 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
     Args:
         config: what to search on, and how.
         run_id: what the run and its folder are called; null: by task and time.
-
-    Raises:
-        ConfigError: task, model settings, toolchain or folder cannot be used.
-        messages.base.EvaluatorError: the judge failed on the reference.
     """
     task, language = read_task(config), config.candidate_language
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
@@ -297,23 +290,6 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
     finally:
         if not folder.journal.exists() or not folder.journal.stat().st_size:
             shutil.rmtree(folder.path, ignore_errors=True)
-
-
-@asynccontextmanager
-async def reopen_run(folder: RunFolder, config: RunConfig) -> AsyncIterator[tuple[Session, Tools]]:
-    """Check that a run can go on with this configuration, on this machine, and have what it needs until it is over.
-
-    Raises:
-        ConfigError: it would not be the same run.
-        messages.base.BusError: the journal cannot be read.
-    """
-    session = await check_reopening(folder, config)
-    task = session.started.task
-    async with (
-        open_model(config.model, os.environ, seed=config.seed, folder=folder.path) as model,
-        open_workers(task, config.candidate_language, folder.artifacts, config.workers) as workers,
-    ):
-        yield session, Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
 
 
 async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
@@ -361,9 +337,6 @@ async def lead_session(
         tools: who answers, builds and judges.
         tell: called with every record that follows those of the session's chronicle.
         stop: asks the run to stop.
-
-    Raises:
-        messages.base.KsearchError: what failed; in an exception group where several things did.
     """
     run_id = session.started.run_id  # the journal's: a folder may have been renamed, or be a copy
     bus = MemoryBus(lambda _run_id: JournalStore(session.folder.journal, sync=session.config.sync))
@@ -412,11 +385,6 @@ async def open_session(
         config: what to search on, and how.
         run_id: what the run and its folder are called; null: by task and time.
         start: told what the start is busy with.
-
-    Raises:
-        ConfigError: task, model settings, toolchain, folder or server cannot be used.
-        messages.base.BusError: the server cannot be reached.
-        messages.base.EvaluatorError: the judge failed on the reference.
     """
     await anyio.to_thread.run_sync(check_accepted, config.task)
     if config.nats is None:
@@ -446,15 +414,15 @@ def check_local(config: RunConfig) -> None:
 
 @asynccontextmanager
 async def reopen_session(folder: RunFolder, config: RunConfig, *, start: Start | None = None) -> AsyncIterator[Opened]:
-    """Check that a run can go on with this configuration, and have what it needs until it is over.
-
-    Raises:
-        ConfigError: it would not be the same run, or its server has it no longer.
-        messages.base.BusError: the journal cannot be read, or the server cannot be reached.
-    """
+    """Check that a run can go on with this configuration, and have what it needs until it is over."""
     check_messages_stay(load_config(folder.config), config, folder.run_id)
     if config.nats is None:
-        async with reopen_run(folder, config) as (session, tools):
+        session = await check_reopening(folder, config)
+        async with (
+            open_model(config.model, os.environ, seed=config.seed, folder=folder.path) as model,
+            open_workers(session.started.task, config.candidate_language, folder.artifacts, config.workers) as workers,
+        ):
+            tools = Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
             yield session, partial(lead_session, session, tools)
         return
     from ksearch_async.fleet.runs import reopen_distributed  # noqa: PLC0415

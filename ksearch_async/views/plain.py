@@ -180,7 +180,6 @@ class PlainView:
         return f"{self._task()}{scoring} {quote(best)}"
 
     def _task(self) -> str:
-        """Return the task as a person types it."""
         return self._config.task if is_bundled(self._config.task) else as_argument(Path(self._config.task))
 
     def _advice(self) -> str:

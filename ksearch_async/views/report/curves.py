@@ -71,7 +71,11 @@ def _draw_best_so_far(series: Sequence[Series], against: Against, figure: Figure
     runs = [run for each in series for run in each.runs]
     scored = runs[0].scored
     longest = max(run.place.on(against) or 0.0 for run in runs)
-    unit, words = _unit(longest) if against == "seconds" else (1.0, _AXES[against][1])
+    unit, words = (
+        next((one, name) for begins, one, name in _UNITS if longest >= begins)
+        if against == "seconds"
+        else (1.0, _AXES[against][1])
+    )
     seen = [y for place, each in enumerate(series) for y in _draw_series(axes, each, against, place, unit)]
     scale_speedups(axes, seen, scored=scored)
     draw_levels(axes, runs)
@@ -84,12 +88,7 @@ def _draw_best_so_far(series: Sequence[Series], against: Against, figure: Figure
         figure.legend(loc="outside upper left", ncols=1)
 
 
-def _unit(longest_s: float) -> tuple[float, str]:
-    return next((unit, words) for begins, unit, words in _UNITS if longest_s >= begins)
-
-
 def _draw_series(axes: Axes, series: Series, against: Against, place: int, unit: float) -> list[float]:
-    """Draw one, and return the values that are to be seen."""
     colour, dashes = style_of(place)
     label, count = shown(series.label, _LABEL), len(series.runs)
     found = [run for run in series.runs if curve_of(run, against)]

@@ -25,8 +25,6 @@ _MOST = 40
 
 
 class _Bars(msgspec.Struct, frozen=True):
-    """Bars of one colour."""
-
     label: str
     colour: str
     lengths: dict[str, tuple[float, float, float]]
@@ -56,7 +54,6 @@ def workloads(series: Sequence[Series]) -> Iterator[Picture]:
 
 
 def _bars_of(series: Sequence[Series], found: Sequence[Sequence[Workload]]) -> list[_Bars]:
-    """Return what stands beside each other for each workload."""
     everything = [one for each in found for one in each]
     bars = [_Bars("reference", FAINT, {one.name: (1.0, 1.0, 1.0) for one in everything})]
     baselines = {one.name: (one.baseline, one.baseline, one.baseline) for one in everything if one.baseline}

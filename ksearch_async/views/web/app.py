@@ -153,7 +153,6 @@ def _told(opened: OpenedRun, is_packed: bool) -> bytes:
 
 
 async def _bounded(request: Request) -> bytes | None:
-    """Return a request's body; None if it is too long."""
     body = bytearray()
     async for part in request.stream():
         body += part
@@ -232,11 +231,7 @@ def read_asked(body: bytes) -> Asked:
 
 
 async def carry_out(line: Line, asked: Asked) -> Outcome:
-    """Give an order, and say what came of it; also where it is refused.
-
-    Raises:
-        messages.base.BusError: the run cannot be reached.
-    """
+    """Give an order, and say what came of it; also where it is refused."""
     try:
         return await _course(line, asked) or await _given(line, asked)
     except ConfigError as error:
@@ -244,7 +239,6 @@ async def carry_out(line: Line, asked: Asked) -> Outcome:
 
 
 async def _course(line: Line, asked: Asked) -> Outcome | None:
-    """Have a run stop, pause or go on; None if something else was asked for."""
     match asked.order:
         case "stop":
             answered = await steer(line, "stop", StopRequested(reason=asked.reason or "the dashboard"))
