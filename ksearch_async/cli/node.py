@@ -37,7 +37,7 @@ from messages.presence import Presence, Tally
 
 if TYPE_CHECKING:
     from actors.bus.nats import NatsBus
-    from ksearch_async.follow.metrics_endpoint import Reading
+    from ksearch_async.follow.metrics import Reading
 
 
 OPERATIONS = Parameter(group=Group("Operations", sort_key=6))
@@ -87,7 +87,7 @@ async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) 
     if flags.metrics_port is None:
         yield
         return
-    from ksearch_async.follow.metrics_endpoint import metrics_served  # noqa: PLC0415
+    from ksearch_async.follow.metrics import metrics_served  # noqa: PLC0415
 
     def say(url: str) -> None:
         log.info("metrics served", url=url)
@@ -102,8 +102,11 @@ async def read_member(member: Member, bus: NatsBus) -> Reading:
     Raises:
         messages.base.BusError: the bus cannot be read.
     """
-    from ksearch_async.follow.metrics import worker_use  # noqa: PLC0415
-    from ksearch_async.follow.metrics_endpoint import Reading, read_fleet  # noqa: PLC0415
+    from ksearch_async.follow.metrics import (  # noqa: PLC0415
+        Reading,
+        read_fleet,
+        worker_use,
+    )
 
     if member.presence.role == "planner":
         return await read_fleet(bus)

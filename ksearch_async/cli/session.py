@@ -38,10 +38,9 @@ from ksearch_async.follow.logs import configure_logs
 from ksearch_async.follow.tracing import tracing
 from ksearch_async.runs.background import Departure, Detached, depart
 from ksearch_async.runs.estimate import Earlier, Estimate, Forecast, earlier_run, estimate, forecast
-from ksearch_async.runs.folder import RunFolder, check_free, run_id_of, runs_dir_or_default
-from ksearch_async.runs.local import check_local, open_session
+from ksearch_async.runs.folder import RunFolder, check_free, files_gone, run_id_of, runs_dir_or_default
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import Lead, Opening, Session, Start, StopSwitch, files_gone
+from ksearch_async.runs.session import Lead, Opening, Session, Start, StopSwitch, check_local, open_session
 from ksearch_async.runs.start import read_heritage, read_solution
 from ksearch_async.settings.models import lineup_of, model_words, rules_answer_misses, writer_dialect
 from ksearch_async.settings.resolve import Resolved

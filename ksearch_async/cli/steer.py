@@ -15,9 +15,8 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.reach import ANYWHERE, Reach
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.mailbox import Order
 from ksearch_async.runs.orders import Line, Verb, begun, give, steer
-from ksearch_async.runs.run import Run
+from ksearch_async.runs.run import Order, Run
 from ksearch_async.views.events import public_form
 from ksearch_async.views.lines import AUDIENCES
 from ksearch_async.views.terminal import note, put, put_json

@@ -13,7 +13,6 @@ from actors.bus.journal import read_journal
 from actors.recorder.folder import Evidence, Manifest
 from evaluators.languages import LANGUAGES
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import RunFolder
 from messages.base import BusError, Language
 from messages.events import CandidateWritten
 from messages.tasks import Candidate, SourceFile, TaskSpec
@@ -170,7 +169,7 @@ def _manifest(folder: Path) -> Manifest:
         raise refusal(
             f"cannot read a candidate from folder {str(folder)!r}: {why}",
             f"this is a run: give its best/ folder, {str(folder / 'best')!r}, or a folder of its candidates/"
-            if RunFolder(folder).journal.is_file()
+            if (folder / "journal.jsonl").is_file()
             else "give a source file, a run's best/ folder, or a folder of its candidates/",
         ) from error
     except msgspec.MsgspecError as error:

@@ -24,7 +24,7 @@ from evaluators.tasks.workloads import standalone_text
 from ksearch_async.errors import refusal
 from ksearch_async.export.receipt import Winner, header_of, receipt_of
 from messages.base import Language
-from messages.calls import CallForm, ConstantPlace, ListOf, Number, Structure, TensorPlace, TupleOf
+from messages.calls import CallForm, ConstantPlace, ListOf, Number, TensorPlace, TupleOf
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
 
 PARTS: Mapping[Language, tuple[str, ...]] = {
@@ -87,24 +87,19 @@ def check_call(task: TaskSpec, call: CallForm | None) -> None:
             "take the source: ksearch best RUN --source",
         )
     returned = call.outputs.items if isinstance(call.outputs, ListOf | TupleOf) else (call.outputs,)
-    odd = [one for one in call.arguments.items if not (isinstance(one, TensorPlace) or _is_number(one))]
-    if odd or not all(isinstance(one, TensorPlace) for one in returned):
+    plain = all(
+        isinstance(one, TensorPlace) or (isinstance(one, ConstantPlace) and isinstance(one.value, int | float))
+        for one in call.arguments.items
+    )
+    if not plain or not all(isinstance(one, TensorPlace) for one in returned):
         raise refusal(
             f"{task.name!r} takes or returns more than tensors and numbers one after the other, and a module does not",
             "take the source: ksearch best RUN --source",
         )
 
 
-def _is_number(one: Structure) -> bool:
-    return isinstance(one, ConstantPlace) and isinstance(one.value, int | float)
-
-
 def write_module(winner: Winner) -> str:
-    """Return the module's text.
-
-    Raises:
-        ConfigError: as `check_exportable` and `check_call`.
-    """
+    """Return the module's text."""
     check_exportable(winner.task, winner.candidate)
     check_call(winner.task, winner.call)
     given = passed(winner.tensors, winner.call)
@@ -145,7 +140,6 @@ def _bounds(task: TaskSpec, output: TensorSpec) -> tuple[float, float | None, bo
 
 
 def _forward(inputs: list[tuple[str, TensorSpec | Number]], outputs: list[TensorSpec]) -> str:
-    """Return the function that people call."""
     last = max((at for at, (_, one) in enumerate(inputs) if not isinstance(one, Number)), default=-1)
     parameters = ", ".join(
         f"{name}: {type(one.value).__name__}{f' = {one.value!r}' if at > last else ''}"
@@ -183,8 +177,6 @@ def _said(one: TensorSpec | Number) -> str:
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of `parts/`."""
-
     name: str
     text: str
     """Its docstring as a comment, and its code below the imports."""
@@ -231,7 +223,6 @@ def assemble(header: str, facts: Mapping[str, object], front: str, names: Iterab
 
 
 def _import_lines(statements: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[str]:
-    """Yield each import once, those of one module in one line."""
     modules: set[str] = set()
     names: dict[str, set[str]] = {}
     for node in statements:

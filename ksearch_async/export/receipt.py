@@ -145,5 +145,4 @@ def _speed_lines(verdict: Measured) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """Return a line without line ends of whoever wrote a title."""
     return " ".join(text.splitlines())

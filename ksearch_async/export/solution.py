@@ -23,10 +23,6 @@ def check_solution(task: TaskSpec, candidate: Candidate, selector: str) -> None:
         task: what it is for.
         candidate: the kernel.
         selector: how the task was named: `flashinfer:FOLDER#DEFINITION…`.
-
-    Raises:
-        ConfigError: the task is none of FlashInfer-Bench, its definition is not where it was, or upstream could not
-            call the kernel.
     """
     _solution_text(candidate, _definition(task, selector), "")
 
@@ -37,9 +33,6 @@ def write_solution(winner: Winner, selector: str) -> str:
     Args:
         winner: what was found right, and measured.
         selector: how its task was named.
-
-    Raises:
-        ConfigError: as `check_solution`.
     """
     return _solution_text(winner.candidate, _definition(winner.task, selector), "\n".join(facts_of(winner)))
 

@@ -573,7 +573,7 @@ async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterat
     if config.metrics.port is None:
         yield
         return
-    from ksearch_async.follow.metrics_endpoint import metrics_served, read_fleet  # noqa: PLC0415
+    from ksearch_async.follow.metrics import metrics_served, read_fleet  # noqa: PLC0415
 
     def say(url: str) -> None:
         start.say(f"metrics at {url}")

@@ -18,7 +18,7 @@ from actors.bus.stream import body_of
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.fleet.access import EMBEDDED, address_of
 from ksearch_async.runs.folder import RunFolder, list_runs
-from ksearch_async.runs.mailbox import Order
+from ksearch_async.runs.run import Order
 from ksearch_async.runs.run import Run as FoldedRun
 from ksearch_async.settings.table import load_config
 from messages.base import BusError, ConfigError, Role

@@ -91,9 +91,6 @@ def configure_logs(
         file: takes all lines, as JSON.
         say: takes what the console would, a line each; None: stderr does.
         console: which lines, in which form.
-
-    Raises:
-        messages.base.ConfigError: the file cannot be opened.
     """
     handlers: list[logging.Handler] = [_console(say, console)]
     if file is not None:
@@ -141,8 +138,6 @@ def pass_to_logging() -> None:
 
 
 class _Said(logging.Handler):
-    """Hands lines to whoever shows them."""
-
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
         self._say = say
@@ -172,8 +167,6 @@ def _opened(file: Path) -> logging.FileHandler:
 
 
 class _Discreet(structlog.stdlib.ProcessorFormatter):
-    """Shows no secret, in whatever part of a line it stands."""
-
     def format(self, record: logging.LogRecord) -> str:
         """Render a line."""
         return without_secrets(super().format(record))

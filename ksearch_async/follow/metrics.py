@@ -1,22 +1,39 @@
-"""Metrics of a fleet and its runs, and the Prometheus endpoint that serves them.
+"""Metrics of a fleet and its runs: `ksearch nodes --json` prints them, `GET /metrics` serves them to Prometheus.
 
-`ksearch nodes --json` prints these, `metrics_endpoint` serves them.
-
-It has no authentication, and tells names, counts and times, never what jobs hold: loopback unless told otherwise.
-Labels are few and their values bounded: roles, outcomes, devices, and the queues and runs that are there now.
+The endpoint needs the extra `metrics`. It has no authentication, and tells names, counts and times, never what jobs
+hold: loopback unless told otherwise. Labels are few and bounded: roles, outcomes, devices, the queues and runs of now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import msgspec
+from anyio.abc import TaskStatus
 
 from actors.bus.nats import NatsBus, QueueDepth
+from actors.worker.member import Histogram
+from ksearch_async.errors import refusal
 from ksearch_async.fleet.status import Roster, read_roster
-from messages.base import Role
+from ksearch_async.runs.run import taken
+from messages.base import BusError, Role
 from messages.presence import Presence, RunCard, WorkerState
+from messages.subjects import run_of
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+LOOPBACK = "127.0.0.1"
+_HIGHEST_PORT = 65535
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,20 +103,12 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_metrics(bus: NatsBus) -> Metrics:
-    """Look at everybody who is there, at all runs and at their queues.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Look at everybody who is there, at all runs and at their queues."""
     return await metrics_beside(await read_roster(bus), bus)
 
 
 async def metrics_beside(roster: Roster, bus: NatsBus) -> Metrics:
-    """Look at the queues, beside a roster that was read just now.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Look at the queues, beside a roster that was read just now."""
     presences, cards = [node.presence for node in roster.nodes], [run.card for run in roster.runs]
     return metrics_of(presences, cards, await bus.measure())
 
@@ -119,8 +128,9 @@ def metrics_of(
 
 def worker_use(presence: Presence) -> WorkerUse:
     """Return the figures of one process."""
-    tally = presence.tally
-    return WorkerUse(
+    return taken(
+        WorkerUse,
+        presence.tally,
         name=presence.name,
         role=presence.role,
         state=presence.state,
@@ -128,9 +138,6 @@ def worker_use(presence: Presence) -> WorkerUse:
         slots=presence.slots,
         in_hand=len(presence.busy),
         busy_ratio=_busy_ratio([presence]),
-        done=tally.done,
-        failed=tally.failed,
-        redelivered=tally.redelivered,
         model=_model_use(presence),
     )
 
@@ -139,12 +146,8 @@ def _model_use(presence: Presence) -> ModelUse | None:
     tally = presence.tally
     if presence.role not in ("coder", "planner"):
         return None
-    return ModelUse(
-        calls=tally.model_calls,
-        mean_s=tally.model_s / tally.model_calls if tally.model_calls else None,
-        prompt_tokens=tally.prompt_tokens,
-        completion_tokens=tally.completion_tokens,
-    )
+    mean_s = tally.model_s / tally.model_calls if tally.model_calls else None
+    return taken(ModelUse, tally, calls=tally.model_calls, mean_s=mean_s)
 
 
 def _place(presence: Presence) -> tuple[str, str]:
@@ -158,17 +161,13 @@ def _busy_ratio(presences: Sequence[Presence]) -> float | None:
 
 
 def _run_use(card: RunCard) -> RunUse:
-    return RunUse(
+    return taken(
+        RunUse,
+        card,
         run=card.run_id,
-        state=card.state,
-        rounds=card.rounds,
-        max_rounds=card.max_rounds,
-        credit=card.credit,
         model_calls=card.usage.calls,
         prompt_tokens=card.usage.prompt_tokens,
         completion_tokens=card.usage.completion_tokens,
-        cost_usd=card.cost_usd,
-        planner_calls=card.planner_calls,
         planner_mean_s=card.planner_s / card.planner_calls if card.planner_calls else None,
     )
 
@@ -187,3 +186,197 @@ def _devices(presences: Iterable[Presence]) -> tuple[DeviceUse, ...]:
         for (host, device), members in groupby(evaluators, key=_place)
         for group in [list(members)]
     )
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process has to tell when it is asked."""
+
+    own: WorkerUse | None = None
+    job_s: Histogram | None = None
+    """How long its jobs took."""
+    fleet: Metrics | None = None
+    """What it sees of the others; null in processes that may not look."""
+
+
+@asynccontextmanager
+async def metrics_served(
+    port: int | None, host: str, read: Callable[[], Awaitable[Reading]], *, say: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Serve metrics while inside, if there is a port.
+
+    Args:
+        port: null: nothing is served. 0: a free one.
+        host: address to listen at.
+        read: called at each scrape.
+        say: told the endpoint's address.
+    """
+    if port is None:
+        yield
+        return
+    with metrics_socket(port, host) as listener:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(serve_metrics, listener, read)
+            say(metrics_url(listener))
+            yield
+            tasks.cancel_scope.cancel()
+
+
+async def read_fleet(bus: NatsBus) -> Reading:
+    """Return what one who may look sees of everybody."""
+    return Reading(fleet=await read_metrics(bus))
+
+
+def metrics_socket(port: int, host: str = LOOPBACK) -> socket.socket:
+    """Return a socket for the endpoint; port 0: a free one.
+
+    Raises:
+        ConfigError: the extra is not installed, or nobody can listen there.
+    """
+    if find_spec("prometheus_client") is None:
+        raise refusal("--metrics-port needs prometheus-client", "pip install 'ksearch-async[metrics]'")
+    hint = "give another --metrics-port, or 0 for a free one"
+    if not 0 <= port <= _HIGHEST_PORT:
+        raise refusal(f"--metrics-port {port} is no port", hint)
+    try:
+        return socket.create_server((host, port), backlog=64)
+    except OSError as error:
+        raise refusal(f"cannot listen on {host}:{port} for metrics: {error.strerror}", hint) from error
+
+
+def metrics_url(listener: socket.socket) -> str:
+    """Return the endpoint's address."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{host}:{port}/metrics"
+
+
+async def serve_metrics(
+    listener: socket.socket,
+    read: Callable[[], Awaitable[Reading]],
+    *,
+    task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer scrapes until cancelled. A reading for which the bus is away is answered with 503.
+
+    Args:
+        listener: from `metrics_socket`.
+        read: called at each scrape.
+        task_status: told when scrapes are answered.
+    """
+    from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - an extra
+    from starlette.applications import Starlette  # noqa: PLC0415 - only where it is served
+    from starlette.responses import Response  # noqa: PLC0415
+    from starlette.routing import Route  # noqa: PLC0415
+
+    from actors.llm.served.server import serve_app  # noqa: PLC0415
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        try:
+            reading = await read()
+        except BusError as error:
+            return Response(f"the bus cannot be read: {error}\n", status_code=503, media_type="text/plain")
+        return Response(encode(_Collected(families_of(reading))), media_type=content_type)
+
+    await serve_app(Starlette(routes=[Route("/metrics", metrics)]), listener, task_status=task_status)
+
+
+class _Collected:
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def families_of(reading: Reading) -> Iterator[Metric]:
+    """Yield a reading's metric families."""
+    if reading.own is not None:
+        yield from _own(reading.own, reading.job_s)
+    if reading.fleet is not None:
+        yield _workers(reading.fleet.workers)
+        yield _device_families(reading.fleet.devices)
+        yield from _queues(reading.fleet.queues)
+        yield from _runs(reading.fleet.runs)
+
+
+def _family(
+    kind: str, name: str, help_text: str, labels: Sequence[str], *rows: tuple[Sequence[str], *tuple[Any, ...]]
+) -> Metric:
+    """Return a family of metrics: `Counter`, `Gauge`, `Histogram` or `Summary`, and its rows of labels and values."""
+    from prometheus_client import core  # noqa: PLC0415 - an extra
+
+    family: Metric = getattr(core, f"{kind}MetricFamily")(name, help_text, labels=labels)
+    for row in rows:
+        family.add_metric(*row)  # type: ignore[attr-defined]
+    return family
+
+
+def _own(own: WorkerUse, job_s: Histogram | None) -> Iterator[Metric]:
+    role, outcomes = [own.role], (("done", own.done), ("failed", own.failed))
+    jobs = [([own.role, outcome], count) for outcome, count in outcomes]
+    yield _family("Counter", "ksearch_jobs", "Jobs seen to, by how that ended.", ["role", "outcome"], *jobs)
+    again = (role, own.redelivered)
+    yield _family("Counter", "ksearch_jobs_redelivered", "Jobs taken that another worker had before.", ["role"], again)
+    yield _family("Gauge", "ksearch_jobs_in_hand", "Jobs being worked on.", ["role"], (role, own.in_hand))
+    yield _family("Gauge", "ksearch_slots", "Jobs that may be worked on at once.", ["role"], (role, own.slots))
+    if job_s is not None:
+        seconds = (role, job_s.buckets(), job_s.sum)
+        yield _family("Histogram", "ksearch_job_seconds", "Seconds from taking a job to its end.", ["role"], seconds)
+    if own.device and own.busy_ratio is not None:
+        told, busy = "Seconds of work per slot and second since the start.", ([own.device], own.busy_ratio)
+        yield _family("Gauge", "ksearch_device_busy_ratio", told, ["device"], busy)
+    if (model := own.model) is not None:
+        took = (role, model.calls, (model.mean_s or 0.0) * model.calls)
+        yield _family("Summary", "ksearch_model_seconds", "Seconds to a model's answer.", ["role"], took)
+        kinds = (("prompt", model.prompt_tokens), ("completion", model.completion_tokens))
+        tokens = [([own.role, kind], count) for kind, count in kinds]
+        yield _family("Counter", "ksearch_model_tokens", "Tokens asked and answered.", ["role", "kind"], *tokens)
+
+
+def _workers(workers: Iterable[WorkerUse]) -> Metric:
+    counts = Counter((worker.role, worker.state) for worker in workers)
+    return _family("Gauge", "ksearch_workers", "Processes that are there.", ["role", "state"], *sorted(counts.items()))
+
+
+def _queues(queues: Iterable[QueueDepth]) -> Iterator[Metric]:
+    told: tuple[tuple[str, str, Callable[[QueueDepth], float]], ...] = (
+        ("ksearch_queue_depth", "Jobs that wait for a worker.", lambda queue: queue.waiting),
+        ("ksearch_queue_in_hand", "Jobs that a worker has in hand.", lambda queue: queue.in_hand),
+        ("ksearch_queue_oldest_seconds", "Age of the oldest job.", lambda queue: queue.oldest_s),
+        ("ksearch_queue_redelivered", "Jobs in hand that were given out before.", lambda queue: queue.redelivered),
+        ("ksearch_queue_dead_letters", "Jobs of the run that no worker could do.", lambda queue: queue.dead),
+    )
+    named = [([_without_run(queue.queue), queue.run_id], queue) for queue in queues]
+    for name, help_text, value_of in told:
+        rows = [(labels, value_of(queue)) for labels, queue in named]
+        yield _family("Gauge", name, help_text, ["queue", "run"], *rows)
+
+
+def _without_run(queue: str) -> str:
+    """Return kind, class and language of a queue: `evaluate.sm-90.cpp`."""
+    return queue.removeprefix("ks.job.").removesuffix(f".{run_of(queue)}")
+
+
+def _runs(runs: Sequence[RunUse]) -> Iterator[Metric]:
+    rounds = [([run.run], run.rounds) for run in runs]
+    yield _family("Gauge", "ksearch_run_rounds", "Evaluations that a run has spent.", ["run"], *rounds)
+    bests = [([run.run], run.credit) for run in runs if run.credit is not None]
+    yield _family("Gauge", "ksearch_run_credit", "Credit of the best candidate.", ["run"], *bests)
+    calls = [([run.run], run.model_calls) for run in runs]
+    yield _family("Counter", "ksearch_run_model_calls", "Model calls of a run.", ["run"], *calls)
+    tokens = [
+        ([run.run, kind], count)
+        for run in runs
+        for kind, count in (("prompt", run.prompt_tokens), ("completion", run.completion_tokens))
+    ]
+    yield _family("Counter", "ksearch_run_model_tokens", "Tokens of a run.", ["run", "kind"], *tokens)
+    dollars = [([run.run], run.cost_usd) for run in runs if run.cost_usd is not None]
+    yield _family("Counter", "ksearch_run_cost_usd", "US dollars that a run's models cost.", ["run"], *dollars)
+    took = [([run.run], run.planner_calls, (run.planner_mean_s or 0.0) * run.planner_calls) for run in runs]
+    yield _family("Summary", "ksearch_run_planner_seconds", "Seconds to a planner's answer.", ["run"], *took)
+
+
+def _device_families(devices: Iterable[DeviceUse]) -> Metric:
+    busy = [([one.host, one.device], one.busy_ratio) for one in devices if one.busy_ratio is not None]
+    told = "Seconds of work per slot and second, by device."
+    return _family("Gauge", "ksearch_fleet_busy_ratio", told, ["host", "device"], *busy)

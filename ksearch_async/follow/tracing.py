@@ -26,9 +26,6 @@ def tracing(environment: Mapping[str, str], *, role: str) -> Iterator[None]:
     Args:
         environment: `KSEARCH_TRACING`, else `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
         role: what the process does; the service's name is `ksearch-<role>` unless `OTEL_SERVICE_NAME` says another.
-
-    Raises:
-        ConfigError: it is asked for, and the extra is not installed; or it is neither on nor off.
     """
     if not _is_wanted(environment):
         yield

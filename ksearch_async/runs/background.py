@@ -108,8 +108,6 @@ def _point(fd: int, *streams: TextIO) -> None:
 
 
 class _Relay:
-    """Passes on what a process writes to a file."""
-
     def __init__(self, file: BinaryIO, stream: TextIO) -> None:
         self._file = file
         self._stream = stream
@@ -124,7 +122,6 @@ class _Relay:
 
 
 def _begun(fd: int, relays: tuple[_Relay, ...]) -> Detached | None:
-    """Wait until the new process says that the run has begun; None if it ended before."""
     while not select.select([fd], [], [], _LOOK_S)[0]:
         for relay in relays:
             relay.pass_on()

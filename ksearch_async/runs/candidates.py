@@ -238,10 +238,6 @@ def from_run(name: str, runs_dir: Path, which: str = BEST) -> Provenance:
         name: the run's id, its folder, or `latest`.
         runs_dir: where runs are looked for.
         which: a round's number, a node's id, the beginning of a candidate's id, or `best`.
-
-    Raises:
-        ConfigError: there is no such run, or it has no such candidate.
-        messages.base.BusError: its journal is damaged, or of a newer release.
     """
     return read_provenance(find_run(name, runs_dir), which)
 

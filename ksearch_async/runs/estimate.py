@@ -80,7 +80,8 @@ def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier 
         lineup: which models it asks, at what price.
         before: an earlier run of the task on this machine.
     """
-    like = before if before is not None and _same_models(before, config) else None
+    named = (config.model.name, config.model.planner.name, config.model.coder.name)
+    like = before if before is not None and before.models == named else None
     ends = [_end(config, told, lineup, like, at) for at in (0, 1)]
     budget = config.search.budget
     low, high = ends
@@ -101,8 +102,6 @@ def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier 
 
 
 class _End(msgspec.Struct, frozen=True, kw_only=True):
-    """One end of the ranges."""
-
     usage: Usage
     cost_usd: float | None
     time_s: float
@@ -122,7 +121,6 @@ def _end(config: RunConfig, told: Forecast, lineup: Lineup, like: Earlier | None
 
 
 def _usages(config: RunConfig, told: Forecast, like: Earlier | None, at: int) -> tuple[Usage, Usage]:
-    """Return what coders and the planner use, at the lower or the upper end."""
     coder_calls = round(told.coder_calls * (1.0, _REPEATS)[at])
     planner_calls = told.planner_calls[at]
     if like is not None:
@@ -169,10 +167,6 @@ def _time_s(config: RunConfig, coder: Usage, lineup: Lineup, like: Earlier | Non
     writing = coder.completion_tokens / speed / at_once
     judging = rounds * ASSUMED.evaluation_s[at] / max(1, min(config.workers.evaluators, config.search.branches))
     return max(writing, judging) if at == 0 else writing + judging
-
-
-def _same_models(before: Earlier, config: RunConfig) -> bool:
-    return before.models == (config.model.name, config.model.planner.name, config.model.coder.name)
 
 
 def _words(config: RunConfig, like: Earlier | None) -> str:

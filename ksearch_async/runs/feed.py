@@ -106,18 +106,13 @@ class JournalReader:
         self._identity: tuple[int, int] | None = None
 
     def read(self) -> Batch:
-        """Return the records of about the next `SPAN_BYTES`; none if nothing was added.
-
-        Raises:
-            BusError: the journal cannot be read, is damaged, or is another one than before.
-        """
+        """Return the records of about the next `SPAN_BYTES`; none if nothing was added."""
         with as_bus_errors(self._path), _open_journal(self._path) as file:
             size = self._check(os.fstat(file.fileno()))
             block = self._span(file.fileno(), size) if size > self._offset else b""
         return self._parse(block, at_end=self._offset + len(block) >= size)
 
     def _check(self, status: os.stat_result) -> int:
-        """Return the file's size, if it is the one that was read before."""
         identity = (status.st_dev, status.st_ino)
         if self._identity not in (None, identity) or status.st_size < self._offset:
             raise BusError(f"journal {self._path} was replaced by another one while it was read")
@@ -125,7 +120,6 @@ class JournalReader:
         return status.st_size
 
     def _span(self, fd: int, size: int) -> bytes:
-        """Read on, to the end of a line if there is one."""
         wanted = SPAN_BYTES
         while True:
             block = os.pread(fd, wanted, self._offset)

@@ -17,9 +17,10 @@ from pathlib import Path
 import msgspec
 
 from actors.bus.journal import read_journal
+from evaluators.tasks import is_gone
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.runs.run import Run
-from ksearch_async.settings.table import DEFAULT_RUNS_DIR
+from ksearch_async.settings.table import DEFAULT_RUNS_DIR, RunConfig
 from messages.subjects import checked_id
 
 _SUFFIX_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -141,11 +142,7 @@ def check_free(folder: RunFolder) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Write and remove a file.
-
-    Raises:
-        OSError: that is not possible.
-    """
+    """Write and remove a file."""
     with tempfile.TemporaryFile(dir=folder):  # of no name: processes that start at once do not meet
         pass
 
@@ -190,9 +187,15 @@ def runs_dir_or_default(given: Path | None) -> Path:
 
 
 def read_run(folder: RunFolder, *, with_texts: bool = False) -> Run:
-    """Read a run's journal, which may be in use.
-
-    Raises:
-        messages.base.BusError: it cannot be read, is damaged, or is of a newer release.
-    """
+    """Read a run's journal, which may be in use."""
     return Run.of(read_journal(folder.journal), with_texts=with_texts)
+
+
+def files_gone(config: RunConfig) -> list[str]:
+    """Return which files of a run's task are not there. The run needs none of them: its journal has the task."""
+    return [file for file in task_files(config) if is_gone(file)]
+
+
+def task_files(config: RunConfig) -> list[str]:
+    """Return the files that a run's task is read from."""
+    return [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]

@@ -18,7 +18,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 from uuid import uuid4
 
 import anyio
@@ -27,17 +26,15 @@ import msgspec
 import structlog
 
 from actors.bus.base import MAX_EVENT_BYTES, Bus
-from actors.bus.journal import SPAN_BYTES, JournalStore, as_bus_errors
+from actors.bus.journal import JournalStore
 from actors.bus.memory import MemoryBus
 from ksearch_async.errors import refusal
+from ksearch_async.runs.feed import JournalReader
 from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.run import Order
 from messages.base import BusError
-from messages.codec import CodecError, Record, decode_line, encode, to_json
-from messages.events import ContinueRequested, PauseRequested, StopRequested
+from messages.codec import encode, to_json
 from messages.facts import Decided, Fact
-from messages.steering import SteeringRequested
-
-Order: TypeAlias = StopRequested | PauseRequested | ContinueRequested | SteeringRequested
 
 LOOK_S = 0.1
 """How often a process looks for orders, and somebody who ordered for what came of it."""
@@ -48,13 +45,6 @@ _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 _decoder: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 log = structlog.get_logger(__name__)
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """An order out of the box."""
-
-    name: str
-    order: Order
 
 
 @asynccontextmanager
@@ -74,14 +64,13 @@ async def open_mailbox(folder: RunFolder, bus: Bus, run_id: str) -> AsyncIterato
 
 async def _take_in(box: Path, bus: Bus, run_id: str) -> None:
     while True:
-        for taken in await anyio.to_thread.run_sync(take_orders, box):
-            log.info("order taken in", run=run_id, order=taken.name)
-            await bus.publish(run_id, encode(taken.order), msg_id=_msg_id(run_id, taken.name))
+        for name, order in await anyio.to_thread.run_sync(take_orders, box):
+            log.info("order taken in", run=run_id, order=name)
+            await bus.publish(run_id, encode(order), msg_id=_msg_id(run_id, name))
         await anyio.sleep(LOOK_S)
 
 
 def _prepare(box: Path) -> None:
-    """Make the box, and throw away what was meant for an earlier session."""
     box.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
     box.chmod(_PRIVATE_FOLDER)
     for path in box.iterdir():
@@ -90,18 +79,18 @@ def _prepare(box: Path) -> None:
                 path.unlink()
 
 
-def take_orders(box: Path) -> list[Taken]:
-    """Take out all orders, the oldest first; what is none is thrown away."""
+def take_orders(box: Path) -> list[tuple[str, Order]]:
+    """Take out all orders by name, the oldest first; what is none is thrown away."""
     try:
         found = [(path.lstat().st_mtime_ns, path) for path in box.iterdir() if path.suffix == _SUFFIX]
     except FileNotFoundError:  # its folder was deleted, or an order was taken back between two looks
         return []
-    taken = []
+    taken: list[tuple[str, Order]] = []
     for _, path in sorted(found):
         with suppress(FileNotFoundError):
             order = _read_order(path)
             path.unlink()
-            taken += [Taken(path.stem, order)] if order is not None else []
+            taken += [(path.stem, order)] if order is not None else []
     return taken
 
 
@@ -153,22 +142,24 @@ async def order_local(folder: RunFolder, run_id: str, order: Order, *, patience_
 
 async def _hand_over(folder: RunFolder, run_id: str, order: Order, name: str) -> tuple[Fact, ...] | None:
     """Put an order into the box and wait for the decision; None: the process has left, or has not opened it yet."""
-    end = await anyio.to_thread.run_sync(JournalEnd, folder.journal)
+    reader = JournalReader(folder.journal)
+    while not (await anyio.to_thread.run_sync(reader.read)).is_current:
+        pass
     path = folder.orders / f"{name}{_SUFFIX}"
     if not await anyio.to_thread.run_sync(_put, path, order):
         return None
     try:
-        return await _answer(folder, end, _msg_id(run_id, name))
+        return await _answer(folder, reader, _msg_id(run_id, name))
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(partial(path.unlink, missing_ok=True))
 
 
-async def _answer(folder: RunFolder, end: JournalEnd, msg_id: str) -> tuple[Fact, ...] | None:
+async def _answer(folder: RunFolder, reader: JournalReader, msg_id: str) -> tuple[Fact, ...] | None:
     asked_at = 0
     while True:
         has_left = not await anyio.to_thread.run_sync(folder.in_use)
-        for record in await anyio.to_thread.run_sync(end.news):
+        for record in (await anyio.to_thread.run_sync(reader.read)).records:
             if record.msg_id == msg_id:
                 asked_at = record.seq
             elif isinstance(record.body, Decided) and record.body.cause == asked_at:
@@ -216,37 +207,3 @@ async def _append(folder: RunFolder, run_id: str, order: Order, name: str) -> bo
 
 def _msg_id(run_id: str, name: str) -> str:
     return f"{run_id}.asked-{name}"
-
-
-class JournalEnd:
-    """Reads what is appended to a journal from now on."""
-
-    def __init__(self, path: Path) -> None:
-        """Begin behind the last whole line."""
-        self._path = path
-        self._offset = 0
-        with as_bus_errors(path), path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            while end > 0:
-                start = max(0, end - SPAN_BYTES)
-                file.seek(start)
-                newline = file.read(end - start).rfind(b"\n")
-                if newline >= 0:
-                    self._offset = start + newline + 1
-                    return
-                end = start
-
-    def news(self) -> list[Record]:
-        """Return the records that came since.
-
-        Raises:
-            BusError: the journal cannot be read, or a line of it is none of ours.
-        """
-        with as_bus_errors(self._path), self._path.open("rb") as file:
-            file.seek(self._offset)
-            whole, newline, _ = file.read().rpartition(b"\n")
-        self._offset += len(whole) + len(newline)
-        try:
-            return [decode_line(line) for line in whole.splitlines()]
-        except CodecError as error:
-            raise BusError(f"{self._path}: {error}") from error

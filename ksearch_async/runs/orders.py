@@ -18,9 +18,8 @@ from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.status import ask, find_place, find_run_id, leader_of, named_folder, read_chronicle
 from ksearch_async.runs.folder import RunFolder, not_begun, read_run
-from ksearch_async.runs.mailbox import Order, order_local
-from ksearch_async.runs.run import Run, Standing
-from ksearch_async.runs.session import GOES_ON
+from ksearch_async.runs.mailbox import order_local
+from ksearch_async.runs.run import Order, Run, Standing
 from ksearch_async.settings.table import load_config
 from ksearch_async.views.lines import steering_words
 from messages.base import ConfigError
@@ -225,12 +224,7 @@ async def begun(line: Line) -> Run:
 
 
 async def give(line: Line, chronicle: Run, steering: Steering) -> Given:
-    """Give an order, unless it is known to be refused.
-
-    Raises:
-        ConfigError: it cannot be carried out.
-        messages.base.BusError: the run cannot be reached.
-    """
+    """Give an order, unless it is known to be refused."""
     rehearsed = Step(chronicle.outlook)
     carry_out(rehearsed, steering)
     _check(tuple(rehearsed.facts))
@@ -276,16 +270,10 @@ def rest_words(chronicle: Run) -> str:
     """Say how a run stands that nobody works on."""
     if chronicle.finished is None:
         return "is not running"
-    return "is over" if is_over(chronicle) else "is stopped"
+    return "is over" if chronicle.is_over else "is stopped"
 
 
 def resume_words(run_id: str, chronicle: Run) -> str:
     """Say with what command a run that nobody works on goes on."""
-    larger = " --max-rounds N goes on, with a larger budget" if is_over(chronicle) else " goes on with it"
+    larger = " --max-rounds N goes on, with a larger budget" if chronicle.is_over else " goes on with it"
     return f"ksearch resume {run_id}{larger}"
-
-
-def is_over(chronicle: Run) -> bool:
-    """Say whether a run has come to its end, and not only to a stop."""
-    finished = chronicle.finished
-    return finished is not None and finished.stopped_by not in GOES_ON

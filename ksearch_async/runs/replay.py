@@ -103,11 +103,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay_run(records: Iterable[Record]) -> Replayed:
-    """Replay a run's records.
-
-    Raises:
-        ProtocolError: they are not those of a run.
-    """
+    """Replay a run's records."""
     kept = tuple(whole_records(records))
     replay = _Replay(Recording(_answers(kept)), frozenset(event.job_id for event in _answers(kept)))
     for record in kept:
@@ -122,8 +118,6 @@ def _answers(records: Iterable[Record]) -> list[Answered]:
 
 
 class _Asked(msgspec.Struct, frozen=True):
-    """A question as this release asks it."""
-
     request: Request
     job: WriteCandidate | None
     """None: the planner's."""
@@ -131,8 +125,6 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 class _Replay:
-    """Takes records in order."""
-
     def __init__(self, recording: Recording, answered: frozenset[str]) -> None:
         self._recording = recording
         self._answered = answered
@@ -172,7 +164,6 @@ class _Replay:
         )
 
     def _decide(self, seq: int, recorded: Decided) -> None:
-        """Decide again on what a recorded decision was about, and fold."""
         event = self._take_in(recorded.cause, seq)
         self._decisions += 1
         facts = recorded.facts
@@ -203,7 +194,6 @@ class _Replay:
         return event
 
     def _read_anew(self, seq: int, event: Event) -> Event:
-        """Return a model's answer as this release reads it: the one that its rebuilt prompt finds."""
         asked = self._asked.get(event.job_id) if isinstance(event, CandidateWritten | EditsProposed) else None
         if asked is None or not isinstance(event, CandidateWritten | EditsProposed):
             return event
@@ -215,7 +205,6 @@ class _Replay:
         return read
 
     def _ask(self, fact: WriteRequested | PlanRequested) -> None:
-        """Rebuild a question and look its answer up."""
         if fact.job_id not in self._answered:
             self._unanswered += 1
             return
@@ -290,7 +279,6 @@ def _read(asked: _Asked, event: Answered) -> Answered:
 
 
 def _meaning(event: Answered) -> object:
-    """Return what is read out of an answer."""
     if isinstance(event, EditsProposed):
         return event.script, event.complaint, event.unread
     return event.candidate, event.complaint, event.declined

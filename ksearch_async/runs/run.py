@@ -52,6 +52,7 @@ from messages.verdicts import Measured, Scored, TimedWorkload
 
 DUPLICATE = "duplicate"
 UNDER_WAY = "under way"
+Order: TypeAlias = StopRequested | PauseRequested | ContinueRequested | SteeringRequested
 Standing: TypeAlias = Literal["running", "paused", "stopping", "finished"]
 Against: TypeAlias = Literal["rounds", "seconds", "dollars"]
 """What a run has used up, as an axis."""
@@ -382,8 +383,6 @@ class Archive:
 
 
 class _Payments:
-    """What models cost."""
-
     def __init__(self) -> None:
         self.answered_by: dict[str, None] = {}
         """Names of the models that answered, in order."""
@@ -539,6 +538,11 @@ class Run:
         return self.state.running and self.state.paused
 
     @property
+    def is_over(self) -> bool:
+        """Say whether the run has come to its end: after a stop it simply goes on when it is resumed."""
+        return self.finished is not None and self.finished.stopped_by not in ("interrupted", "infrastructure")
+
+    @property
     def standing(self) -> Standing:
         """What the run is doing, in a word."""
         if self.finished is not None:
@@ -567,16 +571,14 @@ class Run:
     def totals(self) -> Totals:
         """The run's figures."""
         state, usage = self.state, self.state.usage
-        return Totals(
+        return taken(
+            Totals,
+            usage,
             standing=self.standing,
             stopped_by=state.stopped_by or "",
             detail=state.stop_detail,
             rounds=state.rounds,
             elapsed_s=round(self.elapsed_s, 3),
-            calls=usage.calls,
-            prompt_tokens=usage.prompt_tokens,
-            cached_tokens=usage.cached_tokens,
-            completion_tokens=usage.completion_tokens,
             cost_usd=state.cost_usd,
             unpriced_calls=self.unpriced_calls,
             fates=dict(self.fates),
@@ -633,12 +635,11 @@ class Run:
         verdict, found_by = evaluated.verdict, path_titles(self.state, incumbent.node_id)
         if isinstance(verdict, Scored):
             initial = self.state.node(ROOT).best
-            return BestScore(
-                candidate_id=incumbent.candidate_id,
+            return taken(
+                BestScore,
+                incumbent,
                 path=folder,
-                node_id=incumbent.node_id,
                 found_by=found_by,
-                round=incumbent.round,
                 score=verdict.score,
                 initial_score=initial.credit if initial else None,
                 metrics=verdict.metrics,
@@ -647,18 +648,15 @@ class Run:
         if not isinstance(verdict, Measured) or incumbent.speedup is None or incumbent.latency_us is None:
             return None
         interval, bound = verdict.speedup_interval, self.roofline()
-        return Best(
-            candidate_id=incumbent.candidate_id,
+        return taken(
+            Best,
+            incumbent,
             path=folder,
-            node_id=incumbent.node_id,
             found_by=found_by,
-            round=incumbent.round,
             speedup_vs_reference=incumbent.speedup,
             speedup_interval=(incumbent.credit, interval.high if interval else incumbent.speedup),
-            latency_us=incumbent.latency_us,
             reference_latency_us=verdict.reference_latency_us,
             device=evaluated.device,
-            screen_speedup=incumbent.screen_speedup,
             workloads=verdict.workloads,
             roofline_us=bound.time_us if bound else None,
             roofline_limited_by=bound.limited_by if bound else "",

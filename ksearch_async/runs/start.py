@@ -175,7 +175,6 @@ def _preface(summary: str, origin: str) -> str:
 
 
 def _of_file(path: Path) -> Heritage:
-    """Return the world model of a snapshot (`world_model/latest.json`), or of a file of the original K-Search."""
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise refusal(f"{str(path)!r} is too large for a world model")

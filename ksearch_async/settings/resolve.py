@@ -12,8 +12,7 @@ import msgspec
 
 from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.follow.notice_settings import check_url, kinds_of
-from ksearch_async.follow.tracking.names import tracker_names
+from ksearch_async.follow.choices import check_url, kinds_of, tracker_names
 from ksearch_async.settings.options import SETTINGS
 from ksearch_async.settings.table import (
     API_KEY_VARIABLES,

@@ -183,7 +183,6 @@ def _refuse_other_task(first: Entrant, other: Entrant) -> None:
 
 
 def _differences(one: TaskSpec, other: TaskSpec) -> Iterator[str]:
-    """Yield in which parts two tasks differ, with the values where these are short."""
     mine, theirs = (dict(flatten(msgspec.to_builtins(task))) for task in (one, other))
     for name in dict.fromkeys([*mine, *theirs]):
         left, right = plain(mine.get(name)), plain(theirs.get(name))
@@ -245,13 +244,16 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
     yield row("runs", lambda group: str(len(group.entrants)))
     yield row("seeds", lambda group: ", ".join(dict.fromkeys(str(entrant.seed) for entrant in group.entrants)))
     yield row("best score" if comparison.scored else "best speedup", _best_cell)
-    yield row("best found in round", lambda group: _over(group, _found_in_round, "{:.0f}".format))
+    yield row(
+        "best found in round",
+        lambda group: _over(group, _found_in_round, "{:.0f}".format),
+    )
     yield from places("used", lambda run: run.place)
     yield from places("until the best counted", lambda run: run.step.at if run.step else None)
     for level in levels_of(comparison):
         yield from places(f"to {level:g}x", lambda run, level=level: reached(run, level))  # type: ignore[misc]
     yield row("model calls", lambda group: _over(group, lambda one: one.state.usage.calls, "{:,.0f}".format))
-    yield row("tokens", lambda group: _over(group, _tokens, "{:,.0f}".format))
+    yield row("tokens", lambda group: _over(group, lambda one: one.state.usage.tokens, "{:,.0f}".format))
     yield row("attempts", lambda group: str(sum(fates_of(group).values())))
     for fate in failures_of(groups):
         yield row(fate.replace("_", " "), lambda group, fate=fate: str(fates_of(group)[fate]))  # type: ignore[misc]
@@ -313,9 +315,4 @@ def _on(place: Place | None, against: Against) -> float | None:
 
 
 def _found_in_round(run: Run) -> float | None:
-    """Return the round whose candidate the best is; it counts later, once it is confirmed."""
     return run.step.mark.round if run.step else None
-
-
-def _tokens(run: Run) -> float:
-    return run.state.usage.tokens

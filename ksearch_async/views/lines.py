@@ -72,7 +72,9 @@ def _node_words(fact: Fact, state: SearchState) -> str:
             return f"{by:+.2f} on the score of {node_id}"
         case NodeForbidden(node_id=node_id, reason=reason):
             why = f" ({reason})" if reason else ""
-            return f"{node_id} is forbidden, and all below it{_what_ends(state)}{why}"
+            at_work = any(state.node(branch.node_id).barred for branch in state.branches.values())
+            ends = "; what is in flight there ends after its attempt" if at_work else ""
+            return f"{node_id} is forbidden, and all below it{ends}{why}"
         case NodeReleased(node_id=node_id):
             return f"{node_id} is released: it counts for its own score"
         case _:
@@ -86,11 +88,6 @@ def _when(state: SearchState, node_id: str) -> str:
     if node_id in state.frontier_ids:
         return "it is chosen as soon as a branch is free"
     return f"it is chosen once {node.parent_id} has a correct candidate"
-
-
-def _what_ends(state: SearchState) -> str:
-    at_work = any(state.node(branch.node_id).barred for branch in state.branches.values())
-    return "; what is in flight there ends after its attempt" if at_work else ""
 
 
 STOP_WORDS = {
@@ -262,7 +259,6 @@ def best_lines(best: Best | BestScore | None) -> list[str]:
 
 
 def _provisional_lines(chronicle: Run) -> list[str]:
-    """Say that candidates may be better than the best, and have been measured only once; nothing without any."""
     top = chronicle.waiting
     if top is None:
         return []
@@ -272,7 +268,6 @@ def _provisional_lines(chronicle: Run) -> list[str]:
 
 
 def _untimed_lines(chronicle: Run, candidates: str) -> list[str]:
-    """Say how many candidates are correct and were not timed, why, and where the latest lies; nothing without any."""
     untimed = chronicle.untimed()
     if not untimed:
         return []
@@ -321,7 +316,7 @@ class Narrator:
         """
         self._chronicle = chronicle
         self._columns = columns
-        self._open_count = open_count or self._counted_open
+        self._open_count = open_count or (lambda: [node.state for node in chronicle.state.nodes.values()].count("open"))
 
     def tell(self, record: Record) -> Iterator[str]:
         """Fold a record and yield a line for each thing in it that is worth one."""
@@ -329,10 +324,7 @@ class Narrator:
             yield self.fitted(fault_line(record.body))
         elif isinstance(record.body, JobsUnserved):
             yield from self.unserved_lines(record.body)
-        for fact in self._chronicle.unfold(record):
-            line = self.line(fact)
-            if line:
-                yield line
+        yield from filter(None, map(self.line, self._chronicle.unfold(record)))
 
     def line(self, fact: Fact) -> str:
         """Return the line for a fact that was folded just now, or nothing if it is not worth one."""
@@ -347,7 +339,8 @@ class Narrator:
 
     def unserved_lines(self, unserved: JobsUnserved) -> Iterator[str]:
         """Say which jobs nobody does, and what to start: in one line, or in as many as let a terminal show it all."""
-        said = f"waiting for {_article(unserved.role)} {unserved.role}: {unserved.detail}"
+        article = "an" if unserved.role[0] in "aeiou" else "a"
+        said = f"waiting for {article} {unserved.role}: {unserved.detail}"
         columns = self._columns()
         if columns is None or len(said) + 2 <= columns:
             yield f"  {said}"
@@ -386,7 +379,8 @@ class Narrator:
             case LossNoted(job_id=job_id, error=error):
                 return f"lost: {job_id}: {error}"
             case _:
-                return _course_words(fact) or _steered(steering_words(fact, self._chronicle.state))
+                steered = steering_words(fact, self._chronicle.state)
+                return _course_words(fact) or (f"a person: {steered}" if steered else "")
 
     def _attempt_line(self, fact: AttemptFinished, columns: int | None) -> str:
         state = self._chronicle.state
@@ -412,12 +406,10 @@ class Narrator:
         return fitted(f"{number}  {padded(shortened(title, room), room)}  {told}  {standing}", columns)
 
     def _by(self, fact: AttemptFinished) -> str:
-        """Name who judged it, where several do."""
         worker = self._chronicle.worker_of(fact.candidate_id) if fact.round else ""
         return f"  {worker}" if worker and len(self._chronicle.workers.get("evaluator", ())) > 1 else ""
 
     def _brief(self, fact: AttemptFinished) -> str:
-        """Return speedup, interval and latency of a timed candidate in few words, or nothing."""
         verdict = self._chronicle.measured(fact.candidate_id)
         if verdict is None or verdict.speedup_interval is None or verdict.latency_us is None:
             return ""
@@ -466,12 +458,8 @@ class Narrator:
         why = f" ({' '.join(fact.summary.split())})" if is_at_a_loss else ""
         return f"world model: {', '.join(said) or 'no changes'}; {waiting} open{why}"
 
-    def _counted_open(self) -> int:
-        return [node.state for node in self._chronicle.state.nodes.values()].count("open")
-
 
 def _is_lower(speedup: float | None, before: Incumbent | Provisional | None) -> bool:
-    """Say whether a speedup is below that of what was the best before."""
     return speedup is not None and before is not None and before.speedup is not None and speedup < before.speedup
 
 
@@ -487,7 +475,6 @@ def _reason(
 
 
 def _course_words(fact: Fact) -> str:
-    """Say that a run rests, goes on or is to end; nothing for any other fact."""
     match fact:
         case RunPaused(reason=reason):
             return f"paused: what is in flight is finished, nothing new begins{f' ({reason})' if reason else ''}"
@@ -501,15 +488,7 @@ def _course_words(fact: Fact) -> str:
             return ""
 
 
-def _steered(words: str) -> str:
-    return f"a person: {words}" if words else ""
-
-
 def fault_line(answered: CandidateWritten | EditsProposed) -> str:
     """Say which tries failed before an answer came."""
     job = answered.job_id.rpartition("-")[2]
     return f"endpoint: {job} answered after failed tries: {fault_words(answered.faults)}"
-
-
-def _article(word: str) -> str:
-    return "an" if word[0] in "aeiou" else "a"

@@ -199,7 +199,6 @@ def _score_parts(found: BestScore, goal: str, style: str) -> list[Part]:
 
 
 def _one_line(lines: Sequence[Sequence[Part]]) -> list[Part]:
-    """Join what would be lines of their own; the last one, the place, gives way before what is said of the worth."""
     first, *middle, place = lines
     rest = [(f", {parts[0][0]}", parts[0][1], parts[0][2]) for parts in middle]
     return [*first, *rest, (f"  {place[0][0]}", "dim", 1)]
@@ -388,7 +387,6 @@ def footer(moment: Moment) -> Text:
 
 
 def _under(label: str, lines: Sequence[Sequence[Part]], moment: Moment) -> list[Text]:
-    """Return lines that stand under each other, behind one label."""
     return [labelled("" if at else label, *fitting(parts, moment.room)) for at, parts in enumerate(lines)]
 
 
@@ -420,7 +418,6 @@ def _head(row: Row, glyphs: tuple[str, str, str, str], mark: str) -> Text:
 
 
 def _results(moment: Moment) -> dict[str, Score | None]:
-    """Return the best correct candidate that branches at work have, or their nodes before."""
     found: dict[str, Score | None] = {}
     for branch in moment.state.branches.values():
         known = found.get(branch.node_id, moment.state.node(branch.node_id).best)
@@ -429,7 +426,6 @@ def _results(moment: Moment) -> dict[str, Score | None]:
 
 
 def _standing(moment: Moment, node: Node, result: Score | None) -> Text:
-    """Say what is being done for a node, or what came of it."""
     parts = [_result(result)] if result is not None else []
     works = moment.in_flight.get(node.node_id, [])
     if works:
@@ -495,7 +491,6 @@ def frame_lines(progress: Progress, *, now: datetime, width: int, rows: int) -> 
 
 
 def _stacked(moment: Moment, rows: int) -> list[Text]:
-    """Put the figures above the tree."""
     kept = _BY_WEIGHT[: max(1, rows - _FEWEST_TREE_ROWS)]
     above = [header(moment)] if header in kept else []
     above += [line for figure in _FIGURES if figure in kept for line in figure(moment, 1)]
@@ -505,7 +500,6 @@ def _stacked(moment: Moment, rows: int) -> list[Text]:
 
 
 def _beside(moment: Moment, rows: int) -> list[Text]:
-    """Put the figures on the left of the tree."""
     fewest, most = _FIGURES_WIDTH
     left = min(most, max(fewest, 2 * moment.width // 5))
     right = moment.width - left - len(_RULE)
@@ -521,7 +515,6 @@ def _beside(moment: Moment, rows: int) -> list[Text]:
 
 
 def _figure_lines(moment: Moment, rows: int) -> list[Text]:
-    """Return the figures, each in as many lines as there is room for."""
     drawn = {figure: figure(moment, 1) for figure in _FIGURES if figure is not latest}
     between = len(drawn) if rows >= _ROOMY_ROWS else 0
     for figure, most in _GROWN:
@@ -533,7 +526,6 @@ def _figure_lines(moment: Moment, rows: int) -> list[Text]:
 
 
 def _spaced(groups: Sequence[Sequence[Text]], rows: int) -> list[Text]:
-    """Put an empty line between groups if there is room for all of them."""
     is_roomy = sum(map(len, groups)) + len(groups) - 1 <= rows
     lines: list[Text] = []
     for group in groups:
@@ -650,11 +642,7 @@ class Canvas:
         return f"{_BEGIN}{start}{shown}\x1b[J{_END}"
 
     def write(self, text: str) -> None:
-        """Write to the terminal.
-
-        Raises:
-            OSError: it is gone.
-        """
+        """Write to the terminal."""
         self._stream.flush()
         unwritten = legible(text, self._stream).encode(self._stream.encoding, "replace")
         while unwritten:
@@ -670,7 +658,6 @@ class Canvas:
             return
 
     def _rendered(self, frame: Sequence[Text]) -> str:
-        """Return the lines with their colours; each clears what an older one has left on its right."""
         return "\x1b[K\n".join(_painted(line, in_colour=self._in_colour) for line in frame)
 
     def _start(self) -> str:
@@ -684,7 +671,6 @@ class Canvas:
 
 
 def _harmless(line: Text) -> Text:
-    """Return a line of the frame without what a terminal would act upon: its colours are added later."""
     plain = line.plain
     if plain.isprintable():
         return line

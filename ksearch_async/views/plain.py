@@ -16,9 +16,8 @@ from anyio.abc import TaskStatus
 
 from evaluators.process.lease import waits
 from evaluators.tasks import is_bundled
-from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.folder import RunFolder, files_gone
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import files_gone
 from ksearch_async.settings.models import dialect_of
 from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.events import events_of
@@ -181,7 +180,6 @@ class PlainView:
         return f"{self._task()}{scoring} {quote(best)}"
 
     def _task(self) -> str:
-        """Return the task as a person types it."""
         return self._config.task if is_bundled(self._config.task) else as_argument(Path(self._config.task))
 
     def _advice(self) -> str:

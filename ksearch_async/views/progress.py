@@ -202,12 +202,10 @@ class Progress:
         return min(left) if limit is None else min(limit, *left)
 
     def _spent(self) -> tuple[float, float, float]:
-        """Return calls, tokens and dollars so far."""
         state = self.chronicle.state
         return state.usage.calls, state.usage.tokens, state.cost_usd
 
     def _until_spent_s(self, now: datetime) -> Iterator[float]:
-        """Yield for each of the models' budgets when it is used up, at the pace of this session."""
         budget = self.chronicle.state.settings.budget
         session_s = (now - (self._began_at or now)).total_seconds()
         limits = (budget.max_calls, budget.max_tokens, budget.max_cost_usd)
@@ -308,7 +306,6 @@ class Utilisation:
 
 
 def _share(spans: Iterable[_Span], begin: datetime, end: datetime, *, is_timed: bool) -> float:
-    """Return for which part of a stretch of time a device was held."""
     if begin >= end:
         return 0.0
     starts = ((span.held if is_timed else span.began, span.ended) for span in spans)
@@ -317,7 +314,6 @@ def _share(spans: Iterable[_Span], begin: datetime, end: datetime, *, is_timed: 
 
 
 def _name(key: tuple[str, str], device: str, *, several: bool) -> str:
-    """Name a device: by its unit, with the process that has it where there are several."""
     worker, unit = key
     if several and worker:
         return f"{worker} {unit}".rstrip()
@@ -325,7 +321,6 @@ def _name(key: tuple[str, str], device: str, *, several: bool) -> str:
 
 
 def _united(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, datetime]]:
-    """Return the stretches of time that lie in any of the spans."""
     united: list[tuple[datetime, datetime]] = []
     for begin, end in sorted(span for span in spans if span[0] < span[1]):
         if united and begin <= united[-1][1]:
@@ -336,6 +331,5 @@ def _united(spans: Iterable[tuple[datetime, datetime]]) -> list[tuple[datetime, 
 
 
 def _most_at_once(spans: Iterable[_Span]) -> int:
-    """Return how many evaluations of a device were under way at once, at most."""
     steps = sorted(step for span in spans for step in ((span.began, 1), (span.ended, -1)))
     return max(accumulate(change for _, change in steps), default=0)

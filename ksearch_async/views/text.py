@@ -75,7 +75,6 @@ def wrapped(text: str, columns: int, *, lead: str = "", most: int | None = None)
 
 
 def _pieces(word: str, columns: int) -> Iterator[str]:
-    """Yield a word, in parts if it is too wide."""
     while columns_of(word) > columns:
         head = _head(word, columns) or word[0]
         yield head
@@ -84,7 +83,6 @@ def _pieces(word: str, columns: int) -> Iterator[str]:
 
 
 def _head(line: str, columns: int) -> str:
-    """Return as much of a line's beginning as fits into so many columns."""
     if line.isascii():
         return line[:columns]
     signs = 0
@@ -170,16 +168,12 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wid
         widest = max(shown, key=lambda at: widths[at])
         widths[widest] = max(_NARROWEST, widths[widest] - excess)
     for row in grid:
-        cells = [_cell(row[at], widths[at], columns[at]) for at in shown]
+        cells = [padded(shortened(row[at], widths[at]), widths[at], right=columns[at].number) for at in shown]
         yield _GAP.join(cells).rstrip()
 
 
 def _total(widths: Sequence[int], shown: Sequence[int]) -> int:
     return sum(widths[at] for at in shown) + len(_GAP) * (len(shown) - 1)
-
-
-def _cell(text: str, width: int, column: Column) -> str:
-    return padded(shortened(text, width), width, right=column.number)
 
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -215,7 +209,6 @@ def _resampled(values: Sequence[float], width: int) -> list[float]:
 
 
 def _level(value: float, top: float, height: int) -> int:
-    """Return how many eighths of a line a value is high; what is not 0 is seen."""
     return max(1, round(value / top * 8 * height)) if value > 0 else 0
 
 
@@ -225,16 +218,14 @@ def _row(levels: Sequence[int], above: int, blank: str) -> str:
 
 
 _WIDEST = 40
+WORKLOAD_TITLES: tuple[str, ...] = ("workload", "speedup", "95 % interval", "latency us", "reference us", "pairs")
 
 
 def workload_table(workloads: Sequence[TimedWorkload]) -> Iterator[str]:
     """Yield a line of titles and one per workload, in the task's order; nothing where there is one workload."""
     if not workloads:
         return
-    rows = [
-        ("workload", "speedup", "95 % interval", "latency us", "reference us", "pairs"),
-        *map(_workload_row, workloads),
-    ]
+    rows = [WORKLOAD_TITLES, *((one.name[:_WIDEST], *workload_cells(one)[1:]) for one in workloads)]
     if any(one.speedup_vs_baseline is not None for one in workloads):
         extra = ["vs baseline", *(_times(one.speedup_vs_baseline) for one in workloads)]
         rows = [(*row, more) for row, more in zip(rows, extra, strict=True)]
@@ -256,10 +247,11 @@ def workload_span(workloads: Sequence[TimedWorkload]) -> str:
     )
 
 
-def _workload_row(one: TimedWorkload) -> tuple[str, ...]:
+def workload_cells(one: TimedWorkload) -> tuple[str, ...]:
+    """Return cells under `WORKLOAD_TITLES`."""
     interval = one.speedup_interval
     return (
-        one.name[:_WIDEST],
+        one.name,
         _times(one.speedup_vs_reference),
         f"[{interval.low:.2f}, {interval.high:.2f}]",
         f"{one.latency_us:.1f}",
@@ -327,7 +319,6 @@ def _cells(kernel: ProfiledKernel, total_us: float) -> tuple[str, ...]:
 
 
 def _product(sizes: tuple[int, int, int]) -> str:
-    """Return sizes in words, without what is 1 at their end: `64x2`."""
     told = [*sizes]
     while len(told) > 1 and told[-1] == 1:
         told.pop()

@@ -123,7 +123,6 @@ def tree_lines(
 
 
 def _fitted(head: str, node: Node, said: list[str], below: str, width: int | None) -> str:
-    """Return a node's line, with as much of it as the width allows."""
     failed = [f"{count} {fate.replace('_', ' ')}" for fate, count in node.fates if fate not in NO_FAILURES]
     if width is None:
         return f"{head}{' '.join(node.title.split())}  [{', '.join([*said, *failed])}]{below}"
@@ -148,7 +147,6 @@ def state_word(node: Node, *, at_work: bool) -> str:
 
 
 def _standing(state: SearchState, node: Node, *, at_work: bool) -> list[str]:
-    """Say its result first: that is kept where there is room for one word only."""
     words = [state_word(node, at_work=at_work), f"V {node.priority:.2f}"]
     if node.barred:
         words.append("forbidden")

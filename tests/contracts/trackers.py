@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ksearch_async.follow.tracking.beside import Word
+from ksearch_async.follow.tracking.base import Word
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import RunConfig, TrackingSettings, save_config
 from messages.codec import Record, encode_line

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from ksearch_async.follow.tracking.base import Entry, Tracker, TrackerError, open_tracker
-from ksearch_async.follow.tracking.beside import Word, mark_path, read_mark
+from ksearch_async.follow.tracking.base import Entry, Tracker, TrackerError, Word, mark_path, open_tracker, read_mark
 from ksearch_async.follow.tracking.ledger import Ledger, parameters_of
 from ksearch_async.runs.feed import JournalReader
 from ksearch_async.runs.folder import RunFolder
@@ -98,7 +97,6 @@ class Clerk:
         return False
 
     def _trouble(self, text: str) -> None:
-        """Say what went wrong; who hears it says it once."""
         self._say(Word(kind="trouble", text=text))
 
 
@@ -119,11 +117,7 @@ def follow(journal: Path, control: Control) -> Iterator[Record]:
 def track(
     name: str, folder: RunFolder, settings: TrackingSettings, control: Control, say: Callable[[Word], None]
 ) -> int:
-    """Tell a tracker of a session, and return the exit code.
-
-    Raises:
-        messages.base.KsearchError: there is no such tracker here, or the journal cannot be read.
-    """
+    """Tell a tracker of a session, and return the exit code."""
     mark, ledger, clerk = read_mark(folder, name), Ledger(), None
     tracker = open_tracker(name, settings, mark_path(folder, name).parent)
     for record in follow(folder.journal, control):

@@ -1,8 +1,7 @@
-"""Experiment trackers: their names, and the interface that each implements.
+"""Experiment trackers: the interface that each implements, and what the session's process is told of one.
 
-What is told is worked out once (`ksearch_async.follow.tracking.ledger`); a tracker only carries it. Trackers may
-block and may
-fail: nothing else lives in their process.
+Entries are worked out once (`ledger`); a tracker only carries them. Trackers may block and may fail: nothing else lives
+in their process.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from ksearch_async.follow.tracking.names import MODULES
+from ksearch_async.follow.choices import MODULES
+from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.run import Head, Totals
 from ksearch_async.settings.table import TrackingSettings
 from messages.base import BoundaryError
@@ -98,3 +98,43 @@ def open_tracker(name: str, settings: TrackingSettings, folder: Path) -> Tracker
         raise TrackerError(f"{error}; pip install 'ksearch-async[{name}]' brings it") from error
     tracker: Tracker = tracked(settings, folder)
     return tracker
+
+
+class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that people should know of a tracker."""
+
+    kind: Literal["begun", "trouble", "failed", "ended"]
+    text: str = ""
+    """Where the run can be seen; what went wrong."""
+    taken: int = 0
+    dropped: int = 0
+    """Entries that were given up after some tries."""
+
+
+class Mark(msgspec.Struct, kw_only=True):
+    """How far a tracker was told of a run: `tracking/NAME.json`."""
+
+    seq: int = 0
+    """Of the last record of which it was told everything."""
+    url: str = ""
+
+    def keep(self, folder: RunFolder, name: str, seq: int) -> None:
+        """Say that it was told up to a record; the file is always a whole one."""
+        self.seq = seq
+        path = mark_path(folder, name)
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_bytes(msgspec.json.encode(self) + b"\n")
+        fresh.replace(path)
+
+
+def mark_path(folder: RunFolder, name: str) -> Path:
+    """Return where it stands; what else a tracker needs lies beside it."""
+    return folder.path / "tracking" / f"{name}.json"
+
+
+def read_mark(folder: RunFolder, name: str) -> Mark:
+    """Return how far a tracker was told; from the beginning if that is not known."""
+    try:
+        return msgspec.json.decode(mark_path(folder, name).read_bytes(), type=Mark)
+    except (OSError, msgspec.MsgspecError):
+        return Mark()

@@ -143,7 +143,6 @@ class Ledger:
         )
 
     def _world_model(self, record: Record) -> str:
-        """Return the tree after a record, as `world_model/latest.json` in the run's folder has it."""
         state = self.run.state
         nodes = tuple(in_order(state.nodes))
         return to_json(taken(Snapshot, state, seq=record.seq, at=record.at, nodes=nodes)).decode()
@@ -183,7 +182,6 @@ def _sources(candidate: Candidate) -> Iterable[tuple[str, str]]:
 
 
 def _worth(fact: AttemptFinished) -> tuple[float | None, float | None, float | None]:
-    """Return speedup, credit and latency of a correct candidate."""
     if fact.candidate_id is None or fact.credit is None:
         return None, None, None
     return fact.speedup, fact.credit, fact.latency_us

@@ -7,17 +7,19 @@ nothing), identifiers by content, no dates and no versions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from io import BytesIO
-from types import ModuleType
 from typing import Literal, TypeAlias
 
 from ksearch_async.errors import refusal
+from ksearch_async.views.report import ink
+from ksearch_async.views.report.curves import best_so_far, search_trace
 from ksearch_async.views.report.data import Series
-from ksearch_async.views.report.figures import best_so_far, fractions, ink, search_trace, tree, workloads
-from ksearch_async.views.report.figures.ink import INK, PAPER, SERIES, SOFT, Picture
+from ksearch_async.views.report.ink import INK, PAPER, SERIES, SOFT, Picture
 from ksearch_async.views.report.markup import Markup, joined, tag, trusted
+from ksearch_async.views.report.tree import tree
+from ksearch_async.views.report.workloads import fractions, workloads
 
 _VARIABLES = {
     ink.INK: "--ink",
@@ -68,9 +70,12 @@ def _as_part(svg: str, title: str, number: int) -> str:
 
 Form: TypeAlias = Literal["svg", "png"]
 
-OF_ALL_RUNS = (best_so_far, workloads, fractions)
-OF_EACH_RUN = (search_trace, tree)
-FIGURES = (search_trace, best_so_far, workloads, fractions, tree)
+Drawn: TypeAlias = Callable[[Sequence[Series]], Iterator[Picture]]
+"""Yields the pictures that can be drawn of runs."""
+
+OF_ALL_RUNS: tuple[Drawn, ...] = (best_so_far, workloads, fractions)
+OF_EACH_RUN: tuple[Drawn, ...] = (search_trace, tree)
+FIGURES: tuple[Drawn, ...] = (search_trace, best_so_far, workloads, fractions, tree)
 DOTS_PER_INCH = 200
 _STYLE = {
     "axes.edgecolor": SOFT,
@@ -103,10 +108,10 @@ def require_plotting() -> None:
         raise refusal("figures are drawn by matplotlib, which is not installed", 'pip install "ksearch-async[plot]"')
 
 
-def pictures_of(series: Sequence[Series], figures: Sequence[ModuleType] = FIGURES) -> Iterator[Picture]:
+def pictures_of(series: Sequence[Series], figures: Sequence[Drawn] = FIGURES) -> Iterator[Picture]:
     """Yield what can be drawn of runs of one task, the most telling first."""
     for figure in figures:
-        yield from figure.pictures(series)
+        yield from figure(series)
 
 
 def rendered(picture: Picture, form: Form) -> bytes:

@@ -29,10 +29,19 @@ from ksearch_async.views.lines import (
 from ksearch_async.views.report.data import Series, baseline_of
 from ksearch_async.views.report.gallery import FIGURES, OF_ALL_RUNS, OF_EACH_RUN, inlined, pictures_of
 from ksearch_async.views.report.markup import Child, Markup, definitions, joined, table, tag, trusted
-from ksearch_async.views.text import TITLES, counted, duration, headline, kernel_rows, left_out
+from ksearch_async.views.text import (
+    TITLES,
+    WORKLOAD_TITLES,
+    counted,
+    duration,
+    headline,
+    kernel_rows,
+    left_out,
+    workload_cells,
+)
 from ksearch_async.views.tree import path_to_best
 from messages.events import RunStarted
-from messages.facts import AttemptFinished, ConfirmationFinished
+from messages.facts import AttemptFinished
 from messages.verdicts import GOOD_FATES, Measured, Scored, score_text, worth_text
 
 _NOT_OF_THE_SEARCH = ("runs_dir", "effort", "nats", "metrics.", "sync", "weight", "tier", "workers.here")
@@ -61,16 +70,12 @@ class Dossier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dossier_of(folder: RunFolder) -> Dossier:
-    """Put together what there is to be said of a run.
-
-    Raises:
-        ConfigError: it has not begun.
-        messages.base.BusError: its journal cannot be read.
-    """
+    """Put together what there is to be said of a run."""
     run = read_run(folder, with_texts=True)
     entrant, started = entrant_of(folder.run_id, run), run.started
     assert started is not None, "a run that has begun has its first event"  # noqa: S101 - `entrant_of` has looked
     best, has_config = run.best(""), folder.config.exists()
+    again = (shlex.join(["ksearch", command, folder.run_id]) for command in ("replay", "eval"))
     base, kernel = Versions(run).pair(None, None) if best is not None else (None, None)
     config = load_config(folder.config) if has_config else _config_of(started, run)
     return Dossier(
@@ -81,14 +86,13 @@ def dossier_of(folder: RunFolder) -> Dossier:
         best=best,
         kernel=kernel,
         base=base,
-        commands=tuple(_commands(folder.run_id, config)),
+        commands=(shlex.join(["ksearch", "run", config.task, *_flags(config)]), *again),
         unsaid=tuple(_unsaid(config)),
         has_config=has_config,
     )
 
 
 def _config_of(started: RunStarted, run: Run) -> RunConfig:
-    """Return what can be told from a journal alone."""
     head = run.head
     return RunConfig(
         task=started.task.name,
@@ -99,19 +103,16 @@ def _config_of(started: RunStarted, run: Run) -> RunConfig:
     )
 
 
-def _commands(run_id: str, config: RunConfig) -> Iterator[str]:
-    yield shlex.join(["ksearch", "run", config.task, *_flags(config)])
-    yield shlex.join(["ksearch", "replay", run_id])
-    yield shlex.join(["ksearch", "eval", run_id])
+def _unusual(config: RunConfig) -> dict[str, object]:
+    usual = dict(flatten(msgspec.to_builtins(RunConfig(task=config.task))))
+    return {path: value for path, value in flatten(msgspec.to_builtins(config)) if value != usual.get(path)}
 
 
 def _flags(config: RunConfig) -> Iterator[str]:
-    """Yield the flags for what is not as it is by default."""
-    usual = dict(flatten(msgspec.to_builtins(RunConfig(task=config.task))))
-    ours = dict(flatten(msgspec.to_builtins(config)))
+    ours = _unusual(config)
     for setting in SETTINGS:
         value = ours.get(setting.path)
-        if setting.path.startswith(_NOT_OF_THE_SEARCH) or value is None or value == usual.get(setting.path):
+        if setting.path.startswith(_NOT_OF_THE_SEARCH) or value is None:
             continue
         if isinstance(value, bool):
             yield f"--{'' if value else 'no-'}{setting.flag}"
@@ -120,12 +121,8 @@ def _flags(config: RunConfig) -> Iterator[str]:
 
 
 def _unsaid(config: RunConfig) -> Iterator[str]:
-    """Yield the settings that are not as by default and that no flag has: they stand in a file."""
     flags = {setting.path for setting in SETTINGS}
-    usual = dict(flatten(msgspec.to_builtins(RunConfig(task=config.task))))
-    for path, value in flatten(msgspec.to_builtins(config)):
-        if path not in flags and path != "task" and value != usual.get(path):
-            yield f"{path} = {value}"
+    yield from (f"{path} = {value}" for path, value in _unusual(config).items() if path not in flags)
 
 
 Section: TypeAlias = Callable[[Dossier], Iterator[Markup]]
@@ -204,7 +201,6 @@ def _coloured(older: Version, newer: Version) -> Iterator[Child]:
 
 
 def _bounded(lines: Sequence[str]) -> Iterator[str]:
-    """Yield lines, of more and longer ones than anybody reads only the beginning."""
     for line in lines[:_MOST_LINES]:
         rest = len(line) - _LONGEST_LINE
         yield line if rest <= 0 else f"{line[:_LONGEST_LINE]}… ({rest:,} more characters)"
@@ -233,25 +229,12 @@ def measurement(dossier: Dossier) -> Iterator[Markup]:
         pairs.extend(("note", note) for note in verdict.notes)
     yield definitions(pairs)
     if isinstance(verdict, Measured) and verdict.workloads:
-        titles = ["workload", "speedup", "95 % interval", "latency us", "reference us", "pairs"]
-        rows = [
-            [
-                one.name,
-                f"{one.speedup_vs_reference:.2f}x",
-                f"[{one.speedup_interval.low:.2f}, {one.speedup_interval.high:.2f}]",
-                f"{one.latency_us:.1f}",
-                f"{one.reference_latency_us:.1f}",
-                str(one.pairs),
-            ]
-            for one in verdict.workloads
-        ]
-        yield table(titles, rows, numbers=range(1, 6))
+        yield table(WORKLOAD_TITLES, map(workload_cells, verdict.workloads), numbers=range(1, 6))
     if isinstance(verdict, Measured):
         yield from _profile(verdict)
 
 
 def _profile(verdict: Measured) -> Iterator[Markup]:
-    """What the GPU does in a call, if that was recorded."""
     for one in verdict.profile:
         yield tag("p", f"GPU work in a call: {headline(one)}.")
         yield table(TITLES, kernel_rows(one), numbers=range(len(TITLES) - 2))
@@ -343,8 +326,11 @@ def attempts(dossier: Dossier) -> Iterator[Markup]:
         outcome = attempt.outcome.removeprefix(f"{attempt.fate}: ")
         again = confirmed.get(candidate_id)
         if again is not None and attempt.round:
-            outcome = f"screening said {outcome}; {_confirmation_words(again)}"
-        fate = tag("span", _fate_words(attempt), class_=_fate_kind(attempt))
+            said = again.outcome.removeprefix("measured: ")
+            confirmed_words = f"{'confirmed' if again.fate == 'measured' else 'not confirmed'}: {said}"
+            outcome = f"screening said {outcome}; {confirmed_words}"
+        words = "repeated" if repeats_known(attempt) else attempt.fate.replace("_", " ")
+        fate = tag("span", words, class_=_fate_kind(attempt))
         rows.append(
             [
                 str(attempt.round or ""),
@@ -356,16 +342,6 @@ def attempts(dossier: Dossier) -> Iterator[Markup]:
             ]
         )
     yield table(["round", "after", "action", "fate", "outcome", "candidate"], rows, numbers=(0, 1))
-
-
-def _confirmation_words(again: ConfirmationFinished) -> str:
-    if again.fate == "measured":
-        return f"confirmed: {again.outcome.removeprefix('measured: ')}"
-    return f"not confirmed: {again.outcome}"
-
-
-def _fate_words(attempt: AttemptFinished) -> str:
-    return "repeated" if repeats_known(attempt) else attempt.fate.replace("_", " ")
 
 
 def _fate_kind(attempt: AttemptFinished) -> str:
@@ -438,11 +414,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 
 
 def page_of(dossiers: Sequence[Dossier]) -> str:
-    """Return the page about runs of one task.
-
-    Raises:
-        ConfigError: they are of several.
-    """
+    """Return the page about runs of one task."""
     comparison, numbers = compared([dossier.entrant for dossier in dossiers]), count(1)
     if len(dossiers) == 1:
         started = dossiers[0].started
@@ -458,7 +430,6 @@ def page_of(dossiers: Sequence[Dossier]) -> str:
 
 
 def _document(title: str, *parts: Iterator[Markup]) -> str:
-    """Return the whole file."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -473,7 +444,6 @@ def _document(title: str, *parts: Iterator[Markup]) -> str:
 
 
 def _alone(dossier: Dossier, series: Sequence[Series], numbers: Iterator[int]) -> Iterator[Markup]:
-    """Yield the page of one run."""
     yield from summary(dossier)
     anchors = [("figures", "Figures"), *((name, title) for name, title, _ in SECTIONS)]
     yield tag("nav", [joined(tag("a", title, href=f"#{name}"), " ") for name, title in anchors])
@@ -487,7 +457,6 @@ def _alone(dossier: Dossier, series: Sequence[Series], numbers: Iterator[int]) -
 
 
 def _among_others(dossier: Dossier, place: int, numbers: Iterator[int]) -> Iterator[Markup]:
-    """Yield what a page of several runs says of one of them."""
     run_id = dossier.entrant.run_id
     yield tag("h2", run_id, id=f"run{place}")
     yield from summary(dossier)
@@ -499,7 +468,6 @@ def _among_others(dossier: Dossier, place: int, numbers: Iterator[int]) -> Itera
 
 
 def _compared(comparison: Comparison, numbers: Iterator[int]) -> Iterator[Markup]:
-    """Yield the runs beside each other."""
     yield tag("p", f"In common: {comparison.brief}.")
     several = len(comparison.groups) > 1
     if several:

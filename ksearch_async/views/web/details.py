@@ -6,12 +6,13 @@ import msgspec
 
 from actors.planner.core.state import Node
 from ksearch_async.fleet.status import Roster
+from ksearch_async.fleet.status import Run as ListedRun
 from ksearch_async.runs.candidates import archive_of
 from ksearch_async.runs.run import Run, Spend, Told, taken
-from messages.base import KsearchError, Role
+from messages.base import KsearchError
 from messages.events import CandidateEvaluated
 from messages.models import Lineup
-from messages.presence import Presence, RunCard
+from messages.presence import Presence
 from messages.settings import SearchSettings
 from messages.tasks import SourceFile, Target, TaskDescription, TaskSpec
 from messages.verdicts import DidNotBuild
@@ -123,11 +124,9 @@ def candidate_details(run: Run, candidate_id: str) -> CandidateDetails:
         raise _unknown("candidate", candidate_id)
     outcomes = [built.outcome for built in archive.builds.get(candidate_id, ())]
     tried = next((one for one in run.tried if one.fact.candidate_id == candidate_id), None)
-    return CandidateDetails(
-        candidate_id=candidate_id,
-        language=candidate.language,
-        entry_point=candidate.entry_point,
-        files=candidate.files,
+    return taken(
+        CandidateDetails,
+        candidate,
         build_log=next((outcome.log for outcome in reversed(outcomes) if outcome.log), ""),
         did_not_build=next((outcome.reason for outcome in outcomes if isinstance(outcome, DidNotBuild)), ""),
         verdicts=tuple(evaluated for evaluated, _ in archive.verdicts.get(candidate_id, ())),
@@ -174,33 +173,20 @@ class NodeHere(msgspec.Struct, frozen=True, kw_only=True):
     """It takes no jobs because it cannot do them, or left for that reason."""
 
 
-class RunHere(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a server, and who is missing for it."""
-
-    card: RunCard
-    age_s: float
-    missing: tuple[Role, ...]
-
-
 class NodesHere(msgspec.Struct, frozen=True, kw_only=True):
     """Who takes part, and in what."""
 
     at: str
     """ISO 8601, UTC."""
     nodes: tuple[NodeHere, ...]
-    runs: tuple[RunHere, ...]
+    runs: tuple[ListedRun, ...]
     unreadable: tuple[str, ...]
     """Keys of entries that this release cannot read."""
 
 
 def roster_told(roster: Roster) -> NodesHere:
     """Return who takes part."""
-    return NodesHere(
-        at=roster.at,
-        nodes=tuple(NodeHere(presence=one.presence, age_s=one.age_s, unfit=one.is_unfit) for one in roster.nodes),
-        runs=tuple(RunHere(card=one.card, age_s=one.age_s, missing=one.missing) for one in roster.runs),
-        unreadable=roster.unreadable,
-    )
+    return taken(NodesHere, roster, nodes=tuple(taken(NodeHere, one, unfit=one.is_unfit) for one in roster.nodes))
 
 
 def _costs(spend: Spend) -> Costs:

@@ -288,7 +288,12 @@ class FolderPlace:
         except OSError:  # it was removed between two looks
             return None
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
-        return Found(run_id=name, version=version, changed_at=_stamp(status.st_mtime), is_led=is_led)
+        return Found(
+            run_id=name,
+            version=version,
+            changed_at=datetime.fromtimestamp(status.st_mtime, UTC).isoformat(),
+            is_led=is_led,
+        )
 
 
 class ServerPlace:
@@ -363,10 +368,6 @@ def _locked_files() -> frozenset[int] | None:
     return frozenset(found)
 
 
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
-
-
 LOOK_S = 1.0
 """How often places are looked at for runs."""
 IDLE_S = 600.0
@@ -433,11 +434,7 @@ class Shelf:
         return sorted(rows, key=lambda row: (row.started_at, row.run_id), reverse=True)
 
     async def roster(self) -> Roster:
-        """Return who takes part in the runs; nobody where there is no server.
-
-        Raises:
-            messages.base.BusError: the server cannot be asked.
-        """
+        """Return who takes part in the runs; nobody where there is no server."""
         for place in self._places:
             if (roster := await place.roster()) is not None:
                 return roster
@@ -450,12 +447,7 @@ class Shelf:
 
     @asynccontextmanager
     async def run(self, run_id: str) -> AsyncIterator[OpenedRun]:
-        """Have a run open for as long as the context lasts, read up to where it is now.
-
-        Raises:
-            UnknownRunError: there is none of this name.
-            messages.base.KsearchError: it cannot be read.
-        """
+        """Have a run open for as long as the context lasts, read up to where it is now."""
         opened = await self._open(run_id)
         opened.watchers += 1
         try:
@@ -521,7 +513,6 @@ class Shelf:
         del self._opened[run_id]
 
     async def _look(self) -> None:
-        """Bring the list up to date."""
         found = await self._found()
         gone, new = self._rows.keys() - found.keys(), found.keys() - self._rows.keys()
         for run_id in gone:
@@ -544,13 +535,10 @@ class Shelf:
                 there = await place.runs()
             except KsearchError as error:
                 log.warning("runs cannot be listed", place=place.kind, error=str(error))
-                there = self._known(place.kind)
+                there = [found for found, row in self._rows.values() if row.place == place.kind]
             for each in there:
                 found.setdefault(each.run_id, (each, place))
         return found
-
-    def _known(self, kind: PlaceKind) -> list[Found]:
-        return [found for found, row in self._rows.values() if row.place == kind]
 
     async def _bring_up(self, found: Found, place: Place) -> None:
         known, row = self._rows[found.run_id]

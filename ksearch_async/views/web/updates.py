@@ -261,7 +261,6 @@ class Folding:
         )
 
     def _new_head(self) -> Head | None:
-        """Return what the run is, where that is not what was told last."""
         state = self.run.state
         basis = (self.run.started, state.settings, state.lineup, state.summary, bool(state.run_id))
         if self._basis is not None and all(map(operator.is_, basis, self._basis)):
@@ -322,7 +321,6 @@ class Folding:
         return taken(JobView, fact, verb=_VERBS[type(fact)], node_id=node_id, began_s=now_s, candidate_id=candidate_id)
 
     def _node_named(self, fact: Fact) -> str:
-        """Return the node that a fact is about; empty if it is about none."""
         branch_id = getattr(fact, "branch_id", "")
         return getattr(fact, "node_id", "") or (self.run.node_of(branch_id) if branch_id in self.run.branches else "")
 

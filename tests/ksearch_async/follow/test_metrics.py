@@ -14,9 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.bus.nats import QueueDepth
 from actors.worker.member import Histogram
-from ksearch_async.follow import metrics_endpoint
-from ksearch_async.follow.metrics import Metrics, metrics_of
-from ksearch_async.follow.metrics_endpoint import Reading, metrics_socket, metrics_url, serve_metrics
+from ksearch_async.follow import metrics
+from ksearch_async.follow.metrics import Metrics, Reading, metrics_of, metrics_socket, metrics_url, serve_metrics
 from messages.base import BusError, ConfigError, Role, Usage
 from messages.presence import Busy, Presence, RunCard, Tally, WorkerState
 from messages.tasks import Target
@@ -190,9 +189,7 @@ def test_a_port_that_is_taken_is_refused_in_words() -> None:
 
 
 def test_without_the_extra_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        metrics_endpoint, "find_spec", lambda name: None if name == "prometheus_client" else find_spec(name)
-    )
+    monkeypatch.setattr(metrics, "find_spec", lambda name: None if name == "prometheus_client" else find_spec(name))
     with pytest.raises(ConfigError) as refused:
         metrics_socket(0)
     assert refused.value.__notes__ == ["pip install 'ksearch-async[metrics]'"]

@@ -20,10 +20,10 @@ import pytest
 
 from actors.bus.journal import read_journal
 from ksearch_async.runs.folder import RunFolder, read_run
-from ksearch_async.runs.mailbox import STALE_S, JournalEnd, order_local, take_orders
+from ksearch_async.runs.mailbox import STALE_S, order_local, take_orders
 from ksearch_async.runs.orders import open_line
 from messages.base import BusError, ConfigError
-from messages.codec import encode_line, to_json
+from messages.codec import to_json
 from messages.events import PauseRequested
 from messages.facts import BranchStarted, Decided, NodeInserted, RunPaused
 from messages.steering import (
@@ -35,7 +35,6 @@ from messages.steering import (
     SteeringRequested,
 )
 from tests.ksearch_async.leading import lead
-from tests.ksearch_async.stories import story
 
 pytestmark = pytest.mark.anyio
 
@@ -203,7 +202,7 @@ def test_orders_are_taken_once_the_oldest_first(tmp_path: Path) -> None:
         (tmp_path / f"{name}.order").write_bytes(to_json(PauseRequested(reason=name)))
         os.utime(tmp_path / f"{name}.order", (time.time() - age, time.time() - age))
     (tmp_path / "c.new").write_bytes(b"half an ord")
-    assert [taken.name for taken in take_orders(tmp_path)] == ["b", "a"]
+    assert [name for name, _ in take_orders(tmp_path)] == ["b", "a"]
     assert take_orders(tmp_path) == []
     assert take_orders(tmp_path / "none") == []
 
@@ -261,20 +260,6 @@ async def test_a_run_that_is_not_there_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no NATS server is named"):
         async with open_line("r9", None, tmp_path, {}):
             pass
-
-
-def test_the_end_of_a_journal_is_read_line_by_line(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    lines = [encode_line(record) for record in story()]
-    path.write_bytes(lines[0] + lines[1][:20])
-    end = JournalEnd(path)
-    assert end.news() == []
-    with path.open("ab") as file:
-        file.write(lines[1][20:] + lines[2] + lines[3][:5])
-    assert [record.seq for record in end.news()] == [2, 3]
-    with path.open("ab") as file:
-        file.write(lines[3][5:])
-    assert [record.seq for record in end.news()] == [4]
 
 
 async def test_texts_of_any_kind_reach_the_models_without_what_is_no_text(tmp_path: Path) -> None:

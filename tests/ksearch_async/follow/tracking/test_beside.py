@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from ksearch_async.follow.tracking.beside import tracked
+from ksearch_async.follow.beside import tracked
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.settings.table import RunConfig, TrackingSettings, save_config
 from tests.ksearch_async.stories import on_disk, story

@@ -8,16 +8,17 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
 
 from ksearch_async.runs.run import Run
-from ksearch_async.views.report import figures
+from ksearch_async.views.report import ink
+from ksearch_async.views.report.curves import best_so_far, search_trace
 from ksearch_async.views.report.data import Series
-from ksearch_async.views.report.figures import best_so_far, fractions, ink, search_trace, tree, workloads
-from ksearch_async.views.report.gallery import FIGURES, pictures_of, rendered
+from ksearch_async.views.report.gallery import Drawn, pictures_of, rendered
+from ksearch_async.views.report.tree import rows_shown, tree
+from ksearch_async.views.report.workloads import fractions, workloads
 from messages.codec import Record
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story, untimed_story
 from tests.ksearch_async.views.report.recorded import (
@@ -46,15 +47,8 @@ def names(series: list[Series]) -> list[str]:
     return [picture.name for picture in pictures_of(series)]
 
 
-def test_every_figure_is_in_the_gallery() -> None:
-    folder = Path(figures.__file__).parent
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__", "ink"} == {
-        module.__name__.rpartition(".")[2] for module in FIGURES
-    }
-
-
 @pytest.mark.parametrize(
-    ("module", "records"),
+    ("figure", "records"),
     [
         (search_trace, gpu_records("softmax_rows_1_h200")),
         (best_so_far, sequel()),
@@ -64,8 +58,8 @@ def test_every_figure_is_in_the_gallery() -> None:
     ],
     ids=lambda value: getattr(value, "__name__", "").rpartition(".")[2],
 )
-def test_a_figure_is_drawn_with_title_and_caption_and_the_same_again(module: ModuleType, records: list[Record]) -> None:
-    pictures = list(pictures_of(alone(records), [module]))
+def test_a_figure_is_drawn_with_title_and_caption_and_the_same_again(figure: Drawn, records: list[Record]) -> None:
+    pictures = list(pictures_of(alone(records), [figure]))
     assert pictures
     for picture in pictures:
         assert re.fullmatch(r"[a-z0-9-]+", picture.name)
@@ -148,11 +142,11 @@ def test_a_large_tree_keeps_the_way_to_the_best_and_says_what_it_left_out() -> N
     told = story(stopped_by=None)
     crowd = decided(*(inserted(f"n{number}", "n1" if number % 2 else "n0", "more") for number in range(2, 200)))
     trace = Run.of([*told, *records_of([crowd], after=len(told))])
-    lines = tree.rows_shown(trace)
+    lines = rows_shown(trace)
     assert len(lines) == 80
     assert [line.node.node_id for line in lines[:2]] == ["n0", "n1"]
     assert len(lines) + sum(line.hidden for line in lines) == len(trace.state.nodes) == 200
-    (picture,) = tree.pictures([Series(label="1 run", runs=(trace,))])
+    (picture,) = tree([Series(label="1 run", runs=(trace,))])
     assert "120 of 200 are left out" in picture.caption
 
 

@@ -1,4 +1,4 @@
-"""How fast the best kernels are on each workload, beside the reference and a baseline: bars."""
+"""How fast the best kernels are on each workload, and on which fraction of them (as Figure 3 of the paper)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ksearch_async.views.report.data import Series, Workload, baseline_of, workloads_of
-from ksearch_async.views.report.figures.ink import FAINT, INK, SOFT, WIDE, Picture, dress, shown, style_of
+from ksearch_async.views.report.data import Curve, Series, Workload, baseline_of, fractions_of, workloads_of
+from ksearch_async.views.report.ink import FAINT, HIGH, INK, SOFT, WIDE, Picture, dress, scale_speedups, shown, style_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
 
 _BAR = 0.16
 """Inches."""
@@ -26,15 +25,13 @@ _MOST = 40
 
 
 class _Bars(msgspec.Struct, frozen=True):
-    """Bars of one colour."""
-
     label: str
     colour: str
     lengths: dict[str, tuple[float, float, float]]
     """By workload: value, and from where to where its whisker goes."""
 
 
-def pictures(series: Sequence[Series]) -> Iterator[Picture]:
+def workloads(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one, if any run has a kernel that was timed."""
     found = [workloads_of(each.runs) for each in series]
     names = list(dict.fromkeys(one.name for each in found for one in each))
@@ -52,26 +49,25 @@ def pictures(series: Sequence[Series]) -> Iterator[Picture]:
         title="Speedup by workload",
         caption=f"Speedup of the best kernel over the reference, which is 1x. Whiskers are {whiskers}.{left_out}",
         size=(WIDE, _FRAME + _BAR * (len(bars) + 1) * len(shown_names) + 0.2 * (len(bars) > 3)),
-        draw=partial(_draw, bars, shown_names),
+        draw=partial(_draw_workloads, bars, shown_names),
     )
 
 
 def _bars_of(series: Sequence[Series], found: Sequence[Sequence[Workload]]) -> list[_Bars]:
-    """Return what stands beside each other for each workload."""
     everything = [one for each in found for one in each]
     bars = [_Bars("reference", FAINT, {one.name: (1.0, 1.0, 1.0) for one in everything})]
     baselines = {one.name: (one.baseline, one.baseline, one.baseline) for one in everything if one.baseline}
     if baselines:
         names = {beside[0] for each in series for run in each.runs if (beside := baseline_of(run))}
         bars.append(_Bars(f"baseline ({', '.join(sorted(names))})", SOFT, baselines))
-    for place, (each, workloads) in enumerate(zip(series, found, strict=True)):
+    for place, (each, timed) in enumerate(zip(series, found, strict=True)):
         label = each.label if len(series) > 1 else "best kernel" if len(each.runs) == 1 else "best kernels"
-        lengths = {one.name: (one.speedup, one.low, one.high) for one in workloads}
+        lengths = {one.name: (one.speedup, one.low, one.high) for one in timed}
         bars.append(_Bars(label, style_of(place)[0], lengths))
     return bars
 
 
-def _draw(bars: Sequence[_Bars], names: Sequence[str], figure: Figure) -> None:
+def _draw_workloads(bars: Sequence[_Bars], names: Sequence[str], figure: Figure) -> None:
     axes = figure.subplots()
     dress(axes)
     axes.grid(visible=False, axis="y")
@@ -97,3 +93,42 @@ def _draw(bars: Sequence[_Bars], names: Sequence[str], figure: Figure) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     axes.set_xlabel("speedup over the reference")
     figure.legend(loc="outside upper left", ncols=3 if len(bars) <= 3 else 1)
+
+
+def fractions(series: Sequence[Series]) -> Iterator[Picture]:
+    """Yield one, if there are several workloads: of one, the fraction is all or nothing."""
+    if max((len(workloads_of(each.runs)) for each in series), default=0) < 2:
+        return
+    several = any(len(each.runs) > 1 for each in series)
+    yield Picture(
+        name="fractions",
+        title="Fraction of workloads above a speedup",
+        caption=(
+            "For each speedup over the reference, which fraction of the workloads the best kernel is faster on"
+            + (", all runs of a group counted together." if several else ".")
+        ),
+        size=(WIDE, HIGH),
+        draw=partial(_draw_fractions, [(each.label, fractions_of(each.runs)) for each in series]),
+    )
+
+
+def _draw_fractions(curves: Sequence[tuple[str, Curve]], figure: Figure) -> None:
+    axes = figure.subplots()
+    dress(axes)
+    speedups = [1.0, *(speedup for _, curve in curves for speedup, _ in curve)]
+    scale_speedups(axes, speedups, scored=False, along="x")
+    left, right = min(speedups) / 1.1, max(speedups) * 1.05
+    for place, (label, curve) in enumerate(curves):
+        colour, dashes = style_of(place)
+        x = [left, *(speedup for speedup, _ in curve), right]
+        y = [1.0, *(fraction for _, fraction in curve), 0.0] if curve else [0.0, 0.0]
+        words = shown(label, 60) if len(curves) > 1 else None
+        axes.plot(x, y, drawstyle="steps-post", color=colour, linestyle=dashes, linewidth=1.4, label=words)
+    axes.axvline(1.0, color=SOFT, linewidth=0.8, linestyle="--")
+    axes.set_xlim(left, right)
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    axes.set_xlabel("speedup over the reference")
+    axes.set_ylabel("workloads that are faster")
+    if len(curves) > 1:
+        figure.legend(loc="outside upper left", ncols=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actors.planner.core.state import Node, in_order
 from ksearch_async.runs.run import Run
 from ksearch_async.views.report.data import Series, start_of
-from ksearch_async.views.report.figures.ink import (
+from ksearch_async.views.report.ink import (
     BLUE,
     FAINT,
     INK,
@@ -44,7 +44,7 @@ _DEEPEST = 14
 """Levels that are indented."""
 
 
-def pictures(series: Sequence[Series]) -> Iterator[Picture]:
+def tree(series: Sequence[Series]) -> Iterator[Picture]:
     """Yield one for each run that has actions."""
     runs = [run for each in series for run in each.runs]
     for number, run in enumerate(runs, start=1):
@@ -104,7 +104,7 @@ def _draw(run: Run, lines: Sequence[Row], figure: Figure) -> None:
             linewidths=0.9,
             zorder=3,
         )
-        is_best = row > 0 and line.node.node_id == _best_node(run)
+        is_best = row > 0 and run.step is not None and line.node.node_id == run.step.mark.node_id
         room = int((wide - x[row] - 0.15) / (_BOLD if is_best else _CHARACTER))
         left.text(
             x[row] + 0.12,
@@ -167,12 +167,7 @@ def _value(run: Run, node: Node) -> float | None:
     return node.best.credit if node.best.speedup is None else node.best.speedup
 
 
-def _best_node(run: Run) -> str:
-    return run.step.mark.node_id if run.step else ""
-
-
 def _colour(node: Node, way: set[str]) -> tuple[str, bool]:
-    """Return a node's colour, and whether it is filled: something was tried there."""
     if node.node_id in way:
         return ORANGE, True
     if node.best is not None:

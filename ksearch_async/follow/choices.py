@@ -1,11 +1,33 @@
-"""What people ask for: where notices go, and of what. Light: every command that reads settings loads it."""
+"""Trackers and notices that people can choose. Light: every command that reads settings loads it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from ksearch_async.errors import refusal, suggestion
+
+MODULES: Mapping[str, str] = {
+    "wandb": "ksearch_async.follow.tracking.wandb",
+    "mlflow": "ksearch_async.follow.tracking.mlflow",
+}
+"""Each has a class `Tracked`, a `Tracker`; its package is the extra of the same name."""
+
+
+def tracker_names(words: str) -> tuple[str, ...]:
+    """Return which trackers are meant by names with commas; each once.
+
+    Raises:
+        ConfigError: one is not known.
+    """
+    names = tuple(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
+    for name in names:
+        if name not in MODULES:
+            known = f"known are {' and '.join(MODULES)}; several with commas"
+            raise refusal(f"no tracker {name!r}", suggestion(name, MODULES, known))
+    return names
+
 
 NoticeKind: TypeAlias = Literal["best", "finished", "trouble"]
 

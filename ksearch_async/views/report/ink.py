@@ -158,7 +158,6 @@ def draw_levels(axes: Axes, runs: Sequence[Run]) -> None:
 
 
 def _levels(runs: Sequence[Run]) -> Iterator[Level]:
-    """Yield what the runs are measured against, where it is the same for all of them."""
     starts = {start for run in runs if (start := start_of(run)) is not None}
     if len(starts) == 1:
         yield Level(starts.pop(), "initial program" if runs[0].scored else "reference")
