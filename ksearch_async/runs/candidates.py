@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import unified_diff
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from actors.planner.core.state import path_titles
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.evaluation.tasks import marks_of
-from ksearch_async.runs.folder import RunFolder, find_run, read_run
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.runs.run import Archive, Run, Told
 from messages.base import ROOT
 from messages.calls import CallForm
@@ -231,23 +230,16 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601, UTC."""
 
 
-def from_run(name: str, runs_dir: Path, which: str = BEST) -> Provenance:
-    """Read what a run knows of one of its candidates.
+def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
+    """Return what a run knows of one of its candidates.
 
     Args:
-        name: the run's id, its folder, or `latest`.
-        runs_dir: where runs are looked for.
+        folder: the run's.
         which: a round's number, a node's id, the beginning of a candidate's id, or `best`.
-    """
-    return read_provenance(find_run(name, runs_dir), which)
-
-
-def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
-    """Do what `from_run` does, for a folder.
 
     Raises:
         ConfigError: the run has no such candidate.
-        messages.base.BusError: as `from_run`.
+        messages.base.BusError: its journal is damaged, or of a newer release.
     """
     run = read_run(folder, with_texts=True)
     version = _named(run, which)
