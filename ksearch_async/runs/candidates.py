@@ -26,7 +26,7 @@ from messages.verdicts import worth_text
 
 BEST: Final = "best"
 BASE: Final = ("base", "parent")
-"""What the other version's branch started from: its parent node's best candidate."""
+"""Names of the version that the other one's branch started from: its parent node's best candidate."""
 _FEWEST_LETTERS = 4
 """Of a candidate's id."""
 
@@ -70,7 +70,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None = None
     credit: float | None = None
     screen_speedup: float | None = None
-    """What its first measurement had said, before the one that counts; null if it was measured once."""
+    """Speedup by its first measurement, before the one that counts; None if it was measured once."""
     candidate: Candidate
 
     @property
@@ -223,7 +223,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Titles of the actions that led to it."""
     round: int | None = None
     marks: tuple[str, ...] = ()
-    """What is to be known of the task."""
+    """Remarks on the task."""
     evaluated: CandidateEvaluated | None = None
     """The verdict that counts: the latest confirmation, else the latest; null: it was never judged."""
     evaluated_at: str = ""

@@ -44,7 +44,7 @@ _EVALUATION_S = (2.0, 20.0)
 _REPEATS = 1.5
 """At most so many questions per evaluation: answers that repeat a candidate, or hold none."""
 _LOG_TOKENS = 1_000
-"""What failed, in a coder's prompt."""
+"""Text of failures in a coder's prompt."""
 _NODE_TOKENS, _NODES_PER_ROUND, _REPORT_TOKENS = 40, 2, 1_500
 """How a planner's prompt grows: a line per action, and what happened since."""
 _CACHED_AT_BEST = 0.5
@@ -66,14 +66,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier | None) -> Estimate:
-    """Say what a run is likely to take.
-
-    Args:
-        config: what it is started with.
-        told: its calls, and its first prompts as they were built.
-        lineup: which models it asks, at what price.
-        before: an earlier run of the task on this machine.
-    """
+    """Say what a run is likely to take."""
     named = (config.model.name, config.model.planner.name, config.model.coder.name)
     like = before if before is not None and before.models == named else None
     budget = config.search.budget
@@ -187,7 +180,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier run of the same task on a machine like this took."""
+    """Effort of an earlier run of the same task on a machine like this."""
 
     run: str
     rounds: int

@@ -74,7 +74,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replayed(msgspec.Struct, kw_only=True):
-    """What a replay found."""
+    """Result of a replay."""
 
     rounds: int = 0
     questions: int = 0

@@ -57,7 +57,7 @@ _VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationReque
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What is being done for a node, or for the tree as a whole."""
+    """Work under way for a node, or for the tree as a whole."""
 
     verb: str
     """`writing`, `building`, `evaluating`, `confirming` (what a branch wrote, and may have left behind), `planning`, or
@@ -70,14 +70,7 @@ class Progress:
     """Follows one session of a run."""
 
     def __init__(self, chronicle: Run, narrator: Narrator, *, leads: bool = True, slots: int | None = None) -> None:
-        """Follow a run.
-
-        Args:
-            chronicle: holds what was before this session.
-            narrator: tells of it.
-            leads: whether the run is led by this process, and ends with it.
-            slots: evaluations that are worked on at once, where that is known.
-        """
+        """Follow a run; `slots` evaluations are worked on at once, where that is known."""
         self.chronicle = chronicle
         self.leads = leads
         self._tried_before = len(chronicle.tried)
@@ -255,11 +248,7 @@ class Utilisation:
     """Keeps the latest evaluations of each device."""
 
     def __init__(self, *, slots: int | None = None) -> None:
-        """Keep them.
-
-        Args:
-            slots: evaluations that are worked on at once; null: as many as were seen to be, since workers come and go.
-        """
+        """Begin; without `slots` as many evaluations run at once as were seen to."""
         self._slots = slots
         self._spans: dict[tuple[str, str], deque[_Span]] = {}
         self._devices: dict[tuple[str, str], str] = {}
