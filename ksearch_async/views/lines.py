@@ -11,7 +11,7 @@ from actors.planner.core.state import Incumbent, Provisional, SearchState
 from ksearch_async.runs.run import DUPLICATE, Best, BestScore, Run, repeats_known
 from ksearch_async.views.text import counted, dollars, fitted, padded, shortened, workload_table
 from messages.base import fault_words
-from messages.codec import Record
+from messages.codec import Body, Record
 from messages.events import CandidateWritten, EditsProposed, JobsUnserved
 from messages.facts import (
     AttemptFinished,
@@ -284,10 +284,7 @@ class Narrator:
 
     def tell(self, record: Record) -> Iterator[str]:
         """Fold a record and yield a line for each thing in it that is worth one."""
-        if isinstance(record.body, CandidateWritten | EditsProposed) and record.body.faults:
-            yield self.fitted(fault_line(record.body))
-        elif isinstance(record.body, JobsUnserved):
-            yield from self.unserved_lines(record.body)
+        yield from self.event_lines(record.body)
         yield from filter(None, map(self.line, self._chronicle.unfold(record)))
 
     def line(self, fact: Fact) -> str:
@@ -301,8 +298,14 @@ class Narrator:
         """Return a line that stands under those of the attempts."""
         return fitted(f"  {' '.join(said.split())}", self._columns())
 
-    def unserved_lines(self, unserved: JobsUnserved) -> Iterator[str]:
-        """Say which jobs nobody does, and what to start: in one line, or in as many as let a terminal show it all."""
+    def event_lines(self, event: Body) -> Iterator[str]:
+        """Say which tries of a call failed, or which jobs nobody does; the latter in as many lines as it takes."""
+        if isinstance(event, CandidateWritten | EditsProposed) and event.faults:
+            yield self.fitted(fault_line(event))
+        elif isinstance(event, JobsUnserved):
+            yield from self._unserved_lines(event)
+
+    def _unserved_lines(self, unserved: JobsUnserved) -> Iterator[str]:
         article = "an" if unserved.role[0] in "aeiou" else "a"
         said = f"waiting for {article} {unserved.role}: {unserved.detail}"
         columns = self._columns()

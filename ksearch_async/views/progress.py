@@ -14,11 +14,11 @@ import msgspec
 
 from actors.planner.core.state import NodeState, SearchState, is_confirmation, is_question, number_of
 from ksearch_async.runs.run import Run, Tried
-from ksearch_async.views.lines import Narrator, fault_line
+from ksearch_async.views.lines import Narrator
 from ksearch_async.views.text import counted
 from messages.base import ROOT
 from messages.codec import Record
-from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobsUnserved
+from messages.events import CandidateEvaluated, JobsUnserved
 from messages.facts import (
     AttemptFinished,
     BuildRequested,
@@ -97,12 +97,10 @@ class Progress:
             self._take(fact, at)
             if self._is_of_note(fact):
                 yield self._narrator.line(fact)
-        if isinstance(record.body, CandidateWritten | EditsProposed) and self.chronicle.faults.keys() - known:
-            yield self._narrator.fitted(fault_line(record.body))
-        elif isinstance(record.body, CandidateEvaluated):
+        if isinstance(record.body, CandidateEvaluated):
             self._utilisation.take(record.body, at)
-        elif isinstance(record.body, JobsUnserved):
-            yield from self._narrator.unserved_lines(record.body)
+        if isinstance(record.body, JobsUnserved) or self.chronicle.faults.keys() - known:
+            yield from self._narrator.event_lines(record.body)
 
     def latest(self, most: int) -> list[Tried]:
         """Return attempts of this session that brought something new, the latest first."""
