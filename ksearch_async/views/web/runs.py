@@ -358,7 +358,7 @@ LOOK_S = 1.0
 IDLE_S = 600.0
 """A run that nobody looks at is dropped after so long."""
 KEPT_RUNS, KEPT_UPDATES = 12, 16_000
-"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 100 MB.
+"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 80 MB.
 The list reads all runs; the newest are there at once when somebody wants them."""
 
 log = structlog.get_logger(__name__)
