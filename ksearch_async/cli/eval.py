@@ -23,8 +23,8 @@ from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, Ta
 from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.fleet.workers import is_task, open_workers
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.candidates import Provenance, from_run
-from ksearch_async.runs.folder import runs_dir_or_default
+from ksearch_async.runs.candidates import Provenance, read_provenance
+from ksearch_async.runs.folder import find_run, runs_dir_or_default
 from ksearch_async.settings.table import KernelLanguage, ProgramSettings, WorkerSettings
 from ksearch_async.views.terminal import note, put, put_json, put_lines
 from ksearch_async.views.text import TITLES, headline, kernel_rows, left_out, workload_table
@@ -393,7 +393,7 @@ def _best_of(run: str, runs_dir: Path) -> Provenance:
     """
     if is_task(run):
         raise refusal(f"no source file is given for {run!r}", "ksearch eval TASK SOURCE, or ksearch eval RUN")
-    return from_run(run, runs_dir)
+    return read_provenance(find_run(run, runs_dir))
 
 
 async def _evaluated(

@@ -72,10 +72,6 @@ def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
 def check_call(task: TaskSpec, call: CallForm | None) -> None:
     """Accept a way of calling that a module's `forward` can have: tensors and numbers in, tensors out.
 
-    Args:
-        task: what is called.
-        call: how; null: with tensors alone.
-
     Raises:
         ConfigError: it is another.
     """

@@ -1,4 +1,4 @@
-"""What is known of a kernel when it is exported, as JSON for scripts and as the module's first lines for people."""
+"""The receipt of an exported kernel, as JSON for scripts and as the module's first lines for people."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     isolation: tuple[str, ...] = ()
     """Layers that kept it from the judge and the host."""
     marks: tuple[str, ...] = ()
-    """What is to be known of the task."""
+    """Remarks on the task."""
     run_id: str = ""
     """Empty if it was measured for the export."""
     round: int | None = None
@@ -38,7 +38,7 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, tag="ksearch.receipt.v1", tag_field="schema"):
-    """What `python FILE --receipt` prints."""
+    """Output of `python FILE --receipt`."""
 
     ksearch_async: str
     """Version of the package that exported it."""
@@ -84,12 +84,7 @@ def receipt_of(winner: Winner) -> str:
 
 
 def header_of(winner: Winner, signature: str) -> str:
-    """Return the module's docstring: where the kernel comes from and how to use it.
-
-    Args:
-        winner: the kernel.
-        signature: how it is called: `forward(x, weight) -> output`.
-    """
+    """Return the module's docstring: where the kernel comes from and how to use it."""
     title = f"{winner.task.name}: a kernel ({winner.candidate.language}), exported by ksearch-async {__version__}."
     return "\n".join((_one_line(title), "", *facts_of(winner), "", f"    {signature}", "", _HOW_TO))
 

@@ -17,23 +17,12 @@ _PREFIX = "flashinfer:"
 
 
 def check_solution(task: TaskSpec, candidate: Candidate, selector: str) -> None:
-    """Accept a kernel that can be written as a solution, before anything is measured.
-
-    Args:
-        task: what it is for.
-        candidate: the kernel.
-        selector: how the task was named: `flashinfer:FOLDER#DEFINITION…`.
-    """
+    """Accept a kernel that can be written as a solution, before anything is measured."""
     _solution_text(candidate, _definition(task, selector), "")
 
 
 def write_solution(winner: Winner, selector: str) -> str:
-    """Return a kernel as a solution's JSON.
-
-    Args:
-        winner: what was found right, and measured.
-        selector: how its task was named.
-    """
+    """Return a kernel as a solution's JSON."""
     return _solution_text(winner.candidate, _definition(winner.task, selector), "\n".join(facts_of(winner)))
 
 

@@ -28,11 +28,6 @@ def accompanied(session: Session, lead: Lead, *, say: Callable[[str], None]) -> 
     """Return a `Lead` that has the run tracked, and notices sent, as its configuration says.
 
     A session that only watches a run leaves that to the one that leads it.
-
-    Args:
-        session: about to be led.
-        lead: leads it.
-        say: called with lines for people.
     """
 
     async def led(*, tell: Callable[[Record], None], stop: StopSwitch | None = None) -> None:
@@ -63,14 +58,7 @@ log = structlog.get_logger(__name__)
 async def tracked(
     folder: RunFolder, config: RunConfig, environment: Mapping[str, str], say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Have a run's trackers told of it while this is entered; what goes wrong with one is said and changes nothing.
-
-    Args:
-        folder: the run's; its journal is what is told of.
-        config: names the trackers.
-        environment: says who signs in there.
-        say: called with lines for people.
-    """
+    """Have a run's trackers told of it while this is entered; what goes wrong with one is said and changes nothing."""
     names = tracker_names(config.tracking.to or "")
     if not names:
         yield

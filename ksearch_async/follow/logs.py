@@ -47,7 +47,7 @@ def without_secrets(line: str) -> str:
 
 
 Console: TypeAlias = Literal["warnings", "text", "json"]
-"""What stderr gets: warnings only, for who watches a search; or all lines of ours and the warnings of libraries, as
+"""Lines on stderr: warnings only, beside a search's view; or all lines of ours and the warnings of libraries, as
 text or as one JSON object each."""
 
 _OURS = ("ksearch_async", "actors", "evaluators", "messages")

@@ -37,7 +37,7 @@ _HIGHEST_PORT = 65535
 
 
 class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process asked of models since it started."""
+    """Model calls of a process since it started."""
 
     calls: int
     mean_s: float | None
@@ -47,7 +47,7 @@ class ModelUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process has done since it started."""
+    """Work of a process since it started."""
 
     name: str
     role: Role
@@ -76,7 +76,7 @@ class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has cost so far."""
+    """Effort of a run so far."""
 
     run: str
     state: str
@@ -189,27 +189,20 @@ def _devices(presences: Iterable[Presence]) -> tuple[DeviceUse, ...]:
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process has to tell when it is asked."""
+    """Answer of a process to a scrape."""
 
     own: WorkerUse | None = None
     job_s: Histogram | None = None
     """How long its jobs took."""
     fleet: Metrics | None = None
-    """What it sees of the others; null in processes that may not look."""
+    """Its view of the others; None in processes that may not look."""
 
 
 @asynccontextmanager
 async def metrics_served(
     port: int | None, host: str, read: Callable[[], Awaitable[Reading]], *, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Serve metrics while inside, if there is a port.
-
-    Args:
-        port: null: nothing is served. 0: a free one.
-        host: address to listen at.
-        read: called at each scrape.
-        say: told the endpoint's address.
-    """
+    """Serve metrics while inside, if there is a port."""
     if port is None:
         yield
         return
@@ -255,13 +248,7 @@ async def serve_metrics(
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer scrapes until cancelled. A reading for which the bus is away is answered with 503.
-
-    Args:
-        listener: from `metrics_socket`.
-        read: called at each scrape.
-        task_status: told when scrapes are answered.
-    """
+    """Answer scrapes until cancelled. A reading for which the bus is away is answered with 503."""
     from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - an extra
     from starlette.applications import Starlette  # noqa: PLC0415 - only where it is served
     from starlette.responses import Response  # noqa: PLC0415

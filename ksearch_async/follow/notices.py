@@ -175,12 +175,6 @@ async def noticed(
 ) -> AsyncIterator[None]:
     """Have notices of a run sent while this is entered, if somebody wants them.
 
-    Args:
-        folder: the run's; its journal is what is told of.
-        settings: where to, and of what.
-        environment: where the secret is, and the address if the settings have none.
-        after: the last record that is no news.
-
     Raises (when entered):
         ConfigError: the environment's address is none.
     """

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import unified_diff
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from actors.planner.core.state import path_titles
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.evaluation.tasks import marks_of
-from ksearch_async.runs.folder import RunFolder, find_run, read_run
+from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.runs.run import Archive, Run, Told
 from messages.base import ROOT
 from messages.calls import CallForm
@@ -27,7 +26,7 @@ from messages.verdicts import worth_text
 
 BEST: Final = "best"
 BASE: Final = ("base", "parent")
-"""What the other version's branch started from: its parent node's best candidate."""
+"""Names of the version that the other one's branch started from: its parent node's best candidate."""
 _FEWEST_LETTERS = 4
 """Of a candidate's id."""
 
@@ -71,7 +70,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float | None = None
     credit: float | None = None
     screen_speedup: float | None = None
-    """What its first measurement had said, before the one that counts; null if it was measured once."""
+    """Speedup by its first measurement, before the one that counts; None if it was measured once."""
     candidate: Candidate
 
     @property
@@ -224,30 +223,23 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Titles of the actions that led to it."""
     round: int | None = None
     marks: tuple[str, ...] = ()
-    """What is to be known of the task."""
+    """Remarks on the task."""
     evaluated: CandidateEvaluated | None = None
     """The verdict that counts: the latest confirmation, else the latest; null: it was never judged."""
     evaluated_at: str = ""
     """ISO 8601, UTC."""
 
 
-def from_run(name: str, runs_dir: Path, which: str = BEST) -> Provenance:
-    """Read what a run knows of one of its candidates.
+def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
+    """Return what a run knows of one of its candidates.
 
     Args:
-        name: the run's id, its folder, or `latest`.
-        runs_dir: where runs are looked for.
+        folder: the run's.
         which: a round's number, a node's id, the beginning of a candidate's id, or `best`.
-    """
-    return read_provenance(find_run(name, runs_dir), which)
-
-
-def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
-    """Do what `from_run` does, for a folder.
 
     Raises:
         ConfigError: the run has no such candidate.
-        messages.base.BusError: as `from_run`.
+        messages.base.BusError: its journal is damaged, or of a newer release.
     """
     run = read_run(folder, with_texts=True)
     version = _named(run, which)

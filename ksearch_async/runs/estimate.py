@@ -1,7 +1,7 @@
 """Estimates of calls, tokens, money and time before a run starts, as ranges.
 
 The first prompts are really built; how they grow, how long answers get and how fast they come is only known once a run
-of the same task with the same models is there. Until then wide ranges stand for it: `ASSUMED` and the constants here.
+of the same task with the same models is there. Until then wide ranges stand for it: the constants here.
 Limits of the budget cut the ranges off.
 
 Only what is known: how long answers get and how often a candidate repeats an earlier one shows when they come.
@@ -34,23 +34,17 @@ Range: TypeAlias = tuple[float, float]
 """From, to."""
 
 
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What is taken for granted of answers."""
-
-    coder_tokens: tuple[int, int] = (1_000, 8_000)
-    """Completion tokens: a short kernel, or a long one after some reasoning."""
-    planner_tokens: tuple[int, int] = (500, 4_000)
-    tokens_per_s: tuple[float, float] = (100.0, 20.0)
-    """How fast answers come."""
-    evaluation_s: tuple[float, float] = (2.0, 20.0)
-    """Building, checking and timing one candidate."""
-
-
-ASSUMED = Answers()
+_CODER_TOKENS = (1_000, 8_000)
+"""Completion tokens: a short kernel, or a long one after some reasoning."""
+_PLANNER_TOKENS = (500, 4_000)
+_TOKENS_PER_S = (100.0, 20.0)
+"""How fast answers come."""
+_EVALUATION_S = (2.0, 20.0)
+"""Building, checking and timing one candidate."""
 _REPEATS = 1.5
 """At most so many questions per evaluation: answers that repeat a candidate, or hold none."""
 _LOG_TOKENS = 1_000
-"""What failed, in a coder's prompt."""
+"""Text of failures in a coder's prompt."""
 _NODE_TOKENS, _NODES_PER_ROUND, _REPORT_TOKENS = 40, 2, 1_500
 """How a planner's prompt grows: a line per action, and what happened since."""
 _CACHED_AT_BEST = 0.5
@@ -72,26 +66,22 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier | None) -> Estimate:
-    """Say what a run is likely to take.
-
-    Args:
-        config: what it is started with.
-        told: its calls, and its first prompts as they were built.
-        lineup: which models it asks, at what price.
-        before: an earlier run of the task on this machine.
-    """
+    """Say what a run is likely to take."""
     named = (config.model.name, config.model.planner.name, config.model.coder.name)
     like = before if before is not None and before.models == named else None
-    ends = [_end(config, told, lineup, like, at) for at in (0, 1)]
     budget = config.search.budget
-    low, high = ends
-    calls = tuple(min(end.usage.calls, budget.max_calls or end.usage.calls) for end in ends)
-    tokens = tuple(min(end.usage.tokens, budget.max_tokens or end.usage.tokens) for end in ends)
+    coders, planners = zip(*(_usages(config, told, like, at) for at in (0, 1)), strict=True)
+    usages = [coder.plus(planner) for coder, planner in zip(coders, planners, strict=True)]
+    costs = [_costs(coders[at], planners[at], lineup, at) for at in (0, 1)]
+    times = [_time_s(config, coders[at], lineup, like, at) for at in (0, 1)]
+    low_usd, high_usd = costs
     cost_usd = None
-    if low.cost_usd is not None and high.cost_usd is not None:
-        limit = budget.max_cost_usd or high.cost_usd
-        cost_usd = (round(min(low.cost_usd, limit), 4), round(min(high.cost_usd, limit), 4))
-    time_s = tuple(round(min(end.time_s, budget.wall_clock_s or end.time_s), 1) for end in ends)
+    if low_usd is not None and high_usd is not None:
+        limit = budget.max_cost_usd or high_usd
+        cost_usd = (round(min(low_usd, limit), 4), round(min(high_usd, limit), 4))
+    calls = [min(usage.calls, budget.max_calls or usage.calls) for usage in usages]
+    tokens = [min(usage.tokens, budget.max_tokens or usage.tokens) for usage in usages]
+    time_s = [round(min(seconds, budget.wall_clock_s or seconds), 1) for seconds in times]
     return Estimate(
         calls=(calls[0], calls[1]),
         tokens=(tokens[0], tokens[1]),
@@ -101,23 +91,14 @@ def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier 
     )
 
 
-class _End(msgspec.Struct, frozen=True, kw_only=True):
-    usage: Usage
-    cost_usd: float | None
-    time_s: float
-
-
-def _end(config: RunConfig, told: Forecast, lineup: Lineup, like: Earlier | None, at: int) -> _End:
-    coder, planner = _usages(config, told, like, at)
-    prices = [offer.price for offer in lineup.coders] or [None]
-    costs = [_cost(coder, price, at) for price in prices]
+def _costs(coder: Usage, planner: Usage, lineup: Lineup, at: int) -> float | None:
+    """Return what coders and the planner cost, at the lower or the upper end; None where a price is not known."""
     planning = _cost(planner, lineup.planner.price, at)
-    known = [cost for cost in costs if cost is not None]
-    cost_usd = None
-    if planning is not None and len(known) == len(costs):
-        cost_usd = planning + (min(known) if at == 0 else max(known))
-    usage = coder.plus(planner)
-    return _End(usage=usage, cost_usd=cost_usd, time_s=_time_s(config, coder, lineup, like, at))
+    writing = [_cost(coder, price, at) for price in [offer.price for offer in lineup.coders] or [None]]
+    known = [cost for cost in writing if cost is not None]
+    if planning is None or len(known) < len(writing):
+        return None
+    return planning + (max(known) if at else min(known))
 
 
 def _usages(config: RunConfig, told: Forecast, like: Earlier | None, at: int) -> tuple[Usage, Usage]:
@@ -126,12 +107,12 @@ def _usages(config: RunConfig, told: Forecast, like: Earlier | None, at: int) ->
     if like is not None:
         coder = _scaled(like.usage_coder, coder_calls, _SPREAD[at])
         return coder, _scaled(like.usage_planner, planner_calls, _SPREAD[at])
-    answer = _capped(ASSUMED.coder_tokens[at], config)
+    answer = _capped(_CODER_TOKENS[at], config)
     prompt = told.coder_prompt_tokens + (0 if at == 0 else answer + _LOG_TOKENS)
     coder = Usage(calls=coder_calls, prompt_tokens=coder_calls * prompt, completion_tokens=coder_calls * answer)
     grown = _REPORT_TOKENS + _NODE_TOKENS * _NODES_PER_ROUND * told.coder_calls
     plan = (told.planner_prompt_tokens or 0) + (0 if at == 0 else grown)
-    script = _capped(ASSUMED.planner_tokens[at], config)
+    script = _capped(_PLANNER_TOKENS[at], config)
     planner = Usage(calls=planner_calls, prompt_tokens=planner_calls * plan, completion_tokens=planner_calls * script)
     return coder, planner
 
@@ -162,10 +143,10 @@ def _time_s(config: RunConfig, coder: Usage, lineup: Lineup, like: Earlier | Non
     if like is not None:
         return _SPREAD[at] * like.round_s * rounds * like.branches / config.search.branches
     is_free = all(offer.price is not None and not offer.price.output_usd for offer in lineup.coders)
-    speed = _OFFLINE_TOKENS_PER_S if lineup.coders and is_free else ASSUMED.tokens_per_s[at]
+    speed = _OFFLINE_TOKENS_PER_S if lineup.coders and is_free else _TOKENS_PER_S[at]
     at_once = min(config.search.branches, config.model.concurrency)
     writing = coder.completion_tokens / speed / at_once
-    judging = rounds * ASSUMED.evaluation_s[at] / max(1, min(config.workers.evaluators, config.search.branches))
+    judging = rounds * _EVALUATION_S[at] / max(1, min(config.workers.evaluators, config.search.branches))
     return max(writing, judging) if at == 0 else writing + judging
 
 
@@ -173,11 +154,11 @@ def _words(config: RunConfig, like: Earlier | None) -> str:
     if like is not None:
         return f"run {like.run}, of the same task with the same models on this machine, give or take a half"
     cap = config.model.max_tokens
-    few, many = (_capped(tokens, config) for tokens in ASSUMED.coder_tokens)
-    speed = "{1:g} to {0:g}".format(*ASSUMED.tokens_per_s)
+    few, many = (_capped(tokens, config) for tokens in _CODER_TOKENS)
+    speed = "{1:g} to {0:g}".format(*_TOKENS_PER_S)
     return (
         f"the first prompts as built; answers of {few:,} to {many:,} tokens{' (their limit)' if cap else ''} "
-        f"at {speed} tokens a second, evaluations of {ASSUMED.evaluation_s[0]:g} to {ASSUMED.evaluation_s[1]:g} s"
+        f"at {speed} tokens a second, evaluations of {_EVALUATION_S[0]:g} to {_EVALUATION_S[1]:g} s"
     )
 
 
@@ -199,7 +180,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier run of the same task on a machine like this took."""
+    """Effort of an earlier run of the same task on a machine like this."""
 
     run: str
     rounds: int

@@ -27,60 +27,44 @@ _SUFFIX_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 _NAME_LENGTH = 32
 
 
+class _Entry:
+    """A path inside a run's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: RunFolder, _owner: type) -> Path:
+        return folder.path / self._name
+
+
 class RunFolder(msgspec.Struct, frozen=True):
     """One run on disk."""
 
     path: Path
 
+    config = _Entry("config.json")
+    """The resolved configuration."""
+    journal = _Entry("journal.jsonl")
+    """All events of the run, one JSON record per line."""
+    candidates = _Entry("candidates")
+    """Every candidate that was written, by content hash."""
+    best = _Entry("best")
+    """The incumbent's files."""
+    artifacts = _Entry("artifacts")
+    """Builds by content hash; can be deleted when the run is over."""
+    nats = _Entry("nats")
+    """The store of a nats-server of the run's own."""
+    address = _Entry("nats.address")
+    """The address of that server, while it listens."""
+    orders = _Entry("orders")
+    """Orders of people to the run's process, while there is one."""
+    log = _Entry("ksearch.log")
+    """Log lines as JSON."""
+
     @property
     def run_id(self) -> str:
         """The folder's name."""
         return self.path.name
-
-    @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.json"
-
-    @property
-    def journal(self) -> Path:
-        """All events of the run, one JSON record per line."""
-        return self.path / "journal.jsonl"
-
-    @property
-    def candidates(self) -> Path:
-        """Every candidate that was written, by content hash."""
-        return self.path / "candidates"
-
-    @property
-    def best(self) -> Path:
-        """The incumbent's files."""
-        return self.path / "best"
-
-    @property
-    def artifacts(self) -> Path:
-        """What was built, by content hash; can be deleted when the run is over."""
-        return self.path / "artifacts"
-
-    @property
-    def nats(self) -> Path:
-        """The store of a nats-server of the run's own."""
-        return self.path / "nats"
-
-    @property
-    def address(self) -> Path:
-        """Where that server listens, while it does."""
-        return self.path / "nats.address"
-
-    @property
-    def orders(self) -> Path:
-        """Where people put orders to the run's process, while there is one."""
-        return self.path / "orders"
-
-    @property
-    def log(self) -> Path:
-        """Log lines as JSON."""
-        return self.path / "ksearch.log"
 
     def in_use(self) -> bool:
         """Say whether a process is working on the run: it holds the journal's lock."""

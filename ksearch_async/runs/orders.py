@@ -101,13 +101,6 @@ async def open_line(
 ) -> AsyncIterator[Line]:
     """Open a line to the run that is meant by an id, a folder, `latest`, or nothing: the only one.
 
-    Args:
-        run: names it.
-        nats: the server's addresses; null: as the run's folder says, else the environment's.
-        runs_dir: where run folders are looked for.
-        environment: may name a server, and who signs in there.
-        credentials: file that says who this process is to the server.
-
     Raises:
         ConfigError: there is no such run.
         messages.base.BusError: its server cannot be reached.
@@ -143,7 +136,7 @@ _RESULTS: dict[Verb, Standing] = {"stop": "stopping", "pause": "paused", "contin
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of asking a run to stop, to pause or to go on."""
+    """Result of asking a run to stop, to pause or to go on."""
 
     taken: bool
     """Whoever leads it has taken it."""
@@ -155,14 +148,14 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an order about the search."""
+    """Result of an order about the search."""
 
     taken: bool
     """Decided on; if not, it is recorded, and takes effect when the run goes on."""
     standing: Standing
     """Before the order."""
     facts: tuple[Fact, ...]
-    """What was decided, or will be."""
+    """Facts that were decided, or will be."""
     words: tuple[str, ...]
     """The same for people."""
     notes: tuple[str, ...] = ()

@@ -73,27 +73,27 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
 
-class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a replay."""
+class Replayed(msgspec.Struct, kw_only=True):
+    """Result of a replay."""
 
-    rounds: int
-    questions: int
+    rounds: int = 0
+    questions: int = 0
     """Prompts that were rebuilt and had been answered."""
-    hits: int
-    misses: tuple[Miss, ...]
-    unanswered: int
+    hits: int = 0
+    misses: tuple[Miss, ...] = ()
+    unanswered: int = 0
     """Questions without an answer in the journal: lost, or under way when the run stopped."""
-    answers: int
+    answers: int = 0
     """Answers that were read anew."""
-    read_otherwise: tuple[Difference, ...]
+    read_otherwise: tuple[Difference, ...] = ()
     """Answers out of which this release reads something else."""
-    decisions: int
-    decided_otherwise: Difference | None
+    decisions: int = 0
+    decided_otherwise: Difference | None = None
     """The first decision that differs."""
-    hashes: int
+    hashes: int = 0
     """Hashes of the state that the journal holds."""
-    hash_differs: Difference | None
-    state_hash: str
+    hash_differs: Difference | None = None
+    state_hash: str = ""
     """Of the state at the end."""
 
     @property
@@ -132,11 +132,7 @@ class _Replay:
         self._texts = Texts()
         self._waiting: dict[int, Event] = {}
         self._asked: dict[str, _Asked] = {}
-        self._misses: list[Miss] = []
-        self._read_otherwise: list[Difference] = []
-        self._decided_otherwise: Difference | None = None
-        self._hash_differs: Difference | None = None
-        self._decisions = self._hashes = self._unanswered = self._answers = 0
+        self._found = Replayed()
 
     def take(self, record: Record) -> None:
         """Take one record: an event waits for its decision."""
@@ -147,34 +143,24 @@ class _Replay:
             self._waiting[record.seq] = body
 
     def result(self) -> Replayed:
-        """Return what came of all records."""
-        return Replayed(
-            rounds=self._state.rounds,
-            questions=len(self._asked),
-            hits=len(self._asked) - len(self._misses),
-            misses=tuple(self._misses),
-            unanswered=self._unanswered,
-            answers=self._answers,
-            read_otherwise=tuple(self._read_otherwise),
-            decisions=self._decisions,
-            decided_otherwise=self._decided_otherwise,
-            hashes=self._hashes,
-            hash_differs=self._hash_differs,
-            state_hash=state_hash(self._state),
-        )
+        """Return what was found in all records."""
+        found, questions = self._found, len(self._asked)
+        found.rounds, found.state_hash = self._state.rounds, state_hash(self._state)
+        found.questions, found.hits = questions, questions - len(found.misses)
+        return found
 
     def _decide(self, seq: int, recorded: Decided) -> None:
         event = self._take_in(recorded.cause, seq)
-        self._decisions += 1
+        self._found.decisions += 1
         facts = recorded.facts
-        if self._decided_otherwise is None:
-            self._decided_otherwise = self._compare(seq, event, facts)
+        if self._found.decided_otherwise is None:
+            self._found.decided_otherwise = self._compare(seq, event, facts)
         for fact in facts:
             self._state = evolve(self._state, fact)
             if is_question(fact):
                 self._ask(fact)
         if recorded.state_hash is not None:
-            self._hashes += 1
+            self._found.hashes += 1
             self._check_hash(seq, recorded.state_hash)
 
     def _take_in(self, cause: int, seq: int) -> Event:
@@ -198,39 +184,30 @@ class _Replay:
         if asked is None or not isinstance(event, CandidateWritten | EditsProposed):
             return event
         read = _read(asked, event)
-        self._answers += 1
+        self._found.answers += 1
         if _meaning(read) != _meaning(event):
             what = f"answer {event.job_id}: {_said(event)}, now {_said(read)}"
-            self._read_otherwise.append(Difference(seq=seq, what=what))
+            self._found.read_otherwise += (Difference(seq=seq, what=what),)
         return read
 
     def _ask(self, fact: WriteRequested | PlanRequested) -> None:
         if fact.job_id not in self._answered:
-            self._unanswered += 1
+            self._found.unanswered += 1
             return
-        job: WriteCandidate | None = None
+        texts, asked_job = self._texts, None
         if isinstance(fact, PlanRequested):
-            request = plan_request(
-                self._state,
-                fact,
-                self._texts.started.description,
-                programs=self._texts.find,
-                profiles=self._texts.profile,
-            )
+            description = texts.started.description
+            request = plan_request(self._state, fact, description, programs=texts.find, profiles=texts.profile)
         else:
-            job = self._job(fact)
-            request = request_for(job)
+            job = job_for(self._state, texts, fact)
+            if not isinstance(job, WriteCandidate):
+                raise ProtocolError(f"{fact.job_id} is no job for a coder")
+            request, asked_job = request_for(job), job
         found = self._recording.find(request)
-        self._asked[fact.job_id] = _Asked(request, job, found)
+        self._asked[fact.job_id] = _Asked(request, asked_job, found)
         if found is None:
             changes = self._recording.changes(request)
-            self._misses.append(Miss(job_id=fact.job_id, role=request.role, changes=changes))
-
-    def _job(self, fact: WriteRequested) -> WriteCandidate:
-        job = job_for(self._state, self._texts, fact)
-        if not isinstance(job, WriteCandidate):
-            raise ProtocolError(f"{fact.job_id} is no job for a coder")
-        return job
+            self._found.misses += (Miss(job_id=fact.job_id, role=request.role, changes=changes),)
 
     def _compare(self, seq: int, event: Event, recorded: tuple[Fact, ...]) -> Difference | None:
         try:
@@ -249,33 +226,20 @@ class _Replay:
 
     def _check_hash(self, seq: int, recorded: str) -> None:
         now = state_hash(self._state)
-        if now != recorded and self._hash_differs is None:
-            self._hash_differs = Difference(seq=seq, what=f"the state's hash was {recorded}, now {now}")
+        if now != recorded and self._found.hash_differs is None:
+            self._found.hash_differs = Difference(seq=seq, what=f"the state's hash was {recorded}, now {now}")
 
 
 def _read(asked: _Asked, event: Answered) -> Answered:
     """Return the answer that a question finds, with what this release reads out of it; else the recorded one's."""
     found = asked.found or event
     if isinstance(found, CandidateWritten) and asked.job is not None:
-        read = read_answer(asked.job, asked.request, answer_of(found))
-        return msgspec.structs.replace(
-            found,
-            job_id=read.job_id,
-            branch_id=read.branch_id,
-            candidate=read.candidate,
-            complaint=read.complaint,
-            notes=read.notes,
-            declined=read.declined,
-        )
-    proposed = read_proposal(asked.request, answer_of(found))
-    return msgspec.structs.replace(
-        found,
-        job_id=proposed.job_id,
-        script=proposed.script,
-        complaint=proposed.complaint,
-        notes=proposed.notes,
-        unread=proposed.unread,
-    )
+        names: tuple[str, ...] = ("job_id", "branch_id", "candidate", "complaint", "notes", "declined")
+        read: Answered = read_answer(asked.job, asked.request, answer_of(found))
+    else:
+        names = ("job_id", "script", "complaint", "notes", "unread")
+        read = read_proposal(asked.request, answer_of(found))
+    return msgspec.structs.replace(found, **{name: getattr(read, name) for name in names})
 
 
 def _meaning(event: Answered) -> object:

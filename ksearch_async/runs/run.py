@@ -55,7 +55,7 @@ UNDER_WAY = "under way"
 Order: TypeAlias = StopRequested | PauseRequested | ContinueRequested | SteeringRequested
 Standing: TypeAlias = Literal["running", "paused", "stopping", "finished"]
 Against: TypeAlias = Literal["rounds", "seconds", "dollars"]
-"""What a run has used up, as an axis."""
+"""Effort of a run, as an axis."""
 Payer: TypeAlias = Literal["planner", "coder"]
 PriceOf: TypeAlias = Callable[[str], Price | None]
 """From a model's name."""
@@ -82,7 +82,7 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     """The same for the reference, interleaved with the candidate's calls."""
     device: str
     screen_speedup: float | None = None
-    """What its first measurement had said, before the one that counts; null if it was measured once."""
+    """Speedup by its first measurement, before the one that counts; None if it was measured once."""
     workloads: tuple[TimedWorkload, ...] = ()
     """Each of several workloads; latencies and speedups above are geometric means then."""
     roofline_us: float | None = None
@@ -146,7 +146,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     baseline_latency_us: float | None = None
     speedup_vs_baseline: float | None = None
     screen_speedup: float | None = None
-    """What its first measurement had said; null if it was measured once."""
+    """Speedup by its first measurement; None if it was measured once."""
     workloads: tuple[TimedWorkload, ...] = ()
 
 
@@ -175,7 +175,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run is: told once, and again when it goes on with another budget."""
+    """Description of a run; another one when it goes on with another budget."""
 
     run_id: str
     task: str
@@ -205,7 +205,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run had used up when something became known."""
+    """Effort of a run up to an event."""
 
     rounds: int
     seconds: float
@@ -298,7 +298,7 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run's models cost, in parts."""
+    """Cost of a run's models, in parts."""
 
     by_model: Mapping[tuple[Payer, str], Spend] = {}
     """By role and name; models that were never asked have nothing."""
@@ -423,11 +423,7 @@ class Run:
     """Folds a run's records, one after the other, and answers what views ask."""
 
     def __init__(self, *, with_texts: bool = False) -> None:
-        """Begin.
-
-        Args:
-            with_texts: keep an `archive`.
-        """
+        """Begin; `with_texts` keeps an `archive`."""
         self.state = SearchState()
         self.started: RunStarted | None = None
         self.started_at = ""
@@ -544,7 +540,7 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """What the run is doing, in a word."""
+        """State of the run, in a word."""
         if self.finished is not None:
             return "finished"
         if self.state.status == "stopping":
@@ -553,7 +549,7 @@ class Run:
 
     @property
     def place(self) -> Place:
-        """What the run has used up."""
+        """Effort of the run so far."""
         dollars = None if self.unpriced_calls else self.state.cost_usd
         return Place(rounds=self.state.rounds, seconds=round(self.elapsed_s, 3), dollars=dollars)
 
@@ -588,7 +584,7 @@ class Run:
 
     @property
     def head(self) -> Head | None:
-        """What the run is; None before its first event."""
+        """Description of the run; None before its first event."""
         started = self.started
         if started is None:
             return None

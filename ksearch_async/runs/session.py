@@ -78,7 +78,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lineup(self) -> Lineup:
-        """Which models the run asks from now on."""
+        """The models that the run asks from now on."""
         said = self.opening.lineup if self.opening is not None else None
         return said if said is not None else self.chronicle.state.lineup
 
@@ -127,7 +127,7 @@ Opening: TypeAlias = AbstractAsyncContextManager[Opened]
 
 
 class Start:
-    """What the start of a session is busy with, for those who wait for it."""
+    """Progress of a session's start, for those who wait for it."""
 
     def __init__(self, say: Callable[[str], None] = lambda _text: None) -> None:
         """Begin; `say` takes lines that cannot wait."""
@@ -239,7 +239,7 @@ def _place(nats: str | None) -> str:
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
-    """Who answers, builds and judges."""
+    """The model, builder and evaluator of a local run."""
 
     model: Model
     builder: Builder
@@ -251,10 +251,6 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
     """Check the task and this machine, make the run's folder, and have what the run needs until it is over.
 
     A folder whose run did not begin is removed again.
-
-    Args:
-        config: what to search on, and how.
-        run_id: what the run and its folder are called; null: by task and time.
     """
     task, language = read_task(config), config.candidate_language
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
@@ -330,14 +326,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
 async def lead_session(
     session: Session, tools: Tools, *, tell: Callable[[Record], None], stop: StopSwitch | None = None
 ) -> None:
-    """Lead a run until it ends, is asked to stop, or something fails. When cancelled it stops at once.
-
-    Args:
-        session: from `open_run` or `reopen_run`, with an opening event.
-        tools: who answers, builds and judges.
-        tell: called with every record that follows those of the session's chronicle.
-        stop: asks the run to stop.
-    """
+    """Lead a run until it ends, is asked to stop, or something fails. When cancelled it stops at once."""
     run_id = session.started.run_id  # the journal's: a folder may have been renamed, or be a copy
     bus = MemoryBus(lambda _run_id: JournalStore(session.folder.journal, sync=session.config.sync))
     try:
@@ -380,11 +369,6 @@ async def open_session(
     """Check all that a run needs, make its folder, and have what it needs until it is over.
 
     What did not begin leaves nothing behind.
-
-    Args:
-        config: what to search on, and how.
-        run_id: what the run and its folder are called; null: by task and time.
-        start: told what the start is busy with.
     """
     await anyio.to_thread.run_sync(check_accepted, config.task)
     if config.nats is None:

@@ -28,7 +28,7 @@ _LONGEST = 60
 _AS_IT_SHOULD = GOOD_FATES | {"declined", "outpaced", DUPLICATE}
 """Fates that need no line of their own; `unstable` has one: it tells of a host that is not quiet."""
 _BRIEF = ("device", "language", "model", "world_model", "branches", "budget.max_rounds")
-"""What is said of runs even where all have it in common."""
+"""Traits that are named even where all runs share them."""
 
 
 class Entrant(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Entrant(msgspec.Struct, frozen=True, kw_only=True):
     task: TaskSpec
     seed: int
     traits: dict[str, str]
-    """What it was set up with, but its task and seed: device, compiler, models, settings."""
+    """Setup but for task and seed: device, compiler, models, settings."""
     run: Run
 
 
@@ -59,7 +59,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What a figure calls it."""
+        """Its name in a figure."""
         runs = counted(len(self.entrants), "run", "runs")
         return f"{self.name}: {self.told} ({runs})" if self.told else runs
 
@@ -80,7 +80,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def brief(self) -> str:
-        """What all have in common that matters most: device, models, size."""
+        """The shared traits that matter most: device, models, size."""
         return ", ".join(trait_words(name, self.common[name]) for name in _BRIEF if name in self.common)
 
 
@@ -123,13 +123,7 @@ def entrant_of(run_id: str, run: Run) -> Entrant:
 
 
 def traits_of(started: RunStarted, models: Sequence[str], settings: Mapping[str, object]) -> dict[str, str]:
-    """Return what a run was set up with, but its task and seed, by dotted name.
-
-    Args:
-        started: its first event.
-        models: those that it asked.
-        settings: of its search, as they are now: a resumed run may have another budget.
-    """
+    """Return what a run was set up with, but its task and seed, by dotted name."""
     target = started.target
     begun_with = [name for name in ("solution", "heritage") if getattr(started, name) is not None]
     named = {
@@ -201,12 +195,7 @@ def plain(value: object) -> str:
 
 
 def spread_of(values: Sequence[float | None], *, missing: float = inf) -> Spread:
-    """Sum up one figure over runs.
-
-    Args:
-        values: one per run; None: it does not have it.
-        missing: what that counts as: later than any, or (`-inf`) worse than any.
-    """
+    """Sum up one figure over runs."""
     known = sorted(value for value in values if value is not None)
     middle = median([*known, *[missing] * (len(values) - len(known))]) if values else missing
     return Spread(

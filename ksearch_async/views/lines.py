@@ -11,7 +11,7 @@ from actors.planner.core.state import Incumbent, Provisional, SearchState
 from ksearch_async.runs.run import DUPLICATE, Best, BestScore, Run, repeats_known
 from ksearch_async.views.text import counted, dollars, fitted, padded, shortened, workload_table
 from messages.base import fault_words
-from messages.codec import Record
+from messages.codec import Body, Record
 from messages.events import CandidateWritten, EditsProposed, JobsUnserved
 from messages.facts import (
     AttemptFinished,
@@ -45,12 +45,7 @@ AUDIENCES: dict[Audience, str] = {"both": "planner and coders", "planner": "the 
 
 
 def steering_words(fact: Fact, state: SearchState) -> str:
-    """Say what a person's order led to; nothing for any other fact.
-
-    Args:
-        fact: folded already.
-        state: the search after it.
-    """
+    """Say what a person's order led to; nothing for any other fact."""
     match fact:
         case InstructionGiven(number=number, text=text, to=to):
             return f"instruction {number}, to {AUDIENCES[to]}: {text}"
@@ -104,13 +99,7 @@ STOP_WORDS = {
 
 
 def state_line(chronicle: Run, *, in_use: bool, with_failure: bool = True) -> str:
-    """Say whether the run goes on, and what ended it.
-
-    Args:
-        chronicle: the run's.
-        in_use: whether a process leads it now.
-        with_failure: say what failed where the infrastructure did.
-    """
+    """Say whether the run goes on, and what ended it."""
     finished = chronicle.finished
     if finished is None and in_use:
         return "paused" if chronicle.resting else "going on"
@@ -132,13 +121,7 @@ def standing(chronicle: Run, *, in_use: bool) -> str:
 
 
 def way_on(chronicle: Run, *, in_use: bool, run: str) -> str:
-    """Return the command with which a run goes on that rests or was cut off; empty for any other.
-
-    Args:
-        chronicle: the run's.
-        in_use: whether a process leads it now.
-        run: how it is named.
-    """
+    """Return the command with which a run goes on that rests or was cut off; empty for any other."""
     match standing(chronicle, in_use=in_use):
         case "paused":
             return f"ksearch continue {run}"
@@ -221,13 +204,7 @@ def confirmations_line(chronicle: Run) -> str:
 
 
 def result_lines(chronicle: Run, best: str, candidates: str) -> list[str]:
-    """Say what the best candidate is worth and where it lies, or what was found instead.
-
-    Args:
-        chronicle: the run's.
-        best: the folder of the best candidate, as it is shown.
-        candidates: the folder of all candidates, as it is shown.
-    """
+    """Say what the best candidate is worth and where it lies, or what was found instead."""
     found, untimed = chronicle.best(best), _untimed_lines(chronicle, candidates)
     waiting = _provisional_lines(chronicle)
     if found is None and waiting:
@@ -307,23 +284,14 @@ class Narrator:
         *,
         open_count: Callable[[], int] | None = None,
     ) -> None:
-        """Make a narrator.
-
-        Args:
-            chronicle: folds the run's records.
-            columns: says how wide a line may be now; null: it is told whole.
-            open_count: says how many nodes are open now, for who knows it; null: they are counted.
-        """
+        """Make a narrator."""
         self._chronicle = chronicle
         self._columns = columns
         self._open_count = open_count or (lambda: [node.state for node in chronicle.state.nodes.values()].count("open"))
 
     def tell(self, record: Record) -> Iterator[str]:
         """Fold a record and yield a line for each thing in it that is worth one."""
-        if isinstance(record.body, CandidateWritten | EditsProposed) and record.body.faults:
-            yield self.fitted(fault_line(record.body))
-        elif isinstance(record.body, JobsUnserved):
-            yield from self.unserved_lines(record.body)
+        yield from self.event_lines(record.body)
         yield from filter(None, map(self.line, self._chronicle.unfold(record)))
 
     def line(self, fact: Fact) -> str:
@@ -337,8 +305,14 @@ class Narrator:
         """Return a line that stands under those of the attempts."""
         return fitted(f"  {' '.join(said.split())}", self._columns())
 
-    def unserved_lines(self, unserved: JobsUnserved) -> Iterator[str]:
-        """Say which jobs nobody does, and what to start: in one line, or in as many as let a terminal show it all."""
+    def event_lines(self, event: Body) -> Iterator[str]:
+        """Say which tries of a call failed, or which jobs nobody does; the latter in as many lines as it takes."""
+        if isinstance(event, CandidateWritten | EditsProposed) and event.faults:
+            yield self.fitted(fault_line(event))
+        elif isinstance(event, JobsUnserved):
+            yield from self._unserved_lines(event)
+
+    def _unserved_lines(self, unserved: JobsUnserved) -> Iterator[str]:
         article = "an" if unserved.role[0] in "aeiou" else "a"
         said = f"waiting for {article} {unserved.role}: {unserved.detail}"
         columns = self._columns()

@@ -465,7 +465,7 @@ _RULE = " │ "
 
 _FIGURES: tuple[Figure, ...] = (rounds, best, curve, flight, devices, model, fates, latest)
 _BY_WEIGHT: tuple[object, ...] = (rounds, best, flight, header, model, nodes, fates, devices, curve, footer)
-"""What stays where rows are few: the first ones."""
+"""Figures by weight: where rows are few the first ones stay."""
 _GROWN: tuple[tuple[Figure, int], ...] = (
     (best, 4),
     (devices, 3),
@@ -477,7 +477,7 @@ _GROWN: tuple[tuple[Figure, int], ...] = (
     (curve, 9),
     (latest, 24),
 )
-"""Which figures get more lines where there is room for them, and up to how many: the first ones first."""
+"""Figures that get more lines where there is room, and up to how many: the first ones first."""
 
 
 def frame_lines(progress: Progress, *, now: datetime, width: int, rows: int) -> list[Text]:
@@ -554,14 +554,6 @@ class LiveView:
     """A frame for people at a terminal; what is worth keeping scrolls above it."""
 
     def __init__(self, plain: PlainView, stream: TextIO, *, leads: bool = True, slots: int | None = None) -> None:
-        """Make a view.
-
-        Args:
-            plain: says how the session begins and ends, in lines that stay.
-            stream: the terminal.
-            leads: whether the run is led by this process, and ends with it.
-            slots: evaluations that are worked on at once; null: others may come to work on them.
-        """
         self._plain = plain
         self._progress = Progress(plain.chronicle, plain.narrator, leads=leads, slots=slots)
         self._canvas = Canvas(stream)

@@ -112,11 +112,7 @@ class PlainView:
         return []
 
     def finish(self, *, goes_on: bool = False) -> None:
-        """Print the summary.
-
-        Args:
-            goes_on: another process leads the run, and it has not ended.
-        """
+        """Print the summary."""
         put()
         for line in wrapped_lines(self.summary(goes_on=goes_on)):
             put(line)

@@ -14,11 +14,11 @@ import msgspec
 
 from actors.planner.core.state import NodeState, SearchState, is_confirmation, is_question, number_of
 from ksearch_async.runs.run import Run, Tried
-from ksearch_async.views.lines import Narrator, fault_line
+from ksearch_async.views.lines import Narrator
 from ksearch_async.views.text import counted
 from messages.base import ROOT
 from messages.codec import Record
-from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, JobsUnserved
+from messages.events import CandidateEvaluated, JobsUnserved
 from messages.facts import (
     AttemptFinished,
     BuildRequested,
@@ -57,7 +57,7 @@ _VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationReque
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What is being done for a node, or for the tree as a whole."""
+    """Work under way for a node, or for the tree as a whole."""
 
     verb: str
     """`writing`, `building`, `evaluating`, `confirming` (what a branch wrote, and may have left behind), `planning`, or
@@ -70,14 +70,7 @@ class Progress:
     """Follows one session of a run."""
 
     def __init__(self, chronicle: Run, narrator: Narrator, *, leads: bool = True, slots: int | None = None) -> None:
-        """Follow a run.
-
-        Args:
-            chronicle: holds what was before this session.
-            narrator: tells of it.
-            leads: whether the run is led by this process, and ends with it.
-            slots: evaluations that are worked on at once, where that is known.
-        """
+        """Follow a run; `slots` evaluations are worked on at once, where that is known."""
         self.chronicle = chronicle
         self.leads = leads
         self._tried_before = len(chronicle.tried)
@@ -104,12 +97,10 @@ class Progress:
             self._take(fact, at)
             if self._is_of_note(fact):
                 yield self._narrator.line(fact)
-        if isinstance(record.body, CandidateWritten | EditsProposed) and self.chronicle.faults.keys() - known:
-            yield self._narrator.fitted(fault_line(record.body))
-        elif isinstance(record.body, CandidateEvaluated):
+        if isinstance(record.body, CandidateEvaluated):
             self._utilisation.take(record.body, at)
-        elif isinstance(record.body, JobsUnserved):
-            yield from self._narrator.unserved_lines(record.body)
+        if isinstance(record.body, JobsUnserved) or self.chronicle.faults.keys() - known:
+            yield from self._narrator.event_lines(record.body)
 
     def latest(self, most: int) -> list[Tried]:
         """Return attempts of this session that brought something new, the latest first."""
@@ -255,11 +246,7 @@ class Utilisation:
     """Keeps the latest evaluations of each device."""
 
     def __init__(self, *, slots: int | None = None) -> None:
-        """Keep them.
-
-        Args:
-            slots: evaluations that are worked on at once; null: as many as were seen to be, since workers come and go.
-        """
+        """Begin; without `slots` as many evaluations run at once as were seen to."""
         self._slots = slots
         self._spans: dict[tuple[str, str], deque[_Span]] = {}
         self._devices: dict[tuple[str, str], str] = {}

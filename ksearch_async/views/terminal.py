@@ -1,4 +1,4 @@
-"""What commands print: results to stdout, everything else to stderr. Plain text, readable without colour."""
+"""Printing for commands: results to stdout, everything else to stderr. Plain text, readable without colour."""
 
 from __future__ import annotations
 
@@ -126,13 +126,7 @@ def note(text: str) -> None:
 
 
 def report_error(error: BaseException, *, as_json: bool, as_event: bool = False) -> None:
-    """Say what went wrong: one `error:` line, then a `hint:` line for each of the exception's notes.
-
-    Args:
-        error: what was raised.
-        as_json: say it on stdout too, as an object.
-        as_event: that object is one of a stream of events, which have a `kind`.
-    """
+    """Say what went wrong: one `error:` line, then a `hint:` line for each of the exception's notes."""
     text = " ".join(str(error).split()) or type(error).__name__
     hints = [str(hint) for hint in getattr(error, "__notes__", ())]
     note(f"error: {text}")

@@ -151,13 +151,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None) -> Iterator[str]:
-    """Yield a line of titles, then one per row.
-
-    Args:
-        columns: what the cells of each row are.
-        rows: cells, as many as there are columns.
-        width: columns of the terminal; null: nothing is left out.
-    """
+    """Yield a line of titles, then one per row."""
     grid = [[column.title.upper() for column in columns], *([plain(cell) for cell in row] for row in rows)]
     widths = [max(columns_of(row[at]) for row in grid) for at in range(len(columns))]
     least = [min(wide, columns[at].least or wide) for at, wide in enumerate(widths)]

@@ -1,1 +1,1 @@
-"""What exported modules are put together from. There, nothing of ours is imported."""
+"""Parts of exported modules. There, nothing of ours is imported."""

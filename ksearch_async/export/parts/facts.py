@@ -1,4 +1,4 @@
-"""What an exported module knows of its kernel. Here are placeholders; each export writes its own values instead."""
+"""Facts of an exported module. Here are placeholders; each export writes its own values instead."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ SOURCES: dict[str, str] = {}
 ARGUMENTS: tuple[tuple[str, tuple[int, ...], str], ...] = ()
 """Name, shape and dtype of what the kernel is given: the arguments of the reference's `forward`, then its state."""
 CALLING = "module"
-"""Whether a kernel in Python is a module's class or a `function`."""
+"""Form of a kernel in Python: a `module`'s class, or a `function`."""
 NUMBERS: tuple[tuple[str, int, float], ...] = ()
 """Name, place among what the kernel is given, and value of numbers that stand among the tensors."""
 OUTPUTS: tuple[tuple[str, tuple[int, ...], str], ...] = ()
 BOUNDS: tuple[tuple[float, float | None, bool], ...] = ()
-"""What each output may differ by: relative part, absolute part (null: what the reference itself loses), and whether one
+"""Tolerance of each output: relative part, absolute part (null: what the reference itself loses), and whether one
 of the two suffices instead of their sum."""
 REFERENCE = ""
 """The problem file: `Model`, `get_inputs` and `get_init_inputs`."""
@@ -24,6 +24,6 @@ RECEIPT = "{}"
 FLAGS: tuple[str, ...] = ()
 """Of the compiler, as judged."""
 ARCHITECTURE = ""
-"""What it was judged on: a `-march` level, or `sm_90`."""
+"""Target of the judged build: a `-march` level, or `sm_90`."""
 CPU_FEATURES: frozenset[str] = frozenset()
-"""What that level needs, as /proc/cpuinfo names it."""
+"""CPU features of that level, as /proc/cpuinfo names them."""

@@ -1,4 +1,4 @@
-"""What every language's part defines. Stands for it here; an exported module has that of its kernel's language."""
+"""Interface of the languages' parts; an exported module has that of its kernel's language."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ in their process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
@@ -27,6 +28,15 @@ WORLD_MODEL = "world-model"
 
 class TrackerError(BoundaryError):
     """A tracker did not take what it was told."""
+
+
+@contextmanager
+def as_tracker_errors(own: type[Exception]) -> Iterator[None]:
+    """Raise errors of a tracker's package, and those that it lets through, as `TrackerError`."""
+    try:
+        yield
+    except (own, OSError, ValueError, TypeError) as error:
+        raise TrackerError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):

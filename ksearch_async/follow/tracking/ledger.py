@@ -1,4 +1,4 @@
-"""What trackers are told of a run, worked out from its records. Pure: knows no tracker, no files and no clock.
+"""Entries for trackers, worked out from a run's records. Pure: knows no tracker, no files and no clock.
 
 The names of a round's scores and of its artifact are those of the original K-Search, so that a board made for it goes
 on: `<task>/generate/speedup`, `<task>/generate/best_speedup` (`round_score`, `best_score` where candidates are scored),

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Entry, Figures, Table, TrackerError
+from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Entry, Figures, Table, as_tracker_errors
 from ksearch_async.runs.run import Head, Totals
 from ksearch_async.settings.table import TrackingSettings, flatten
 
@@ -40,7 +39,7 @@ class Tracked:
 
     def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
         """See `Tracker.begin`."""
-        with _as_tracker_errors():
+        with as_tracker_errors(MlflowException):
             client = self._client = MlflowClient()
             experiment_id = self._experiment()
             found = client.search_runs([experiment_id], f"tags.`{_OURS}` = '{head.run_id}'", max_results=1)
@@ -59,7 +58,7 @@ class Tracked:
 
     def take(self, entry: Entry) -> None:
         """See `Tracker.take`."""
-        with _as_tracker_errors():
+        with as_tracker_errors(MlflowException):
             if isinstance(entry, Figures):
                 self._figures(entry)
             else:
@@ -69,7 +68,7 @@ class Tracked:
     def end(self, totals: Totals, tables: Sequence[Table]) -> None:
         """See `Tracker.end`."""
         status = {"infrastructure": "FAILED", "interrupted": "KILLED", "": "KILLED"}.get(totals.stopped_by, "FINISHED")
-        with _as_tracker_errors():
+        with as_tracker_errors(MlflowException):
             for table in tables:
                 text = msgspec.json.encode({"columns": table.columns, "data": table.rows}).decode()
                 self._client.log_text(self._run_id, text, f"tables/{table.name}.json")
@@ -103,11 +102,3 @@ def _key(name: str) -> str:
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text[:_LONGEST_VALUE]
-
-
-@contextmanager
-def _as_tracker_errors() -> Iterator[None]:
-    try:
-        yield
-    except (MlflowException, OSError, ValueError, TypeError) as error:
-        raise TrackerError(" ".join(str(error).split()) or type(error).__name__) from error

@@ -7,15 +7,14 @@ read by polling the GPUs that candidates are timed on; source code, the git stat
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import wandb
 from wandb.errors import Error
 
-from ksearch_async.follow.tracking.base import Artifact, Entry, Figures, Table, TrackerError
+from ksearch_async.follow.tracking.base import Artifact, Entry, Figures, Table, as_tracker_errors
 from ksearch_async.runs.run import Head, Totals
 from ksearch_async.settings.table import TrackingSettings
 
@@ -36,7 +35,7 @@ class Tracked:
         """See `Tracker.begin`."""
         settings = self._settings
         os.environ.setdefault("WANDB_DATA_DIR", str(self._folder))  # what waits to be uploaded; else in the home folder
-        with _as_tracker_errors():
+        with as_tracker_errors(Error):
             self._run = wandb.init(
                 project=settings.project or os.environ.get("WANDB_PROJECT") or _PROJECT,
                 id=head.run_id,
@@ -60,7 +59,7 @@ class Tracked:
 
     def take(self, entry: Entry) -> None:
         """See `Tracker.take`."""
-        with _as_tracker_errors():
+        with as_tracker_errors(Error):
             if isinstance(entry, Figures):
                 self._run.log(dict(entry.values), step=entry.round)
             else:
@@ -68,7 +67,7 @@ class Tracked:
 
     def end(self, totals: Totals, tables: Sequence[Table]) -> None:
         """See `Tracker.end`."""
-        with _as_tracker_errors():
+        with as_tracker_errors(Error):
             shown = {
                 f"tables/{table.name}": wandb.Table(columns=list(table.columns), data=[list(row) for row in table.rows])
                 for table in tables
@@ -84,11 +83,3 @@ def _artifact(entry: Artifact) -> Any:
         with artifact.new_file(path, mode="w", encoding="utf-8") as file:
             file.write(text)
     return artifact
-
-
-@contextmanager
-def _as_tracker_errors() -> Iterator[None]:
-    try:
-        yield
-    except (Error, OSError, ValueError, TypeError) as error:
-        raise TrackerError(" ".join(str(error).split()) or type(error).__name__) from error

@@ -1,4 +1,4 @@
-"""What a search found over time: the best so far, and the search trace (Figure 2 of the paper)."""
+"""Figures over time: the best so far, and the search trace (Figure 2 of the paper)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn of runs: curves, bands, workloads. Pure: knows no files and no libraries for drawing.
+"""Data of figures: curves, bands, workloads. Pure: knows no files and no libraries for drawing.
 
 A search's value is the speedup over the reference, or for programs the score. The best so far is the incumbent's, which
 is chosen by the lower bound of its interval (the credit): its median may lie a little below that of the one before.

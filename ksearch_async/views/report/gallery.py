@@ -41,12 +41,7 @@ _HEAD = re.compile(r"\A.*?<svg [^>]*?viewBox=\"([0-9. ]+)\"[^>]*>\s*<metadata>.*
 
 
 def inlined(picture: ink.Picture, number: int) -> Markup:
-    """Return a picture with its caption.
-
-    Args:
-        picture: what is drawn.
-        number: of all pictures of the page, from 1; it keeps their identifiers apart.
-    """
+    """Return a picture with its caption."""
     return tag(
         "figure",
         trusted(_as_part(rendered(picture, "svg").decode(), picture.title, number)),

@@ -1,4 +1,4 @@
-"""What all figures have in common: colours, marks, sizes, and how texts of strangers are put into them."""
+"""Shared by all figures: colours, marks, sizes, levels, and drawing of strangers' texts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """Of its file, without suffix."""
     title: str
     caption: str
-    """What is seen, in a sentence or two, for people who read nothing else."""
+    """A sentence or two for people who read nothing else."""
     size: tuple[float, float]
     """Inches: width, height."""
     draw: Draw
@@ -102,14 +102,7 @@ def count_rounds(axes: Axes) -> None:
 
 
 def scale_speedups(axes: Axes, values: Iterable[float], *, scored: bool, along: str = "y") -> None:
-    """Choose the axis of speedups: logarithmic where they lie far apart, with ticks as people say them.
-
-    Args:
-        axes: where.
-        values: all that is to be seen.
-        scored: they are scores, which may be negative.
-        along: `x` or `y`.
-    """
+    """Choose the axis of speedups: logarithmic where they lie far apart, with ticks as people say them."""
     seen = [value for value in values if value > 0]
     if scored or not seen:
         return
@@ -123,7 +116,7 @@ def scale_speedups(axes: Axes, values: Iterable[float], *, scored: bool, along: 
 
 
 class Level(msgspec.Struct, frozen=True):
-    """What speedups are measured against: a horizontal line with a name."""
+    """A horizontal line with a name, for comparison with speedups."""
 
     value: float
     words: str

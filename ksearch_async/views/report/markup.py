@@ -28,14 +28,7 @@ _VOID = frozenset({"br", "hr", "meta", "col"})
 
 
 def tag(name: str, /, *children: Child, attributes: Mapping[str, str] | None = None, **more: str) -> Markup:
-    """Return an element.
-
-    Args:
-        name: of the element; ours, never a stranger's.
-        children: what stands in it.
-        attributes: by name, for names that are no identifiers in Python.
-        more: likewise; `class_` is `class`.
-    """
+    """Return an element."""
     named = {key.rstrip("_"): value for key, value in more.items()} | dict(attributes or {})
     told = "".join(f' {key}="{_escaped(value)}"' for key, value in named.items())
     inner = joined(*children).html
@@ -67,13 +60,7 @@ def _escaped(text: str) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: Collection[int] = ()) -> Markup:
-    """Return a table.
-
-    Args:
-        titles: of the columns.
-        rows: cells, as many as there are titles.
-        numbers: places of the columns that are aligned right.
-    """
+    """Return a table."""
 
     def cells(name: str, row: Sequence[Child]) -> list[Markup]:
         return [

@@ -60,9 +60,9 @@ class Dossier(msgspec.Struct, frozen=True, kw_only=True):
     best: Best | BestScore | None
     kernel: Version | None
     base: Version | None
-    """What the best kernel was started from; None: the reference."""
+    """Version that the best kernel was started from; None: the reference."""
     commands: tuple[str, ...]
-    """Which do the same again."""
+    """Commands that do the same again."""
     unsaid: tuple[str, ...]
     """Settings that these cannot say, since no flag has them."""
     has_config: bool
@@ -151,7 +151,7 @@ def result_words(dossier: Dossier) -> str:
 
 
 def summary(dossier: Dossier) -> Iterator[Markup]:
-    """What the run is, how it ended, and what it took."""
+    """Task, end and effort of the run."""
     run, started, target = dossier.run, dossier.started, dossier.started.target
     yield tag("p", result_words(dossier), class_="result")
     beside = baseline_of(run)
@@ -351,7 +351,7 @@ def _fate_kind(attempt: AttemptFinished) -> str:
 
 
 def costs(dossier: Dossier) -> Iterator[Markup]:
-    """What the models cost."""
+    """Cost of the models."""
     spending = dossier.run.spending()
     titles = ["role", "model", "calls", "prompt tokens", "of them cached", "completion tokens", "dollars"]
     rows = [[role, model or "-", *_spend(spend)] for (role, model), spend in spending.by_model.items()]
@@ -369,7 +369,7 @@ def _spend(spend: Spend) -> list[str]:
 
 
 def environment(dossier: Dossier) -> Iterator[Markup]:
-    """What it ran on, and with which settings; all of them, so that nothing is left to defaults of another release."""
+    """Device, toolchain and all settings, so that nothing is left to defaults of another release."""
     target, settings = dossier.started.target, dossier.run.settings
     cpu = msgspec.to_builtins(target.cpu) if target.cpu else {}
     told = {"device": target.device, "architecture": target.arch, "march": target.march, "toolchain": target.toolchain}
@@ -383,7 +383,7 @@ def environment(dossier: Dossier) -> Iterator[Markup]:
 
 
 def reproduction(dossier: Dossier) -> Iterator[Markup]:
-    """What to type to have it again."""
+    """Commands to type to have it again."""
     yield tag("p", "The same search again; what it finds depends on what it measures and on what the models answer:")
     yield tag("pre", tag("code", dossier.commands[0]), class_="command")
     if dossier.unsaid:

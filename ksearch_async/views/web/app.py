@@ -191,7 +191,7 @@ class BadOrderError(ConfigError):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a page sends."""
+    """An order, as the page sends it."""
 
     order: OrderName
     node_id: str = ""
@@ -204,7 +204,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """Result of an order."""
 
     done: bool
     said: str

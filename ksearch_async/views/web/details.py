@@ -1,4 +1,4 @@
-"""What a page about a part of a run shows: a node, a candidate, the costs, the task."""
+"""Details of a run for the page: a node, a candidate, the costs, the task."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CandidateDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """What answers cost."""
+    """Cost of answers."""
 
     calls: int
     prompt_tokens: int
@@ -63,7 +63,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model cost in one role."""
+    """Cost of one model in one role."""
 
     role: str
     model: str
@@ -71,7 +71,7 @@ class ModelCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """What coders cost for one action."""
+    """Cost of coders for one action."""
 
     node_id: str
     title: str
@@ -79,7 +79,7 @@ class NodeCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run's models cost."""
+    """Cost of a run's models."""
 
     total: Costs
     models: tuple[ModelCosts, ...]
@@ -88,7 +88,7 @@ class CostDetails(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is about, and how it searches."""
+    """A run's task and settings."""
 
     run_id: str
     task: TaskSpec
@@ -174,7 +174,7 @@ class NodeHere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodesHere(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes part, and in what."""
+    """Processes of a server, and its runs."""
 
     at: str
     """ISO 8601, UTC."""

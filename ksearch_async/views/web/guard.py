@@ -1,4 +1,4 @@
-"""Who may ask for what: before a request reaches the dashboard, and what its answer lets a browser do.
+"""Access to the dashboard: checks before a request reaches it, and headers that bound what a browser may do.
 
 Covered: other web pages in the same browser (origin, token, no cookies), names that are made to point here (DNS
 rebinding: the `Host` header), scripts in what is shown (content security policy), other hosts (a token).
@@ -40,7 +40,7 @@ _LOOPBACK_NAMES = frozenset({"localhost"})
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may do what."""
+    """Access rights."""
 
     token: str
     """Whoever has it may give orders."""

@@ -30,7 +30,7 @@ from messages.base import KsearchError, ProtocolError
 
 T = TypeVar("T")
 _IMPOSSIBLE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError, RecursionError)
-"""What folding ends in where records are well-formed, and no planner can have decided them: somebody edited them."""
+"""Errors of folding where records are well-formed and no planner can have decided them: somebody edited them."""
 _to_json = msgspec.json.Encoder()
 
 
@@ -234,13 +234,6 @@ class FolderPlace:
     def __init__(
         self, runs_dir: Path, environment: Mapping[str, str] = NOTHING, *, credentials: Path | None = None
     ) -> None:
-        """Say which directory.
-
-        Args:
-            runs_dir: holds the runs' folders.
-            environment: may say who signs in at a run's server.
-            credentials: file that says so.
-        """
         self.runs_dir = runs_dir
         self._environment = environment
         self._credentials = credentials
@@ -304,14 +297,6 @@ class ServerPlace:
     def __init__(
         self, bus: Bus, address: str, environment: Mapping[str, str] = NOTHING, *, credentials: Path | None = None
     ) -> None:
-        """Say which server.
-
-        Args:
-            bus: a connection that reads.
-            address: of the server: orders are given over connections of their own, which may be allowed more.
-            environment: may say who signs in there.
-            credentials: file that says so.
-        """
         self._bus = bus
         self._address = address
         self._environment = environment
@@ -373,7 +358,7 @@ LOOK_S = 1.0
 IDLE_S = 600.0
 """A run that nobody looks at is dropped after so long."""
 KEPT_RUNS, KEPT_UPDATES = 12, 16_000
-"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 100 MB.
+"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 80 MB.
 The list reads all runs; the newest are there at once when somebody wants them."""
 
 log = structlog.get_logger(__name__)

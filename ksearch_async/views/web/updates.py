@@ -1,4 +1,4 @@
-"""What the page is told of a run: an update for each record, with the values that it changed.
+"""Updates for the page: one for each record of a run, with the values that it changed.
 
 A reader that keeps the latest `NodeView` and `JobView` by id, and all `Mark`s, knows the run as it is. Field names are
 the JSON's; fields at their default are left out of it.
@@ -53,12 +53,12 @@ from messages.verdicts import DidNotBuild, Fate
 
 JobVerb: TypeAlias = Literal["planning", "writing", "building", "evaluating", "confirming"]
 NoteKind: TypeAlias = Literal["best", "world_model", "attempt", "loss", "steering", "course"]
-"""What a line tells of: a new best or its confirmation, the tree, an attempt, what the infrastructure lost, an order of
+"""Subject of a line: a new best or its confirmation, the tree, an attempt, what the infrastructure lost, an order of
 a person's, how the run goes on or ends."""
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a correct candidate is worth."""
+    """Worth of a correct candidate."""
 
     candidate_id: str
     credit: float | None = None
@@ -148,7 +148,7 @@ class ConfirmationView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     worth: Worth | None = None
     """Null: it was refuted."""
     screen_speedup: float
-    """What its first measurement had said."""
+    """Speedup by its first measurement."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,7 +160,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one record changed."""
+    """The values that one record changed."""
 
     seq: int
     """Of the record: a reader that knows the run up to here goes on after it."""
@@ -216,7 +216,7 @@ class Folding:
         """Those under way."""
         self._head: Head | None = None
         self._basis: tuple[object, ...] | None = None
-        """What the head was made of."""
+        """The values that the head was made of."""
 
     def take(self, record: Record) -> Update:
         """Fold a record."""

@@ -144,7 +144,7 @@ def _with_worker(record: Record, name: str) -> Record:
 def test_on_a_terminal_each_part_of_what_is_missing_has_its_line() -> None:
     detail = "needed is tier large; at hand: 2 coders of tier default; start one with ksearch coder --tier large"
     unserved = JobsUnserved(kind="write", queue="q", role="coder", waiting_s=30.0, detail=detail)
-    assert list(Narrator(Run(), lambda: 80).unserved_lines(unserved)) == [
+    assert list(Narrator(Run(), lambda: 80).event_lines(unserved)) == [
         "  waiting for a coder: needed is tier large",
         "    at hand: 2 coders of tier default",
         "    start one with ksearch coder --tier large",
