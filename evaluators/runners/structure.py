@@ -39,19 +39,7 @@ def flatten(
         StructureError: it holds something else than containers, tensors and constants, or is too deep.
     """
     tensors: list[object] = []
-
-    def form_of(item: object, place: str, depth: int) -> Form:
-        if (room := room_of(item)) is not None:
-            return {"type": "room", "shape": list(room[0]), "dtype": room[1]}
-        if is_tensor(item):
-            tensors.append(item)
-            return TENSOR
-        if item is None or type(item) in {bool, int, float, str}:
-            _refuse_constant(item, place)
-            return {"type": "constant", "value": item}
-        return _container(item, depth, place, lambda part, at: form_of(part, at, depth + 1))
-
-    return form_of(value, where, 0), tensors
+    return _form(value, where, 0, tensors, is_tensor, room_of), tensors
 
 
 def rebuild(
@@ -60,25 +48,7 @@ def rebuild(
     make_room: Callable[[Sequence[int], str], object] | None = None,
 ) -> object:
     """Return the nest of a form with these tensors; `make_room` makes an uninitialised tensor of a shape and dtype."""
-    left = iter(tensors)
-
-    def rebuilt(part: Mapping[str, object]) -> object:
-        match part["type"]:
-            case "room" if make_room is not None:
-                shape = part["shape"]
-                return make_room(shape if isinstance(shape, list | tuple) else (), str(part["dtype"]))
-            case "tensor":
-                return next(left)
-            case "constant":
-                return part["value"]
-            case "list":
-                return [rebuilt(item) for item in _items(part)]
-            case "tuple":
-                return tuple(rebuilt(item) for item in _items(part))
-            case _:
-                return {key: rebuilt(item) for key, item in _entries(part)}
-
-    return rebuilt(form)
+    return _rebuilt(form, iter(tensors), make_room)
 
 
 def has_room(form: Mapping[str, object]) -> bool:
@@ -144,6 +114,51 @@ def describe(form: Mapping[str, object]) -> str:
         case kind:
             inner = ", ".join(describe(item) for _, item in _entries(form))
             return f"[{inner}]" if kind == "list" else f"({inner}{',' if len(_items(form)) == 1 else ''})"
+
+
+# No closure here refers to itself: the cycle would keep tensors on a GPU until the next garbage collection.
+
+
+def _form(
+    value: object,
+    where: str,
+    depth: int,
+    tensors: list[object],
+    is_tensor: Callable[[object], bool],
+    room_of: Callable[[object], Room | None],
+) -> Form:
+    if (room := room_of(value)) is not None:
+        return {"type": "room", "shape": list(room[0]), "dtype": room[1]}
+    if is_tensor(value):
+        tensors.append(value)
+        return TENSOR
+    if value is None or type(value) in {bool, int, float, str}:
+        _refuse_constant(value, where)
+        return {"type": "constant", "value": value}
+    return _container(
+        value, depth, where, lambda item, place: _form(item, place, depth + 1, tensors, is_tensor, room_of)
+    )
+
+
+def _rebuilt(
+    form: Mapping[str, object],
+    tensors: Iterator[object],
+    make_room: Callable[[Sequence[int], str], object] | None,
+) -> object:
+    match form["type"]:
+        case "room" if make_room is not None:
+            shape = form["shape"]
+            return make_room(shape if isinstance(shape, list | tuple) else (), str(form["dtype"]))
+        case "tensor":
+            return next(tensors)
+        case "constant":
+            return form["value"]
+        case "list":
+            return [_rebuilt(item, tensors, make_room) for item in _items(form)]
+        case "tuple":
+            return tuple(_rebuilt(item, tensors, make_room) for item in _items(form))
+        case _:
+            return {key: _rebuilt(item, tensors, make_room) for key, item in _entries(form)}
 
 
 def _container(value: object, depth: int, where: str, form_of: Callable[[object, str], Form]) -> Form:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import msgspec
@@ -49,6 +51,19 @@ def test_a_form_is_a_message_and_comes_back_from_its_json(nest: object) -> None:
     structure: Structure = msgspec.convert(form, Structure)
     assert sum(isinstance(leaf, TensorPlace) for leaf in leaves_of(structure)) == len(tensors)
     assert rebuild(msgspec.json.decode(msgspec.json.encode(structure)), tensors) == nest
+
+
+def test_tensors_are_freed_with_the_last_name_for_them_without_a_garbage_collection() -> None:
+    leaf = Leaf()
+    seen = weakref.ref(leaf)
+    gc.disable()
+    try:
+        form, tensors = flatten([leaf, {"x": (leaf, 1)}], is_leaf)
+        rebuild(form, tensors)
+        del leaf, tensors
+        assert seen() is None
+    finally:
+        gc.enable()
 
 
 def test_tensors_are_called_by_their_keys_and_positions() -> None:
