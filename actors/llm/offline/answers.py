@@ -19,12 +19,20 @@ from hashlib import blake2b
 import msgspec
 
 from actors.llm.base import Role
-from actors.llm.offline.graph import NoRuleError
-from actors.llm.offline.languages import catalogue_of, known_moves, write_source
-from actors.llm.offline.plan import AnyMove, Plan, plan_words, read_plan
-from actors.llm.offline.program import read_program
-from actors.llm.offline.reading import CoderPrompt, PlannerPrompt, TreeLine, read_coder_prompt, read_planner_prompt
-from actors.llm.offline.stages.ir import AnyProgram
+from actors.llm.offline.cpp import codegen as cpp
+from actors.llm.offline.cpp.moves import CATALOGUE as CPP_MOVES
+from actors.llm.offline.plan import Catalogue, Move, Plan, plan_words, read_plan
+from actors.llm.offline.reading import (
+    CoderPrompt,
+    Contract,
+    PlannerPrompt,
+    TreeLine,
+    read_coder_prompt,
+    read_planner_prompt,
+)
+from actors.llm.offline.reference import read_program
+from actors.llm.offline.stages import NoRuleError, Program
+from actors.llm.offline.triton import codegen as triton
 from messages.base import ROOT
 from messages.edits import Edit, EditScript, Insert, Prune, Update
 
@@ -47,6 +55,17 @@ _SAFEGUARDS = 2
 _PLAIN = Plan()
 
 
+def _catalogue_of(contract: Contract) -> Catalogue:
+    return CPP_MOVES if isinstance(contract, cpp.Contract) else triton.CATALOGUE
+
+
+def _written(programs: Sequence[Program], plan: Plan, contract: Contract) -> tuple[str, str]:
+    """Return the fence's info string and the source."""
+    if isinstance(contract, cpp.Contract):
+        return "cpp path=kernel.cpp", cpp.write_source(programs, plan, contract)
+    return "python path=kernel.py", triton.write_source(programs, plan, contract)
+
+
 def code_answer(prompt: str, *, seed: int) -> str:
     """Answer a coder's prompt: a sentence and a fenced program, or prose that says what there is no rule for."""
     try:
@@ -61,13 +80,13 @@ def code_answer(prompt: str, *, seed: int) -> str:
 class _Coder:
     """One answer under construction."""
 
-    def __init__(self, asked: CoderPrompt, programs: list[AnyProgram], seed: int) -> None:
+    def __init__(self, asked: CoderPrompt, programs: list[Program], seed: int) -> None:
         self._asked = asked
         self._programs = programs
         program = programs[asked.task.largest]
         self._key = f"{seed}|{asked.node_id}|{asked.title}|{asked.draw}"
-        self._catalogue = catalogue_of(asked.contract.language, program)
-        self._known = known_moves(asked.contract.language, program)
+        self._catalogue = _catalogue_of(asked.contract)
+        self._known = self._catalogue.known_moves(program)
         self._base = read_plan(asked.base) or Plan()
         self._names = self._moves_of_action()
         self._own = sorted(name for name in self._names if name in self._catalogue.parameters)
@@ -81,7 +100,7 @@ class _Coder:
         plan = self._chosen()
         if plan is None:
             return "Nothing further: all variants of this action that the built-in rules know were tried."
-        fence, source = write_source(self._programs, plan, self._asked.contract)
+        fence, source = _written(self._programs, plan, self._asked.contract)
         titles = [self._catalogue.by_name[name].title.lower() for name in sorted(self._names)]
         return (
             f"On top of `{plan_words(self._base) or 'the plain loops'}`: {', '.join(titles) or 'other parameters'}. "
@@ -213,12 +232,12 @@ def _rendered(script: EditScript) -> str:
 class _Planner:
     """One answer under construction."""
 
-    def __init__(self, asked: PlannerPrompt, program: AnyProgram) -> None:
+    def __init__(self, asked: PlannerPrompt, program: Program) -> None:
         self._asked = asked
         self._program = program
-        self._catalogue = catalogue_of(asked.contract.language, program)
+        self._catalogue = _catalogue_of(asked.contract)
         self._by_name = self._catalogue.by_name
-        self._known = known_moves(asked.contract.language, program)
+        self._known = self._catalogue.known_moves(program)
         self._nodes = {line.node_id: line for line in asked.tree}
         self._best = max((line.best for line in asked.tree if line.best), default=1.0)
         self._evidence: dict[str, float] = {}
@@ -303,7 +322,7 @@ class _Planner:
             if parent_id != ROOT and number <= _TUNE_ROUNDS and f"{_TUNE}{number}" not in titles:
                 yield self._tuning(parent_id, number, 0.25 * self._quality(parent_id))
 
-    def _second(self, parent_id: str, moves: Sequence[AnyMove]) -> str:
+    def _second(self, parent_id: str, moves: Sequence[Move]) -> str:
         """Return the fastest closed node of another branch that has one of these transformations; empty: none."""
         names = {move.name for move in moves}
         above = self._above(parent_id)
@@ -332,10 +351,10 @@ class _Planner:
             if line.state == "closed"
         )
 
-    def _helpful(self, have: frozenset[str]) -> list[AnyMove]:
+    def _helpful(self, have: frozenset[str]) -> list[Move]:
         """Return what helped elsewhere and is missing here, the largest gain first, as much as a title can name."""
         ranked = sorted(self._known, key=lambda move: -self._gains.get(move.name, 0.0))
-        found: list[AnyMove] = []
+        found: list[Move] = []
         for move in ranked:
             if self._gains.get(move.name, 0.0) < _HELPFUL or move.name in have:
                 continue
@@ -353,7 +372,7 @@ class _Planner:
             if not any(f"'{name}'" in reasons for name in names if name != ROOT):
                 yield edit
 
-    def _insert(self, parent_id: str, moves: Sequence[AnyMove], priority: float, *, key: str = "") -> Insert:
+    def _insert(self, parent_id: str, moves: Sequence[Move], priority: float, *, key: str = "") -> Insert:
         reasons = "\n".join(f"- {move.title}: {move.why}" for move in moves)
         words = " ".join(move.name for move in moves)
         return Insert(
@@ -366,7 +385,7 @@ class _Planner:
             key=key,
         )
 
-    def _expected(self, moves: Sequence[AnyMove]) -> float:
+    def _expected(self, moves: Sequence[Move]) -> float:
         """Return the gain that transformations promise together: as measured, and `_UNTRIED` where nothing was."""
         gains = [2.0 ** self._gains[move.name] if move.name in self._gains else _UNTRIED for move in moves]
         return round(min(100.0, max(0.01, math.prod(gains))), 2)
@@ -432,13 +451,13 @@ class _Planner:
         moves = [self._by_name[name] for name in self._own(line) if name in self._by_name]
         return self._promise(line.parent_id, moves) * 0.5**line.tries if moves else line.priority
 
-    def _promise(self, parent_id: str, moves: Sequence[AnyMove]) -> float:
+    def _promise(self, parent_id: str, moves: Sequence[Move]) -> float:
         if not moves:
             return 0.0
         chance = max(self._chance(move) for move in moves)
         return min(0.95, max(0.01, chance * self._quality(parent_id) + 0.03 * (len(moves) - 1)))
 
-    def _chance(self, move: AnyMove) -> float:
+    def _chance(self, move: Move) -> float:
         """Return what to expect of a transformation: what was thought beforehand, and what was measured, by weight."""
         if move.name not in self._gains:
             return move.priority

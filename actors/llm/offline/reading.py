@@ -8,14 +8,16 @@ from __future__ import annotations
 import ast
 import re
 from math import prod
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from actors.llm.offline.cpp.codegen import Contract as CppContract
-from actors.llm.offline.graph import NoRuleError, TensorInfo
-from actors.llm.offline.languages import Contract
+from actors.llm.offline.stages import NoRuleError, TensorInfo
 from actors.llm.offline.triton.codegen import Contract as TritonContract
+
+Contract: TypeAlias = CppContract | TritonContract
+"""A calling contract; it says the language."""
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
 _WORKLOAD = re.compile(r"^### Workload `([^`]*)`$", re.MULTILINE)
@@ -25,7 +27,6 @@ _SHAPE = re.compile(r"^\(([\d, ]*)\)$")
 _HEADER = re.compile(r'(extern\s+"C"[^;{]*?\([^;{]*?\))\s*[;{]', re.DOTALL)
 _POINTERS = re.compile(r"void\s*\*\s*(?:const\s*)?\*\s*(?:const\s*)?(?P<name>\w+)")
 _STREAM = re.compile(r"void\s*\*\s*stream\b")
-_ON_GPU = "It runs and is timed on the GPU"
 _COMMENT = re.compile(r"//[^\n]*")
 _RULED_OUT = frozenset({"forbidden by a person", "below a forbidden node"})
 _FAVOURED = re.compile(r"pinned by a person|a person adds \+")
@@ -212,7 +213,7 @@ def read_contract(text: str) -> Contract:
         if function:
             arguments = [argument.partition(":")[0].strip() for argument in function["arguments"].split(",")]
             names = tuple(filter(None, arguments))
-            return TritonContract(function=function["name"], arguments=names, on_gpu=_ON_GPU in text)
+            return TritonContract(function=function["name"], arguments=names)
         header = _HEADER.search(_COMMENT.sub("", code))
         pointers = [match["name"] for match in _POINTERS.finditer(header[1])] if header else []
         if header and _STREAM.search(header[1]):

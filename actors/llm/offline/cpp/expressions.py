@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from actors.llm.offline.graph import Node, Program, TensorInfo
 from actors.llm.offline.plan import Plan
+from actors.llm.offline.stages import Node, Program, TensorInfo
 
 C_TYPES = {
     "float32": "float",
@@ -65,47 +66,44 @@ class Writer:
     """Writes expressions for one program by one plan."""
 
     def __init__(self, program: Program, plan: Plan) -> None:
-        self.program = program
-        self._tensors = {tensor.name: tensor for tensor in program.tensors if tensor.role != "output"}
-        wide = any(tensor.dtype == "float64" for tensor in program.tensors)
-        self.real = "double" if wide else "float"
-        self._lanes = plan.vectorise and not plan.exact and not wide
+        is_double = program.real == "float64"
+        self.real = "double" if is_double else "float"
+        self._lanes = plan.vectorise and not plan.exact and not is_double
         self.accumulator = "double" if plan.wide or not plan.vectorise else self.real
 
     def operation(self, node: Node, operands: list[str]) -> str:
         """Return an element-wise operation applied to named values."""
-        if self._lanes and node.op in _LANE_OPERATIONS:
-            return self._elementary(_LANE_OPERATIONS[node.op].format(*operands))
-        return self._elementary(_OPERATIONS[node.op].format(*operands))
+        text = _LANE_OPERATIONS[node.op] if self._lanes and node.op in _LANE_OPERATIONS else _OPERATIONS[node.op]
+        text = text.format(*operands)
+        for name in _ELEMENTARY:
+            lower = name.lower()
+            text = text.replace(f"{name}(", f"{lower}_lane(" if self._lanes else f"std::{lower}(")
+        return text
 
-    def constant(self, node: Node) -> str:
+    def constant(self, value: float) -> str:
         """Return a constant of the compute type."""
-        if math.isnan(node.value):
+        if math.isnan(value):
             return "NAN"
-        if math.isinf(node.value):
-            return "INFINITY" if node.value > 0 else "-INFINITY"
-        return f"{self.real}({node.value!r})"
-
-    def loaded(self, node: Node, index: str) -> str:
-        """Return a tensor's element in the compute type."""
-        tensor = self._tensors[node.name]
-        return self.widened(tensor.dtype, f"{identifier(tensor)}[{index}]")
+        if math.isinf(value):
+            return "INFINITY" if value > 0 else "-INFINITY"
+        return f"{self.real}({value!r})"
 
     def widened(self, dtype: str, element: str) -> str:
-        """Return an element in the compute type."""
+        """Return an element of a tensor in the compute type."""
         if dtype == "bfloat16":
             return f"from_bfloat16({element})"
         return element if C_TYPES[dtype] == self.real else f"static_cast<{self.real}>({element})"
 
-    def stored(self, tensor: TensorInfo, value: str) -> str:
-        """Return a value in the type of an output's elements."""
-        if tensor.dtype == "bfloat16":
+    def stored(self, dtype: str, value: str) -> str:
+        """Return a value in the type of a tensor's elements."""
+        if dtype == "bfloat16":
             return f"to_bfloat16({value})"
-        return value if C_TYPES[tensor.dtype] == self.real else f"static_cast<{C_TYPES[tensor.dtype]}>({value})"
+        return value if C_TYPES[dtype] == self.real else f"static_cast<{C_TYPES[dtype]}>({value})"
 
-    def start(self, op: str) -> str:
-        """Return what a reduction starts from."""
-        return f"{self._reduced_type(op)}({_IDENTITIES[op]})"
+    def start(self, op: str, name: str) -> str:
+        """Return the statement that begins a reduction."""
+        kind = self.accumulator if op == "sum" else self.real
+        return f"{kind} {name} = {_IDENTITIES[op]};"
 
     def accumulated(self, op: str, name: str, value: str) -> str:
         """Return the statement that takes `value` into a reduction."""
@@ -113,24 +111,13 @@ class Writer:
             return f"{name} += {value};"
         return f"{name} = {name} {'<' if op == 'max' else '>'} {value} ? {value} : {name};"
 
-    def combined(self, op: str, names: list[str]) -> str:
-        """Return partial results of a reduction as one value of the compute type."""
-        text = names[0]
-        for name in names[1:]:
-            text = f"{text} + {name}" if op == "sum" else f"std::{op}({text}, {name})"
-        return f"static_cast<{self.real}>({text})"
-
-    def _reduced_type(self, op: str) -> str:
-        return self.accumulator if op == "sum" else self.real
-
-    def _elementary(self, text: str) -> str:
-        for name in _ELEMENTARY:
-            lower = name.lower()
-            text = text.replace(f"{name}(", f"{lower}_lane(" if self._lanes else f"std::{lower}(")
-        return text
-
 
 def identifier(tensor: TensorInfo) -> str:
     """Return a C++ name for a tensor; the prefix keeps it apart from all other names."""
-    prefix = "o" if tensor.role == "output" else "t"
-    return f"{prefix}_{''.join(letter if letter.isalnum() else '_' for letter in tensor.name)}"
+    prefix = {"output": "o", "value": "value"}.get(tensor.role, "t")
+    return f"{prefix}_{''.join(letter if letter.isalnum() else '_' for letter in tensor.name.lstrip('%'))}"
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Return lines one level deeper."""
+    return [f"    {line}" if line else line for line in lines]

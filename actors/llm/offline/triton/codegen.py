@@ -1,91 +1,20 @@
-"""From programs and a plan to one Triton source, for one workload or several.
+"""From programs and a plan to one Triton source, for one workload or several; and the transformations of such plans.
 
-What the rules write knows its shapes; for any others it raises an error.
+The source knows its shapes; for any others it raises an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
 
-from actors.llm.offline.graph import Program, TensorInfo
-from actors.llm.offline.plan import Plan, plan_comment
-from actors.llm.offline.stages.ir import AnyProgram, Contraction, RowStage, Stage, Staged
-from actors.llm.offline.triton.contraction import Epilogue, contraction_kernel, follows, joined, with_others
-from actors.llm.offline.triton.kernels import Kernel, indented
-from actors.llm.offline.triton.names import Names, work_of_program, work_of_stage
-from actors.llm.offline.triton.rows import operation_kernels, row_kernel
-from actors.llm.offline.triton.runtime import needed_functions
+from actors.llm.offline.plan import Catalogue, Move, Plan, plan_comment
+from actors.llm.offline.stages import Access, NoRuleError, Program, TensorInfo
+from actors.llm.offline.triton.expressions import needed_functions
+from actors.llm.offline.triton.rows import RowKernel, indented
 from messages.base import Language
-
-
-class Joined(msgspec.Struct, frozen=True, kw_only=True):
-    """A row stage that the tiles of contractions take in."""
-
-    places: tuple[int, ...]
-    """Of the contractions in the program."""
-    products: tuple[Contraction, ...]
-    epilogue: Epilogue
-
-
-def staged_kernels(program: Staged, plan: Plan, names: Names) -> list[Kernel]:
-    """Return the kernels in the order of their launches.
-
-    A contraction that is joined with later stages is launched in the place of the last: all that they read is complete
-    then.
-    """
-    together = _joined(program, plan) if plan.fuse else {}
-    taken = {place for found in together.values() for place in found.places}
-    kernels: list[Kernel] = []
-    for number, stage in enumerate(program.stages):
-        if number not in taken:
-            kernels += _stage_kernels(number, stage, together.get(number), plan, names)
-    return kernels
-
-
-def _stage_kernels(number: int, stage: Stage, found: Joined | None, plan: Plan, names: Names) -> list[Kernel]:
-    """Return the kernels of one stage, and of the contractions that it is joined with."""
-    if isinstance(stage, Contraction):
-        return [contraction_kernel((stage,), plan, names, f"product_{number}")]
-    if found is not None:
-        return [contraction_kernel(found.products, plan, names, f"product_{number}", found.epilogue)]
-    work = work_of_stage(stage, names)
-    if plan.fuse:
-        return [row_kernel(work, plan, names, f"rows_{number}")]
-    return operation_kernels(work, plan, names, f"s{number}_")
-
-
-def _joined(program: Staged, plan: Plan) -> dict[int, Joined]:
-    """Return, by their places, the row stages that the tiles of contractions before them can take in."""
-    found: dict[int, Joined] = {}
-    for number, rows in enumerate(program.stages):
-        if not isinstance(rows, RowStage):
-            continue
-        before = {place: stage for place, stage in enumerate(program.stages[:number]) if isinstance(stage, Contraction)}
-        for first, stage in reversed(before.items()):
-            pair = joined(stage, rows, program)
-            if pair is not None:
-                others = siblings(stage, rows, program, before) if plan.together else {}
-                products, epilogue = with_others(pair[0], tuple(others.values()), pair[1])
-                found[number] = Joined(places=(first, *others), products=products, epilogue=epilogue)
-                break
-    return found
-
-
-def siblings(
-    stage: Contraction, rows: RowStage, program: Staged, candidates: Mapping[int, Contraction]
-) -> dict[int, Contraction]:
-    """Return other contractions that a row stage needs, of which only the right operands differ, by their places."""
-    return {
-        place: other
-        for place, other in candidates.items()
-        if other is not stage
-        and (other.outer, other.summed, other.left) == (stage.outer, stage.summed, stage.left)
-        and other.right.strides == stage.right.strides
-        and follows(other, rows, program)
-    }
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,92 +24,131 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     arguments: tuple[str, ...]
     """Names of inputs and parameters, then of outputs."""
-    on_gpu: bool = False
-    """Whether it runs on a GPU, and not in Triton's interpreter."""
 
 
-def write_source(program: AnyProgram, plan: Plan, contract: Contract) -> str:
-    """Return the source. Everything in it follows from the graph, the shapes and dtypes, and the plan.
+def write_source(programs: Sequence[Program], plan: Plan, contract: Contract) -> str:
+    """Return the source; of several workloads each has its launches, chosen by shapes.
 
     Raises:
-        NoRuleError: it holds an operation that has no rule in Triton.
-    """
-    names = Names(program.tensors, contract.arguments, on_gpu=contract.on_gpu)
-    kernels = kernels_of(program, plan, names)
-    allocations = allocations_of(names, kernels)
-    definitions = list(dict.fromkeys(kernel.definition() for kernel in kernels))
-    imports = [*(["import torch"] if allocations else []), "import triton", "import triton.language as tl"]
-    head = f"def {contract.function}({', '.join(contract.arguments)}):"
-    launches = [kernel.launch() for kernel in kernels]
-    sections = [
-        "\n".join([plan_comment(plan, "#"), *imports]),
-        *needed_functions("\n".join(definitions)),
-        *definitions,
-        "\n".join([head, *indented([*allocations, *launches])]),
-    ]
-    return "\n\n\n".join(sections) + "\n"
-
-
-def kernels_of(program: AnyProgram, plan: Plan, names: Names) -> list[Kernel]:
-    """Return the kernels in the order of their launches."""
-    if not isinstance(program, Program):
-        return staged_kernels(program, plan, names)
-    work = work_of_program(program, names)
-    return [row_kernel(work, plan, names, "row_kernel")] if plan.fuse else operation_kernels(work, plan, names)
-
-
-def allocations_of(names: Names, kernels: list[Kernel]) -> list[str]:
-    """Return the statements that allocate workspaces and values, as far as a kernel uses them."""
-    device = f"{names.arguments[-1]}.device"
-    needed = {name for kernel in kernels for name in kernel.tensors}
-    return [
-        f"{tensor.name} = torch.empty({tensor.shape}, dtype=torch.{tensor.dtype}, device={device})"
-        for tensor in names.tensors.values()
-        if tensor.role == "value" and tensor.name in needed
-    ]
-
-
-def write_workloads(programs: Sequence[AnyProgram], plan: Plan, contract: Contract) -> str:
-    """Return the source.
-
-    Raises:
-        NoRuleError: a program holds an operation that has no rule in Triton.
+        NoRuleError: it holds something that has no rule in Triton.
     """
     arguments = ", ".join(contract.arguments)
-    definitions: dict[str, Kernel] = {}
-    functions: list[str] = []
-    choices: list[str] = []
-    for at, program in enumerate(programs):
-        names = Names(program.tensors, contract.arguments, on_gpu=contract.on_gpu)
-        kernels = kernels_of(program, plan, names)
-        allocations = allocations_of(names, kernels)
-        launches = [_renamed(kernel, at, definitions).launch() for kernel in kernels]
-        body = indented([*allocations, *launches])
-        functions.append("\n".join([f"def run_workload_{at}({arguments}):", *body]))
-        choices += [f"if shapes == {_shapes(program.tensors)}:", f"    return run_workload_{at}({arguments})"]
-    texts = [kernel.definition() for kernel in definitions.values()]
-    last = 'raise ValueError(f"shapes that it was not written for: {shapes}")'
-    gathered = f"shapes = [tuple(tensor.shape) for tensor in ({arguments},)]"
-    entry = "\n".join([f"def {contract.function}({arguments}):", *indented([gathered, *choices, last])])
+    definitions: dict[str, str] = {}
+    """Names of kernels by their texts: equal ones are one."""
+    bodies = [_body(program, plan, contract.arguments, definitions) for program in programs]
+    if len(bodies) == 1:
+        functions = ["\n".join([f"def {contract.function}({arguments}):", *indented(bodies[0])])]
+    else:
+        functions = [
+            "\n".join([f"def run_workload_{at}({arguments}):", *indented(body)]) for at, body in enumerate(bodies)
+        ]
+        entry = [f"shapes = [tuple(tensor.shape) for tensor in ({arguments},)]"]
+        for at, program in enumerate(programs):
+            shapes = [tuple(tensor.shape) for tensor in program.arguments]
+            entry += [f"if shapes == {shapes!r}:", f"    return run_workload_{at}({arguments})"]
+        entry.append('raise ValueError(f"shapes that it was not written for: {shapes}")')
+        functions.append("\n".join([f"def {contract.function}({arguments}):", *indented(entry)]))
+    kernels = [text.replace("def KERNEL(", f"def {name}(") for text, name in definitions.items()]
     imports = ["import torch", "import triton", "import triton.language as tl"]
-    parts = [
-        "\n".join([plan_comment(plan, "#"), *imports]),
-        *needed_functions("\n".join(texts)),
-        *texts,
-        *functions,
-        entry,
-    ]
-    return "\n\n\n".join(parts) + "\n"
+    head = "\n".join([plan_comment(plan, "#"), *imports[0 if "torch." in "".join(functions) else 1 :]])
+    return "\n\n\n".join([head, *needed_functions("\n".join(kernels)), *kernels, *functions]) + "\n"
 
 
-def _renamed(kernel: Kernel, at: int, known: dict[str, Kernel]) -> Kernel:
-    """Return a kernel under a name of its own, or that of an equal one."""
-    same = known.setdefault(kernel.definition(), msgspec.structs.replace(kernel, name=f"{kernel.name}_{at}"))
-    return msgspec.structs.replace(kernel, name=same.name)
+def _body(program: Program, plan: Plan, arguments: Sequence[str], definitions: dict[str, str]) -> list[str]:
+    """Return the allocations and launches of a program; its kernels are added to the definitions."""
+    if len(program.arguments) != len(arguments):
+        raise NoRuleError(f"a contract of {len(arguments)} arguments for {len(program.arguments)} tensors")
+    if program.contractions:
+        raise NoRuleError("products of matrices in Triton")
+    names = dict(zip(program.arguments, arguments, strict=True))
+    values = [tensor for tensor in program.tensors if tensor.role == "value"]
+    for number, value in enumerate(values):
+        names[value] = f"value_{number}"
+        while names[value] in arguments:
+            names[value] += "_"
+    sources, targets = program.sources, program.targets
+    tensors = {name: tensor for tensor, name in names.items()}
+    lines = [
+        f'{names[value]} = torch.empty({value.shape}, dtype=torch.{program.real}, device={arguments[0]}.device)'
+        for value in values
+    ]  # fmt: skip
+    for stage in program.stages:
+        named = stage.over(stage.rows, stage.columns, lambda access: _named(access, sources, names))
+        named = msgspec.structs.replace(named, target=_named(stage.target, targets, names))
+        kernel = RowKernel(named, plan, tensors, program.real, "KERNEL")
+        lines.append(kernel.launch(definitions.setdefault(kernel.definition(), f"row_kernel_{len(definitions)}")))
+    return lines
 
 
-def _shapes(tensors: Sequence[TensorInfo]) -> str:
-    """Return the shapes as a Python list: inputs and parameters first, then outputs, without values in between."""
-    given = [tensor for tensor in tensors if tensor.role in {"input", "parameter"}]
-    outputs = [tensor for tensor in tensors if tensor.role == "output"]
-    return repr([tuple(tensor.shape) for tensor in (*given, *outputs)])
+def _named(access: Access, tensors: dict[str, TensorInfo], names: dict[TensorInfo, str]) -> Access:
+    """Return an access by the name of its tensor in the source."""
+    if access.name not in tensors:
+        return access
+    return msgspec.structs.replace(access, name=names[tensors[access.name]])
+
+
+def _has_rows(program: Program) -> bool:
+    return any(stage.rows for stage in program.stages)
+
+
+def _reads_much(program: Program) -> bool:
+    """Return True if several inputs have a value for every column, and something is reduced."""
+    return any(
+        stage.reductions and sum((node.op, node.kind) == ("load", "full") for node in stage.nodes) > 1
+        for stage in program.stages
+    )
+
+
+CATALOGUE = Catalogue(
+    moves=(
+        Move(
+            name="warps",
+            title="Choose the warps per program",
+            why="More warps share a row's registers and hide more latency; fewer make reductions cheaper.",
+            difficulty=1,
+            priority=0.55,
+        ),
+        Move(
+            name="rows",
+            title="Choose the rows per program",
+            why="Short rows leave a program too little to do; long ones spill registers if several share a program.",
+            difficulty=1,
+            priority=0.5,
+            applies=_has_rows,
+        ),
+        Move(
+            name="early",
+            title="Ask for a row's inputs all at once",
+            why="A reduction waits for its input with nothing else under way: what is needed only after it can be on "
+            "its way meanwhile, at the price of registers.",
+            difficulty=1,
+            priority=0.45,
+            applies=_reads_much,
+        ),
+        Move(
+            name="persistent",
+            title="Let a fixed grid take the rows in turns",
+            why="As many programs as the device holds at once, each with many rows, save the start of thousands.",
+            difficulty=2,
+            priority=0.3,
+            applies=_has_rows,
+        ),
+        Move(
+            name="stream",
+            title="Keep what is used once out of the caches",
+            why="Inputs that are read once and outputs that nobody reads soon need not displace weights.",
+            difficulty=1,
+            priority=0.25,
+        ),
+    ),
+    parameters={"warps": (8, 16, 4, 2, 1), "rows": (1, 4, 2, 8, 16), "persistent": (264, 132, 528, 1056)},
+    at_once=frozenset({"warps", "rows"}),
+    keywords=(
+        ("warps", r"warps?\b"),
+        ("rows", r"rows per program|several rows|multiple rows"),
+        ("early", r"all at once|all loads|loads? first|hoist"),
+        ("persistent", r"persistent|fixed grid"),
+        ("stream", r"evict|cache (?:hint|modifier)|streaming"),
+    ),
+)
+"""`persistent` counts programs: multiples of 132, the multiprocessors of an H100 or H200."""

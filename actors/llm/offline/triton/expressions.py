@@ -1,7 +1,9 @@
-"""Nodes of the graph as Triton expressions over the names of their operands.
+"""Nodes as Triton expressions over the names of their operands, and the functions that they need.
 
 Everything here is accepted both by the compiler and by Triton's interpreter: no libdevice, which the interpreter does
-not know; what `triton.language` lacks is one of the functions of `runtime.py`.
+not know. Polynomials of tanh are those of the Cephes library (Moshier, single precision: tanhf); expm1 near 0 is its
+Taylor series to the eighth power, with a remainder at 0.5 below a float's last place; log1p is log(w) x / (w - 1) with
+w = 1 + x, which cancels the rounding of w (Kahan).
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from actors.llm.offline.graph import Node, NoRuleError, TensorInfo
 from actors.llm.offline.plan import Plan
+from actors.llm.offline.stages import Node, NoRuleError, TensorInfo
 
 TYPES = {
     "float32": "tl.float32",
@@ -27,6 +29,49 @@ TYPES = {
 DOUBLE = "tl.float64"
 
 _IDENTITIES = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+
+
+_TANH = """\
+@triton.jit
+def tanh_lane(x):
+    z = x * x
+    p = -5.70498872745e-3
+    p = p * z + 2.06390887954e-2
+    p = p * z - 5.37397155531e-2
+    p = p * z + 1.33314422036e-1
+    p = p * z - 3.33332819422e-1
+    p = p * z * x + x
+    magnitude = tl.abs(x)
+    large = 1.0 - 2.0 / (tl.exp(2.0 * magnitude) + 1.0)
+    return tl.where(magnitude < 0.625, p, tl.where(x < 0.0, -large, large))"""
+
+_EXPM1 = """\
+@triton.jit
+def expm1_lane(x):
+    p = 1.0 / 40320.0
+    p = p * x + 1.0 / 5040.0
+    p = p * x + 1.0 / 720.0
+    p = p * x + 1.0 / 120.0
+    p = p * x + 1.0 / 24.0
+    p = p * x + 1.0 / 6.0
+    p = p * x + 0.5
+    p = p * x * x + x
+    return tl.where(tl.abs(x) < 0.5, p, tl.exp(x) - 1.0)"""
+
+_LOG1P = """\
+@triton.jit
+def log1p_lane(x):
+    w = 1.0 + x
+    d = w - 1.0
+    small = d == 0.0
+    return tl.where(small, x, tl.log(w) * (x / tl.where(small, 1.0, d)))"""
+
+_FUNCTIONS = {"tanh_lane": _TANH, "expm1_lane": _EXPM1, "log1p_lane": _LOG1P}
+
+
+def needed_functions(text: str) -> list[str]:
+    """Return the definitions that `text` needs."""
+    return [code for name, code in _FUNCTIONS.items() if f"{name}(" in text]
 
 
 class Arithmetic:
@@ -160,28 +205,12 @@ class Writer:
             return f"tl.full((1, 1), {number}, {self.real})"
         return f"{number if number.isidentifier() else f'({number})'}.to({self.real})"
 
-    def start(self, op: str) -> str:
-        """Return what a reduction starts from, a value for every place of the block."""
-        return f"tl.full((ROWS, BLOCK), {_IDENTITIES[op]}, {self._reduced_type(op)})"
-
-    def accumulated(self, op: str, name: str, value: str, mask: str) -> str:
-        """Return the statement that takes `value` into the partial results of a reduction."""
-        taken = self.chosen(op, value, mask)
-        return f"{name} += {taken}" if op == "sum" else f"{name} = tl.{op}imum({name}, {taken})"
-
-    def reduced(self, op: str, value: str, mask: str = "") -> str:
-        """Return the reduction of a block over its columns, as one column."""
-        narrowed = f".to({self.real})" if self._reduced_type(op) != self.real else ""
-        return f"tl.{op}({self.chosen(op, value, mask)}, axis=1, keep_dims=True){narrowed}"
-
-    def chosen(self, op: str, value: str, mask: str) -> str:
-        """Return what a reduction takes in: the value, or outside of the mask what changes nothing."""
-        kind = self._reduced_type(op)
+    def reduced(self, op: str, value: str, mask: str) -> str:
+        """Return the reduction of a block over its columns, as one column; outside of the mask nothing counts."""
         chosen = f"tl.where({mask}, {value}, {_IDENTITIES[op]})" if mask else value
-        return chosen if kind == self.real else f"{chosen}.to({kind})"
-
-    def _reduced_type(self, op: str) -> str:
-        return DOUBLE if op == "sum" and self._plan.wide else self.real
+        if op == "sum" and self._plan.wide and self.real != DOUBLE:
+            return f"tl.sum({chosen}.to({DOUBLE}), axis=1, keep_dims=True).to({self.real})"
+        return f"tl.{op}({chosen}, axis=1, keep_dims=True)"
 
     def _operand(self, index: int) -> str:
         node = self._nodes[index]

@@ -1,370 +1,184 @@
-"""Row-wise kernels in Triton, fused or one per operation.
+"""One kernel per row stage in Triton: a program holds one or several whole rows on chip.
 
-A row that fits is held on chip, gone through once. Longer ones, or all if the plan says how many columns a block has,
-are gone through in blocks of columns: one loop per reduction that others wait for and one for the outputs. The sum of a
-softmax need not wait for its maximum (`online`): what was added up is scaled when a larger value turns up (Milakov and
-Gimelshein 2018, section 3), here for every place of a block by itself. Without reductions blocks of columns are
-programs of their own.
+Stages without reductions need no whole rows: long ones are cut into blocks of columns, programs of their own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-import msgspec
-
-from actors.llm.offline.graph import REDUCTIONS, Access, Kind, Node
 from actors.llm.offline.plan import Plan
-from actors.llm.offline.triton.expressions import Writer
-from actors.llm.offline.triton.kernels import Kernel, indented, launch_options, next_power_of_two, used
-from actors.llm.offline.triton.names import Names, Numbering, RowWork, Store, place, row_major, softmax_sums
+from actors.llm.offline.stages import REDUCTIONS, Access, Node, NoRuleError, Stage, TensorInfo, row_major
+from actors.llm.offline.triton.expressions import Writer, pointer
 
-HELD_COLUMNS = 16_384
-"""Longest row that is held on chip."""
-BLOCK_ELEMENTS = 4096
-"""Elements that a program takes at a time where the plan does not say how many rows or columns."""
-_MOST_ELEMENTS = 32_768
-"""Larger blocks do not fit into registers, whatever the plan says."""
-_BASE = ('base = tl.where(higher == float("-inf"), 0.0, higher)',)
-"""Where nothing was seen yet but -inf: -inf less -inf is no number."""
+_BLOCK_ELEMENTS = 4096
+"""Elements that a program takes at a time where the plan does not say how many rows."""
+_MOST_ELEMENTS = 65_536
+"""Larger blocks do not fit on chip."""
+_ELEMENTS_PER_WARP = 1024
+"""32 for each thread: eight loads of 16 bytes are under way at once, and a few such blocks fit into registers."""
+_MOST_WARPS = 16
 _INT32_ELEMENTS = 1 << 31
 """Tensors with as many elements need addresses of 64 bits."""
 
 
-def row_kernel(work: RowWork, plan: Plan, names: Names, name: str) -> Kernel:
-    """Return the kernel that does some work."""
-    return _RowKernel(work, plan, names, name).kernel()
+class RowKernel:
+    """A `@triton.jit` function and its launch."""
 
+    def __init__(self, stage: Stage, plan: Plan, tensors: dict[str, TensorInfo], real: str, name: str) -> None:
+        """Decide how it is written.
 
-class _RowKernel:
-    """One kernel under construction."""
+        Args:
+            stage: accesses have the source's names.
+            plan: of the program.
+            tensors: by their names in the source.
+            real: dtype in which is computed.
+            name: of the kernel.
 
-    def __init__(self, work: RowWork, plan: Plan, names: Names, name: str) -> None:
-        self._work = work
-        self._plan = plan
-        self._name = name
-        self._writer = Writer(work.nodes, names.tensors, names.real, plan)
-        self._large = any(math.prod(names.tensors[access.name].shape) >= _INT32_ELEMENTS for access in work.accesses)
-        self._row = Numbering("row", work.rows)
-        self._column = Numbering("column", work.columns)
-        self._levels = work.levels()
-        self._sums: dict[int, int] = {}
-        self._last = max(self._levels[store.node] for store in work.stores)
-        held = HELD_COLUMNS if work.reductions else BLOCK_ELEMENTS
-        self._held = not plan.columns and work.column_count <= held
-        self._flat = not work.reductions and not self._held
-        if plan.online and not self._held:
-            self._sums = softmax_sums(work.nodes)
-        self._early: set[int] = set()
-        if plan.early and self._held:
-            self._early = {index for index, node in enumerate(work.nodes) if (node.op, node.kind) == ("load", "full")}
-        self._columns = self._column_block()
-        self._rows = self._row_block()
-        self._row_mask = "row_ok" if work.row_count % self._rows else ""
-        self._column_mask = "column_ok" if work.column_count % self._columns else ""
+        Raises:
+            NoRuleError: a row is too long to be held.
+        """
+        self.name = name
+        self._stage, self._plan = stage, plan
+        self._writer = Writer(stage.nodes, tensors, real, plan)
+        self._row_count, self._column_count = math.prod(stage.rows), math.prod(stage.columns)
+        self._levels = stage.levels()
+        held = _MOST_ELEMENTS if stage.reductions else _BLOCK_ELEMENTS
+        if stage.reductions and self._column_count > held:
+            raise NoRuleError(f"reductions over more than {held} columns in Triton")
+        self._is_flat = self._column_count > held
+        self._columns = min(_next_power_of_two(self._column_count), held)
+        usual = plan.rows or max(1, _BLOCK_ELEMENTS // self._columns)
+        most = max(1, _MOST_ELEMENTS // self._columns)
+        self._rows = min(_next_power_of_two(usual), most, _next_power_of_two(self._row_count))
+        self._row_mask = "row_ok" if self._row_count % self._rows else ""
+        self._column_mask = "column_ok" if self._column_count % self._columns else ""
+        self.tensors = tuple(dict.fromkeys(access.name for access in (*stage.reads, stage.target)))
+        self._is_large = any(math.prod(tensors[one].shape) >= _INT32_ELEMENTS for one in self.tensors)
+        self._variables = [*_axes("row", stage.rows), *_axes("column", stage.columns)]
 
-    def _column_block(self) -> int:
-        longest = next_power_of_two(self._work.column_count)
-        return longest if self._held else min(self._plan.columns or BLOCK_ELEMENTS, longest)
-
-    def _row_block(self) -> int:
-        usual = self._plan.rows or max(1, BLOCK_ELEMENTS // self._columns)
-        fitting = max(1, _MOST_ELEMENTS // self._columns)
-        return min(next_power_of_two(usual), fitting, next_power_of_two(self._work.row_count))
-
-    def kernel(self) -> Kernel:
-        """Return it."""
-        work, plan = self._work, self._plan
-        tiles = math.ceil(work.row_count / self._rows)
-        constants = {"R": work.row_count, "C": work.column_count, "ROWS": self._rows, "BLOCK": self._columns}
+    def definition(self) -> str:
+        """Return the function."""
+        arguments = [*map(pointer, self.tensors), *(f"{name}: tl.constexpr" for name in self._constants)]
         body = self._tile()
-        if plan.persistent and not self._flat:
-            programs = min(plan.persistent, tiles)
-            constants |= {"TILES": tiles, "PROGRAMS": programs}
+        if "TILES" in self._constants:
             body = ["for tile in range(tl.program_id(0), TILES, PROGRAMS):", *indented(body)]
-            tiles = programs
         else:
             body = ["tile = tl.program_id(0)", *body]
-        blocks = math.ceil(work.column_count / self._columns)
-        return Kernel(
-            name=self._name,
-            tensors=used(access.name for access in work.accesses),
-            constants=constants,
-            body=(*self._scalars(), *body),
-            grid=(tiles, blocks) if self._flat else (tiles,),
-            options=launch_options(plan, self._rows * self._columns),
-        )
+        head = [f"def {self.name}(", *indented(f"{argument}," for argument in arguments), "):"]
+        return "\n".join(["@triton.jit", *head, *indented([*self._values(("scalar",), 0), *body])])
 
-    def _tile(self) -> list[str]:
-        """Return what is done for one block of rows."""
-        wide = ".to(tl.int64)" if self._large else ""
-        lines = [f"row = tile{wide} * ROWS + tl.arange(0, ROWS)[:, None]", *self._row.split()]
-        if self._row_mask:
-            lines.append("row_ok = row < R")
-        if self._flat:
-            lines += self._columns_at("tl.program_id(1) * BLOCK + ")
-        elif self._held:
-            lines += [*self._columns_at(""), *map(self._assigned, sorted(self._early))]
-        lines += self._row_values(0)
-        for level in range(self._last):
-            lines += self._reductions(level)
-            lines += self._row_values(level + 1)
-        return [*lines, *self._stores()]
-
-    def _columns_at(self, start: str) -> list[str]:
-        masked = ["column_ok = column < C"] if self._column_mask else []
-        return [f"column = {start}tl.arange(0, BLOCK)[None, :]", *masked, *self._column.split()]
-
-    def _scalars(self) -> list[str]:
-        nodes = enumerate(self._work.nodes)
-        return [self._assigned(index) for index, node in nodes if node.kind == "scalar" and node.op != "const"]
-
-    def _row_values(self, level: int) -> list[str]:
-        """Return values per row that are known from this level on, reductions aside."""
-        return [
-            self._assigned(index)
-            for index, node in enumerate(self._work.nodes)
-            if node.kind == "row" and self._levels[index] == level and node.op not in REDUCTIONS
-        ]
-
-    def _assigned(self, index: int) -> str:
-        node = self._work.nodes[index]
-        if node.access is None:
-            return f"v{index} = {self._writer.operation(node)}"
-        return f"v{index} = {self._read(node, node.access)}"
-
-    def _read(self, node: Node, access: Access) -> str:
-        if node.op == "index":
-            return self._writer.numbered(self._place(access))
-        return self._writer.loaded(access.name, self._place(access), self._mask(access), once=node.kind == "full")
-
-    def _place(self, access: Access) -> str:
-        return place(access, [*self._row.axes, *self._column.axes])
-
-    def _spread(self, access: Access) -> str:
-        """Return the offset of what is stored: a block, also where there is a single element."""
-        offset = self._place(access)
-        alone = not (self._work.on_rows(access) or self._work.on_columns(access))
-        return " + ".join(filter(None, ["row * 0", offset])) if alone else offset
-
-    def _mask(self, access: Access) -> str:
-        by_row = self._row_mask if self._work.on_rows(access) else ""
-        by_column = self._column_mask if self._work.on_columns(access) else ""
-        return " & ".join(mask for mask in (by_row, by_column) if mask)
-
-    def _reductions(self, level: int) -> list[str]:
-        """Return the reductions that wait for `level` others, and what they need."""
-        nodes = self._work.nodes
-        found = [index for index in self._work.reductions if self._levels[index] == level + 1]
-        needed = self._needed((nodes[index].args[0] for index in found), level)
-        if self._held:
-            results = [
-                f"v{index} = {self._writer.reduced(nodes[index].op, f'v{nodes[index].args[0]}', self._column_mask)}"
-                for index in found
-            ]
-            return [*needed, *results]
-        found = [index for index in found if index not in self._sums.values()]
-        if not found:
-            return []
-        starts = [f"a{index} = {self._writer.start(nodes[index].op)}" for index in found]
-        starts += [f"a{self._sums[index]} = {self._writer.start('sum')}" for index in found if index in self._sums]
-        taken = [line for index in found for line in self._taken(index)]
-        ends = [line for index in found for line in self._ended(index)]
-        return [*starts, *self._loop([*needed, *taken]), *ends]
-
-    def _taken(self, index: int) -> list[str]:
-        """Return the statements that take a block of columns into the partial results of a reduction."""
-        node, writer, mask = self._work.nodes[index], self._writer, self._column_mask
-        value = f"v{node.args[0]}"
-        if index not in self._sums:
-            return [writer.accumulated(node.op, f"a{index}", value, mask)]
-        total = f"a{self._sums[index]}"
-        return [
-            f"higher = tl.maximum(a{index}, {writer.chosen(node.op, value, mask)})",
-            *_BASE,
-            f"{total} *= {writer.arithmetic.call('tl.exp', f'a{index} - base')}",
-            writer.accumulated("sum", total, writer.arithmetic.call("tl.exp", f"{value} - base"), mask),
-            f"a{index} = higher",
-        ]
-
-    def _ended(self, index: int) -> list[str]:
-        """Return the statements that bring the partial results of a reduction together."""
-        writer = self._writer
-        ends = [f"v{index} = {writer.reduced(self._work.nodes[index].op, f'a{index}')}"]
-        if index in self._sums:
-            total = f"a{self._sums[index]}"
-            scaled = f"{total} * {writer.arithmetic.call('tl.exp', f'a{index} - base')}"
-            ends += [f"higher = v{index}", *_BASE, f"v{self._sums[index]} = {writer.reduced('sum', f'({scaled})')}"]
-        return ends
-
-    def _stores(self) -> list[str]:
-        """Return the statements that compute what only outputs need, and the stores."""
-        full = [store for store in self._work.stores if self._work.on_columns(store.access)]
-        stored = {
-            store: self._writer.stored(
-                store.access.name, self._spread(store.access), f"v{store.node}", self._mask(store.access)
-            )
-            for store in self._work.stores
-        }
-        per_row = [stored[store] for store in self._work.stores if store not in full]
-        if not full:
-            return per_row
-        lines = [*self._needed((store.node for store in full), self._last), *(stored[store] for store in full)]
-        return [*(lines if self._held or self._flat else self._loop(lines)), *per_row]
-
-    def _needed(self, targets: Iterable[int], level: int) -> list[str]:
-        """Return what is to be computed per column for `targets`; a held row has what earlier levels computed."""
-        found = self._per_column(targets)
-        found -= self._early
-        if self._held:
-            found -= {index for earlier in range(level) for index in self._computed(earlier)}
-        return [self._assigned(index) for index in sorted(found)]
-
-    def _computed(self, level: int) -> set[int]:
-        nodes = self._work.nodes
-        reductions = (index for index in self._work.reductions if self._levels[index] == level + 1)
-        return self._per_column(nodes[index].args[0] for index in reductions)
-
-    def _per_column(self, targets: Iterable[int]) -> set[int]:
-        """Return the nodes per column that `targets` depend on, themselves included."""
-        found: set[int] = set()
-        waiting = list(targets)
-        while waiting:
-            index = waiting.pop()
-            node = self._work.nodes[index]
-            if index not in found and node.kind in {"full", "vector"}:
-                found.add(index)
-                waiting.extend(node.args)
-        return found
-
-    def _loop(self, lines: list[str]) -> list[str]:
-        ahead = f", num_stages={self._plan.stages}" if self._plan.stages else ""
-        head = f"for start in tl.range(0, C, BLOCK{ahead}):"
-        return [head, *indented([*self._columns_at("start + "), *lines])]
-
-
-def operation_kernels(work: RowWork, plan: Plan, names: Names, prefix: str = "") -> list[Kernel]:
-    """Return the kernels in the order of their launches; the workspaces that they need are added to the names."""
-    steps = _Steps(work, plan, names, prefix)
-    for index, node in enumerate(work.nodes):
-        if node.op not in {"const", "load", "index"} and node.kind != "scalar":
-            steps.compute(index)
-    for position, store in enumerate(work.stores):
-        steps.copy(position, store)
-    return steps.kernels
-
-
-class _Steps:
-    """Operations as work of their own, whose inputs are what earlier ones wrote."""
-
-    def __init__(self, work: RowWork, plan: Plan, names: Names, prefix: str) -> None:
-        self._work = work
-        self._plan = msgspec.structs.replace(plan, rows=0, columns=0, persistent=0)
-        self._names = names
-        self._prefix = prefix
-        self._results: dict[int, Access] = {}
-        self.kernels: list[Kernel] = []
-
-    def compute(self, index: int) -> None:
-        """Add the kernel of one operation. It writes where the value is wanted, if that has the computing type."""
-        node = self._work.nodes[index]
-        wanted = [
-            store.access for store in self._work.stores
-            if store.node == index and self._names.tensors[store.access.name].dtype == self._names.real
-        ]  # fmt: skip
-        target = wanted[0] if wanted else self._workspace(index)
-        spread: Kind = "full" if node.op in REDUCTIONS else node.kind
-        self._add(f"{node.op}_{index}", spread, index, target)
-        self._results[index] = target
-
-    def copy(self, position: int, store: Store) -> None:
-        """Add the kernel that writes an output whose value stands elsewhere."""
-        if self._results.get(store.node) != store.access:
-            kind = self._work.nodes[store.node].kind
-            both = self._work.on_columns(store.access) and self._work.on_rows(store.access)
-            self._add(f"store_{position}", "full" if both or kind == "scalar" else kind, store.node, store.access,
-                      copied=True)  # fmt: skip
-
-    def _workspace(self, index: int) -> Access:
-        work = self._work
-        kind = work.nodes[index].kind
-        sizes = [
-            size if (kind in on) else 1
-            for axes, on in ((work.rows, {"row", "full"}), (work.columns, {"vector", "full"}))
-            for size in axes
-        ]
-        strides = [stride if size > 1 else 0 for stride, size in zip(row_major(sizes), sizes, strict=True)]
-        name = self._names.workspace(f"workspace_{self._prefix}{index}", tuple(size for size in sizes if size > 1))
-        return Access(name, 0, tuple(strides))
-
-    def _add(self, name: str, spread: Kind, index: int, target: Access, *, copied: bool = False) -> None:
-        """Add a kernel over what `spread` depends on: of a row value only the rows, of a vector only the columns."""
-        work = self._work
-        step = _Step(work, spread, self._results)
-        result = step.operand(index) if copied else step.applied(work.nodes[index])
-        rows, columns = step.axes
-        small = RowWork(rows=rows, columns=columns, nodes=tuple(step.nodes), stores=(Store(result, step.kept(target)),))
-        self.kernels.append(row_kernel(small, self._plan, self._names, f"{self._prefix}{name}"))
-
-
-class _Step:
-    """The nodes of one kernel."""
-
-    def __init__(self, work: RowWork, spread: Kind, results: dict[int, Access]) -> None:
-        self._work = work
-        self._spread = spread
-        self._results = results
-        self._places: dict[int, int] = {}
-        self.nodes: list[Node] = []
+    def launch(self, name: str) -> str:
+        """Return the statement that starts it, as the function of a name, on the tensors."""
+        tiles = self._constants.get("PROGRAMS", math.ceil(self._row_count / self._rows))
+        grid = f"{tiles}, {math.ceil(self._column_count / self._columns)}" if self._is_flat else f"{tiles},"
+        usual = min(_MOST_WARPS, max(1, self._rows * self._columns // _ELEMENTS_PER_WARP))
+        named = {**self._constants, "num_warps": self._plan.warps or usual}
+        return f"{name}[({grid})]({', '.join([*self.tensors, *(f'{key}={value}' for key, value in named.items())])})"
 
     @property
-    def axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Sizes of the axes along rows and columns; what depends on rows only, or columns only, is a single row."""
-        match self._spread:
-            case "row":
-                return (), self._work.rows
-            case "vector":
-                return (), self._work.columns
-            case _:
-                return self._work.rows, self._work.columns
+    def _constants(self) -> dict[str, int]:
+        found = {"R": self._row_count, "C": self._column_count, "ROWS": self._rows, "BLOCK": self._columns}
+        if self._plan.persistent and not self._is_flat:
+            tiles = math.ceil(self._row_count / self._rows)
+            found |= {"TILES": tiles, "PROGRAMS": min(self._plan.persistent, tiles)}
+        return found
 
-    def kept(self, access: Access) -> Access:
-        """Return an access with the strides of the axes that there are."""
-        count = len(self._work.rows)
-        match self._spread:
-            case "row":
-                strides = access.strides[:count]
-            case "vector":
-                strides = access.strides[count:]
-            case _:
-                strides = access.strides
-        return msgspec.structs.replace(access, strides=strides)
+    def _tile(self) -> list[str]:
+        """Return the statements for one block of rows."""
+        first = "tl.program_id(1) * BLOCK + " if self._is_flat else ""
+        lines = [
+            f"row = tile{'.to(tl.int64)' if self._is_large else ''} * ROWS + tl.arange(0, ROWS)[:, None]",
+            *_split("row", self._stage.rows),
+            *(["row_ok = row < R"] if self._row_mask else []),
+            f"column = {first}tl.arange(0, BLOCK)[None, :]",
+            *_split("column", self._stage.columns),
+            *(["column_ok = column < C"] if self._column_mask else []),
+        ]
+        nodes, known = self._stage.nodes, set[int]()
+        if self._plan.early:
+            loads = [at for at, node in enumerate(nodes) if (node.op, node.kind) == ("load", "full")]
+            lines += self._assigned(loads, known)
+        for level in range(self._levels[self._stage.output] + 1):
+            lines += self._values(("row",), level)
+            found = [at for at in self._stage.reductions if self._levels[at] == level + 1]
+            targets = [nodes[at].args[0] for at in found]
+            last = level == self._levels[self._stage.output]
+            needed = self._stage.needed([self._stage.output] if last else targets, ("full", "vector"))
+            lines += self._assigned(needed, known)
+            if not last:
+                lines += [f"v{at} = {self._reduced(nodes[at])}" for at in found]
+        return [*lines, self._store()]
 
-    def operand(self, index: int) -> int:
-        """Return where a value stands that is loaded, or computed anew if it is a scalar."""
-        if index not in self._places:
-            node = self._work.nodes[index]
-            if node.op == "const":
-                place = self._placed(node)
-            elif node.access is not None:
-                place = self._placed(Node(node.op, kind=self._kind(node.kind), access=self.kept(node.access)))
-            elif node.kind == "scalar":
-                place = self.applied(node)
-            else:
-                place = self._placed(Node("load", kind=self._kind(node.kind), access=self.kept(self._results[index])))
-            self._places[index] = place
-        return self._places[index]
+    def _assigned(self, indices: Iterable[int], known: set[int]) -> list[str]:
+        """Return the statements that compute nodes which are not known yet."""
+        fresh = [at for at in indices if at not in known]
+        known.update(fresh)
+        return [f"v{at} = {self._expression(at)}" for at in fresh if self._stage.nodes[at].op != "const"]
 
-    def applied(self, node: Node) -> int:
-        """Return where an operation on operands stands."""
-        args = tuple(self.operand(arg) for arg in node.args)
-        kind: Kind = "row" if node.op in REDUCTIONS else self._kind(node.kind)
-        return self._placed(Node(node.op, args, kind))
+    def _values(self, kinds: Sequence[str], level: int) -> list[str]:
+        """Return the statements for nodes of some kinds that are known from a level on, reductions aside."""
+        return self._assigned(
+            (
+                at
+                for at, node in enumerate(self._stage.nodes)
+                if node.kind in kinds and self._levels[at] == level and node.op not in REDUCTIONS
+            ),
+            set(),
+        )
 
-    def _placed(self, node: Node) -> int:
-        self.nodes.append(node)
-        return len(self.nodes) - 1
+    def _reduced(self, node: Node) -> str:
+        return self._writer.reduced(node.op, f"v{node.args[0]}", self._column_mask)
 
-    def _kind(self, kind: Kind) -> Kind:
-        return "full" if kind == self._spread else kind
+    def _expression(self, index: int) -> str:
+        node = self._stage.nodes[index]
+        if node.access is None:
+            return self._writer.operation(node)
+        place = self._place(node.access)
+        if node.op == "index":
+            return self._writer.numbered(place)
+        return self._writer.loaded(node.access.name, place, self._mask(node.access), once=node.kind == "full")
+
+    def _store(self) -> str:
+        target = self._stage.target
+        alone = [] if any(target.strides) else ["row * 0"]
+        place = " + ".join(filter(None, [*alone, self._place(target)]))
+        return self._writer.stored(target.name, place, f"v{self._stage.output}", self._mask(target))
+
+    def _place(self, access: Access) -> str:
+        """Return the offset of an element, in elements; empty for the first of a tensor."""
+        pairs = zip(self._variables, access.strides, strict=True)
+        terms = [name if stride == 1 else f"{name} * {stride}" for name, stride in pairs if stride]
+        return " + ".join([*terms, *([str(access.offset)] if access.offset else [])])
+
+    def _mask(self, access: Access) -> str:
+        split = len(self._stage.rows)
+        by_row = self._row_mask if any(access.strides[:split]) else ""
+        by_column = self._column_mask if any(access.strides[split:]) else ""
+        return " & ".join(filter(None, (by_row, by_column)))
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Return lines one level deeper."""
+    return [f"    {line}" if line else line for line in lines]
+
+
+def _next_power_of_two(number: int) -> int:
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _axes(name: str, sizes: tuple[int, ...]) -> list[str]:
+    """Return the variables that number the points of each axis."""
+    return [name] if len(sizes) == 1 else [f"{name}_{axis}" for axis in range(len(sizes))]
+
+
+def _split(name: str, sizes: tuple[int, ...]) -> list[str]:
+    """Return the statements that make the variables of the axes from the one that numbers all."""
+    if len(sizes) <= 1:
+        return []
+    lines = []
+    for axis, (variable, inner) in enumerate(zip(_axes(name, sizes), row_major(sizes), strict=True)):
+        text = name if inner == 1 else f"{name} // {inner}"
+        lines.append(f"{variable} = {text}" if axis == 0 else f"{variable} = {text} % {sizes[axis]}")
+    return lines

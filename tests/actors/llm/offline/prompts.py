@@ -17,6 +17,7 @@ TENSORS = (
     TensorSpec(name="weight", role="parameter", shape=(131,), dtype="float32"),
     TensorSpec(name="output", role="output", shape=(37, 131), dtype="float32"),
 )
+ATTENTION = reference("x, gate):\n        return torch.softmax(x @ gate.t(), -1) @ gate * self.weight", "[]")
 CONVOLUTION = reference("x, gate):\n        return F.conv1d(x, gate)", "[]")
 
 

@@ -85,12 +85,15 @@ REFERENCES = {
         "x, s):\n        return torch.softmax(x * s, dim=-1)",
         "[torch.randn(9, 40).to(torch.bfloat16), torch.randn(9, 1).to(torch.bfloat16)]",
     ),
+    "rotated_halves": reference(
+        "x, c, s):\n        a, b = x.chunk(2, dim=-1)\n        return x * c + torch.cat((-b, a), dim=-1) * s",
+        "[torch.randn(3, 5, 24), torch.randn(5, 24), torch.randn(5, 24)]",
+    ),
     "float64": reference("x):\n        return F.normalize(x, dim=-1) * torch.exp(x)", "[torch.randn(9, 40).double()]"),
 }
 
 PLANS = {
     "plain": "",
-    "fused": "fuse",
     "plain_lanes": "threads vectorise rows=3",
-    "everything": "fuse threads vectorise keep stream accumulators=3 unroll=2 rows=2 columns=24 prefetch=1",
+    "everything": "fuse threads vectorise keep stream dynamic reuse rows=2",
 }

@@ -19,8 +19,8 @@ import torch
 
 from actors.llm.offline.cpp.codegen import Contract, write_source
 from actors.llm.offline.plan import read_plan
-from actors.llm.offline.program import read_program
 from actors.llm.offline.reading import read_contract, read_task
+from actors.llm.offline.reference import read_program
 from evaluators.judge.description import describe_problem
 from evaluators.judge.reference.problem import Problem
 from messages.tasks import TaskSpec
@@ -40,7 +40,7 @@ def written(reference: str, plan_words: str) -> tuple[Problem, str]:
     contract = read_contract(prompt)
     assert plan is not None
     assert isinstance(contract, Contract)
-    return problem, write_source(read_program(read.source, read.tensors), plan, contract)
+    return problem, write_source([read_program(read.source, read.tensors)], plan, contract)
 
 
 def compiled(source: str, folder: Path) -> Path:

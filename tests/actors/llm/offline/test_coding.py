@@ -9,7 +9,7 @@ from actors.llm.offline.plan import Plan, read_plan
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief, Candidate, SourceFile
 from messages.verdicts import Verdict, Wrong
-from tests.actors.llm.offline.prompts import CONVOLUTION, coder_prompt, description, write_job
+from tests.actors.llm.offline.prompts import ATTENTION, CONVOLUTION, coder_prompt, description, write_job
 
 FUSE = "Add to the plan: `fuse`."
 CONTRACT_HEADER = (
@@ -47,7 +47,6 @@ def test_an_action_is_added_to_the_plan_of_the_base() -> None:
 
 def test_what_a_transformation_needs_comes_with_it() -> None:
     plan = plan_of(written(write_job("Write past the caches", "Add to the plan: `stream`.")))
-    assert plan.fuse
     assert plan.vectorise
     assert plan.stream
 
@@ -55,10 +54,10 @@ def test_what_a_transformation_needs_comes_with_it() -> None:
 @pytest.mark.parametrize(
     ("title", "words", "field"),
     [
-        ("Single pass", "Go through each row in one pass.", "fuse"),
+        ("Caches", "Use non-temporal stores for the output.", "stream"),
         ("Use all cores", "Parallel loop over rows with OpenMP.", "threads"),
         ("AVX", "Use SIMD instructions in the inner loop.", "vectorise"),
-        ("Latency", "Use four partial sums.", "accumulators"),
+        ("Waiting", "A dynamic schedule levels the load.", "dynamic"),
     ],
 )
 def test_actions_in_other_planners_words_are_understood(title: str, words: str, field: str) -> None:
@@ -66,31 +65,28 @@ def test_actions_in_other_planners_words_are_understood(title: str, words: str, 
 
 
 def test_attempts_of_a_branch_are_all_different() -> None:
-    base = written(write_job("Fuse", "Add to the plan: `fuse threads vectorise rows unroll`."))
+    told = {"task": description(ATTENTION)}
+    base = written(write_job("Fuse", "Add to the plan: `fuse threads vectorise tile lanes rows`.", **told))
     seen = {base.candidate_id}
-    for count in range(1, 60):
-        job = write_job(
-            "Tune the parameters, round 1", "Add to the plan: ``.", mode="improve", base=base, history=history(count)
-        )
+    for count in range(1, 30):
+        job = write_job("Tune the parameters, round 1", "Add to the plan: ``.", mode="improve", base=base,
+                        history=history(count), **told)  # fmt: skip
         seen.add(written(job).candidate_id)
-    assert len(seen) == 60
+    assert len(seen) == 30
 
 
 def test_an_action_adds_its_own_transformations_and_no_others() -> None:
-    base = written(write_job("Fuse", "Add to the plan: `fuse threads rows`."))
-    for count in range(5):
-        job = write_job("Split sums", "Add to the plan: `accumulators`.", base=base, history=history(count))
+    base = written(write_job("Fuse", "Add to the plan: `fuse threads vectorise rows`."))
+    for count in range(4):
+        job = write_job("Tile", "Add to the plan: `tile`.", base=base, history=history(count))
         plan = plan_of(written(job))
-        assert msgspec.structs.replace(plan, accumulators=1, rows=0) == Plan(fuse=True, threads=True)
+        assert msgspec.structs.replace(plan, tile=1, rows=0) == Plan(fuse=True, threads=True, vectorise=True)
 
 
 def test_draws_and_seeds_try_parameters_in_other_orders() -> None:
-    job = write_job("Split sums", "Add to the plan: `accumulators rows`.")
+    job = write_job("Tiles", "Add to the plan: `tile rows`.")
     programs = {written(job, seed=seed).candidate_id for seed in range(8)}
-    draws = {
-        written(write_job("Split sums", "Add to the plan: `accumulators rows`.", sample=k)).candidate_id
-        for k in range(8)
-    }
+    draws = {written(write_job("Tiles", "Add to the plan: `tile rows`.", sample=k)).candidate_id for k in range(8)}
     assert len(programs) > 1
     assert len(draws) > 1
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.llm.offline.cpp.moves import PARAMETERS as CPP_PARAMETERS
+from actors.llm.offline.cpp.moves import CATALOGUE as CPP
 from actors.llm.offline.plan import Plan, plan_comment, read_plan
-from actors.llm.offline.triton.moves import PARAMETERS as TRITON_PARAMETERS
+from actors.llm.offline.triton.codegen import CATALOGUE as TRITON
 
 plans = st.builds(
     Plan,
     **{name: st.booleans() for name in ("fuse", "threads", "vectorise", "keep", "wide", "exact", "stream")},
-    **{name: st.sampled_from(values) for name, values in {**CPP_PARAMETERS, **TRITON_PARAMETERS}.items()},
+    **{name: st.sampled_from(values) for name, values in {**CPP.parameters, **TRITON.parameters}.items()},
 )
 
 
@@ -20,7 +20,7 @@ def test_a_plan_comes_back_from_its_comment(plan: Plan, mark: str) -> None:
     assert read_plan(f"{mark} a program\n{plan_comment(plan, mark)}\nint main();") == plan
 
 
-@pytest.mark.parametrize("words", ["fuse=1 spin", "fuse rows=0 rows=x", "fuse unroll=-3 accumulators=99999999999"])
+@pytest.mark.parametrize("words", ["fuse=1 spin", "fuse rows=0 rows=x", "fuse tile=-3 lanes=99999999999"])
 def test_words_of_others_in_a_plan_mean_nothing(words: str) -> None:
     assert read_plan(f"// plan: {words}") == Plan(fuse=True)
 

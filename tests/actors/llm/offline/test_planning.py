@@ -11,6 +11,7 @@ from rpds import HashTrieMap
 
 from actors.llm.offline import OfflineModel
 from actors.llm.offline.answers import code_answer, plan_answer
+from actors.llm.offline.cpp.moves import CATALOGUE
 from actors.llm.offline.plan import read_plan
 from actors.planner.answers import parse_script
 from actors.planner.core.scripts import conflicts
@@ -21,12 +22,20 @@ from messages.facts import EditsApplied, EditsRefused, NodeInserted, PlanRequest
 from messages.settings import Budget, SearchSettings, WorldModel
 from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild, Interval, Measured, Verdict
-from tests.actors.llm.offline.prompts import CONVOLUTION, coder_prompt, description, of_several_workloads, write_job
+from tests.actors.llm.offline.prompts import (
+    ATTENTION,
+    CONVOLUTION,
+    coder_prompt,
+    description,
+    of_several_workloads,
+    write_job,
+)
 from tests.actors.llm.offline.references import reference
 from tests.actors.planner.rig import Rig
 from tests.contracts.models import ModelContract
 
-FUSE, THREADS, LANES = "Fuse the passes over a row", "Share rows among threads", "Vectorise the loops over columns"
+FUSE, THREADS, LANES = "Fuse stages, block by block", "Share rows among threads", "Vectorise all loops"
+KEEP = "Keep costly values of a row"
 
 
 class TestContract(ModelContract):
@@ -58,7 +67,7 @@ def node(node_id: str, title: str, *, best: float | None = None, parent_id: str 
 
 
 def answered(state: SearchState, request: PlanRequested, *, text: str | None = None) -> EditScript:
-    told = description() if text is None else description(text)
+    told = description(ATTENTION if text is None else text)
     script, complaint = parse_script(plan_answer(plan_request(state, request, told).prompt))
     assert script is not None, complaint
     return script
@@ -112,10 +121,10 @@ def test_the_answer_is_the_same_in_every_process() -> None:
     tree = (
         node("n1", THREADS, best=3.0),
         node("n2", FUSE, best=1.0),
-        node("n3", "Keep costly values of a row in a buffer", best=2.0, parent_id="n2"),
+        node("n3", KEEP, best=2.0, parent_id="n2"),
     )
     request = PlanRequested(job_id="r1-p1", purpose="revise", wanted=8)
-    prompt = plan_request(search(*tree), request, description()).prompt
+    prompt = plan_request(search(*tree), request, description(ATTENTION)).prompt
     code = "import sys; from actors.llm.offline.answers import plan_answer; print(plan_answer(sys.stdin.read()))"
     answers = set()
     for seed in range(4):
@@ -124,7 +133,7 @@ def test_the_answer_is_the_same_in_every_process() -> None:
         done = subprocess.run(command, input=prompt, env=environment, capture_output=True, text=True, check=True)
         answers.add(done.stdout)
     assert len(answers) == 1
-    assert f"{FUSE} + Keep costly values of a row in a buffer" in answers.pop()
+    assert f"{FUSE} + {KEEP}" in answers.pop()
 
 
 def test_what_failed_twice_is_pruned() -> None:
@@ -148,12 +157,7 @@ def test_what_there_is_no_rule_for_is_said_and_nothing_is_proposed() -> None:
 
 def test_a_node_that_has_every_transformation_and_was_tuned_gets_no_more_children() -> None:
     names = " + ".join
-    everything = [
-        FUSE, THREADS, LANES, "Keep costly values of a row in a buffer",
-        "Split reductions over several accumulators", "Hand out rows in small chunks",
-        "Work on several parts of a row in turns", "Write outputs past the caches",
-        "Write outputs in blocks of columns", "Prefetch the inputs of the next rows",
-    ]  # fmt: skip
+    everything = [move.title for move in CATALOGUE.moves]
     chain = [node("n1", names(everything), best=3.0)]
     chain += [
         node(f"n{number + 1}", f"Tune the parameters, round {number}", best=3.0, parent_id=f"n{number}")
@@ -167,10 +171,10 @@ def landscape(candidate: Candidate) -> Verdict:
     """A verdict by the program's plan: fusing, threads and lanes each help, and most when they come together."""
     plan = read_plan(candidate.files[0].text)
     assert plan is not None
-    if plan.prefetch == 4:
+    if plan.rows == 4:
         return DidNotBuild(reason="no such thing")
     speedup = 0.5 * (1 + plan.fuse) * (1 + 0.8 * plan.threads) * (1 + 2 * plan.vectorise * plan.fuse)
-    speedup *= {1: 1.0, 2: 1.1, 3: 1.05, 4: 1.2, 8: 1.15}[plan.accumulators] * (1.1 if plan.stream else 1.0)
+    speedup *= {1: 1.0, 4: 1.2, 6: 1.1, 8: 1.15}[plan.tile] * (1.1 if plan.dynamic else 1.0)
     return Measured(
         timed=True,
         latency_us=1000 / speedup,
@@ -185,7 +189,7 @@ def landscape(candidate: Candidate) -> Verdict:
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("branches", [1, 4])
 async def test_a_whole_search_with_the_rules_uses_its_rounds_and_stacks_transformations(branches: int) -> None:
-    rig = Rig(SearchSettings(branches=branches, budget=Budget(max_rounds=60)), description=description())
+    rig = Rig(SearchSettings(branches=branches, budget=Budget(max_rounds=60)), description=description(ATTENTION))
     finished = await rig.search(OfflineModel(latency_s=0.5), judge=landscape, evaluation_s=0.3)
     facts = list(rig.facts())
     assert finished.stopped_by == "rounds"
@@ -202,7 +206,7 @@ async def test_a_tree_that_is_revised_reaches_more_than_one_that_is_made_once() 
     for mode in reached:
         for seed in range(5):
             settings = SearchSettings(world_model=mode, budget=Budget(max_rounds=40))
-            rig = Rig(settings, description=description(), run_id=f"r{seed}")
+            rig = Rig(settings, description=description(ATTENTION), run_id=f"r{seed}")
             finished = await rig.search(OfflineModel(seed=seed, latency_s=0.5), judge=landscape, evaluation_s=0.3)
             reached[mode] += finished.speedup or 0.0
     assert reached["evolving"] > reached["frozen"]
@@ -253,7 +257,7 @@ def test_an_action_whose_title_was_cut_in_the_prompt_is_not_proposed_again() -> 
     ]
     state = search(*helped, node("n4", title, parent_id="n1", best=4.0))
     request = PlanRequested(job_id="r1-p1", purpose="revise", wanted=8)
-    prompt = plan_request(state, request, description()).prompt
+    prompt = plan_request(state, request, description(ATTENTION)).prompt
     cut = prompt.replace(f"| {title} |", f"| {FUSE} + … |")
     assert cut != prompt
     script, complaint = parse_script(plan_answer(cut))

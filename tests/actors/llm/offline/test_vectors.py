@@ -14,7 +14,7 @@ import pytest
 from tests.actors.llm.offline.references import REFERENCES
 
 ROOT = Path(__file__).parents[4]
-PLAN = "fuse threads vectorise"
+PLAN = "fuse threads vectorise stream"
 NAMES = ("rms_norm_with_gate", "softmax_by_hand", "gelu_chain", "elementary_functions", "bfloat16")
 _TOLD = re.compile(r"kernel\.cpp:(\d+):\d+: optimized: loop vectorized")
 

@@ -22,7 +22,7 @@ async def compile_all(cases: list[tuple[str, str, str]]) -> dict[str, str]:
     limit = anyio.CapacityLimiter(2)
 
     async def compile_one(name: str, reference: str, plan: str) -> None:
-        problem, source = written(reference, plan, on_gpu=True)
+        problem, source = written(reference, plan)
         files = (SourceFile(path="kernel.py", text=source),)
         async with limit:
             candidate = Candidate(language="triton", entry_point="ksearch_run", files=files)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from actors.llm.offline.graph import TensorInfo
 from actors.llm.offline.plan import read_plan
-from actors.llm.offline.program import read_program
+from actors.llm.offline.reference import read_program
+from actors.llm.offline.stages import TensorInfo
 from actors.llm.offline.triton.codegen import Contract, write_source
 from evaluators.judge.reference.problem import Problem
 from messages.tasks import TaskSpec
@@ -27,8 +27,8 @@ _ALLOWED = {"bfloat16": 8e-3, "float16": 5e-4, "float32": 3e-6, "float64": 1e-14
 sums of 130 products differ by in the order of one processor's BLAS or another's: 1.8e-6 was seen."""
 
 
-def written(reference: str, plan_words: str, *, on_gpu: bool = False) -> tuple[Problem, str]:
-    """Return the problem and a program for it, for the interpreter or a GPU."""
+def written(reference: str, plan_words: str) -> tuple[Problem, str]:
+    """Return the problem and a program for it."""
     problem = Problem(TaskSpec(name="reference", source="kernelbench", text=reference))
     tensors = tuple(
         TensorInfo(name=spec.name, role=spec.role, shape=spec.shape, dtype=spec.dtype) for spec in problem.tensors
@@ -36,8 +36,8 @@ def written(reference: str, plan_words: str, *, on_gpu: bool = False) -> tuple[P
     plan = read_plan(f"# plan: {plan_words}")
     assert plan is not None
     arguments = tuple(tensor.name.replace(".", "_") for tensor in tensors)
-    contract = Contract(function="ksearch_run", arguments=arguments, on_gpu=on_gpu)
-    return problem, write_source(read_program(reference, tensors), plan, contract)
+    contract = Contract(function="ksearch_run", arguments=arguments)
+    return problem, write_source([read_program(reference, tensors)], plan, contract)
 
 
 def largest_error(problem: Problem, path: Path) -> float:

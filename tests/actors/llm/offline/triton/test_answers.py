@@ -7,10 +7,9 @@ from rpds import HashTrieMap
 
 from actors.coder.parse import parse_answer
 from actors.llm.offline.answers import code_answer, plan_answer
-from actors.llm.offline.graph import NoRuleError
 from actors.llm.offline.plan import Plan, read_plan
 from actors.llm.offline.reading import read_contract
-from actors.llm.offline.triton.codegen import Contract as TritonContract
+from actors.llm.offline.stages import NoRuleError
 from actors.planner.answers import parse_script
 from actors.planner.core.scripts import conflicts
 from actors.planner.core.state import SearchState, root_node
@@ -18,22 +17,11 @@ from actors.planner.prompts import plan_request
 from evaluators.languages import support_of
 from messages.edits import EditScript, Insert
 from messages.facts import PlanRequested
-from messages.tasks import AttemptBrief, Candidate, TaskDescription, TensorSpec
-from tests.actors.llm.offline.prompts import CONVOLUTION, coder_prompt, description, write_job
+from messages.tasks import AttemptBrief, Candidate, TaskDescription
+from tests.actors.llm.offline.prompts import CONVOLUTION, TENSORS, coder_prompt, description, write_job
 from tests.actors.llm.offline.references import reference
-from tests.actors.llm.offline.triton.references import PRODUCTS
 
 ROWS = description(language="triton")
-PRODUCT = description(
-    PRODUCTS["linear_gelu"],
-    language="triton",
-    tensors=(
-        TensorSpec(name="x", role="input", shape=(37, 70), dtype="float32"),
-        TensorSpec(name="linear.weight", role="parameter", shape=(50, 70), dtype="float32"),
-        TensorSpec(name="linear.bias", role="parameter", shape=(50,), dtype="float32"),
-        TensorSpec(name="output", role="output", shape=(37, 50), dtype="float32"),
-    ),
-)
 
 
 def answered(task: TaskDescription, title: str, words: str = "", **changes: object) -> tuple[Candidate | None, str]:
@@ -62,46 +50,33 @@ def planned(task: TaskDescription) -> EditScript:
     return script
 
 
-@pytest.mark.parametrize(
-    ("task", "entry"),
-    [
-        (ROWS, "def ksearch_run(x, gate, weight, output):"),
-        (PRODUCT, "def ksearch_run(x, linear_weight, linear_bias, output):"),
-    ],
-)
-def test_the_contract_of_the_prompt_is_kept(task: TaskDescription, entry: str) -> None:
-    file = written(task, "Fuse", "Add to the plan: `fuse`.").files[0]
+def test_the_contract_of_the_prompt_is_kept() -> None:
+    file = written(ROWS, "Warps", "Add to the plan: `warps`.").files[0]
     assert file.path == "kernel.py"
-    assert entry in file.text.splitlines()
+    assert "def ksearch_run(x, gate, weight, output):" in file.text.splitlines()
 
 
 def test_an_action_is_added_to_the_plan_of_the_base() -> None:
-    first = written(ROWS, "Fuse", "Add to the plan: `fuse`.")
-    assert plan_of(first) == Plan(fuse=True)
+    first = written(ROWS, "Stream", "Add to the plan: `stream`.")
+    assert plan_of(first) == Plan(stream=True)
     second = plan_of(written(ROWS, "Warps", "Add to the plan: `warps`.", base=first, base_outcome="correct"))
-    assert second.fuse
+    assert second.stream
     assert second.warps
 
 
 @pytest.mark.parametrize(
-    ("task", "words", "field"),
-    [
-        (ROWS, "Do it all in a single kernel.", "fuse"),
-        (ROWS, "A persistent grid of programs.", "persistent"),
-        (PRODUCT, "Use the tensor cores.", "tensor_cores"),
-        (PRODUCT, "Move bias and activation into the epilogue.", "fuse"),
-    ],
+    ("words", "field"),
+    [("Several rows per program.", "rows"), ("A persistent grid of programs.", "persistent")],
 )
-def test_actions_in_other_planners_words_are_understood(task: TaskDescription, words: str, field: str) -> None:
-    assert getattr(plan_of(written(task, "An idea", words)), field) != getattr(Plan(), field)
+def test_actions_in_other_planners_words_are_understood(words: str, field: str) -> None:
+    assert getattr(plan_of(written(ROWS, "An idea", words)), field) != getattr(Plan(), field)
 
 
-@pytest.mark.parametrize(("task", "names"), [(ROWS, "fuse warps rows"), (PRODUCT, "fuse warps block_n block_m")])
-def test_attempts_of_a_branch_are_all_different(task: TaskDescription, names: str) -> None:
+def test_attempts_of_a_branch_are_all_different() -> None:
     seen = set()
     for count in range(12):
         history = tuple(AttemptBrief(number=n + 1, fate="measured", outcome="correct") for n in range(count))
-        seen.add(written(task, "Numbers", f"Add to the plan: `{names}`.", history=history).candidate_id)
+        seen.add(written(ROWS, "Numbers", "Add to the plan: `warps rows`.", history=history).candidate_id)
     assert len(seen) == 12
 
 
@@ -118,24 +93,12 @@ def test_what_only_triton_has_no_rule_for_is_named() -> None:
     assert "a power with a computed exponent in Triton" in answered(task, "Fuse")[1]
 
 
-@pytest.mark.parametrize(
-    ("task", "title"),
-    [(ROWS, "Fuse all operations into one kernel"), (PRODUCT, "Multiply float32 on the tensor cores")],
-)
-def test_the_planner_proposes_what_makes_sense_for_triton(task: TaskDescription, title: str) -> None:
-    titles = [edit.title for edit in planned(task).edits if isinstance(edit, Insert)]
-    assert title in titles
+def test_the_planner_proposes_what_makes_sense_for_triton() -> None:
+    titles = [edit.title for edit in planned(ROWS).edits if isinstance(edit, Insert)]
+    assert "Choose the warps per program" in titles
     assert not any("thread" in title or "libm" in title for title in titles)
-
-
-def test_a_kernel_for_a_gpu_is_known_by_its_contract() -> None:
-    prompt = support_of("triton", "cuda").describe(PRODUCT.tensors)
-    contract = read_contract(prompt)
-    assert contract == TritonContract(
-        function="ksearch_run", arguments=("x", "linear_weight", "linear_bias", "output"), on_gpu=True
-    )
 
 
 def test_there_is_no_rule_for_cuda_yet() -> None:
     with pytest.raises(NoRuleError, match="CUDA"):
-        read_contract(support_of("cuda", "cuda").describe(PRODUCT.tensors))
+        read_contract(support_of("cuda", "cuda").describe(TENSORS))

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.llm.offline.graph import NoRuleError
-from actors.llm.offline.stages.ir import Index, combined, part, row_major, substituted, whole
+from actors.llm.offline.stages import Index, NoRuleError, combined, part, row_major, substituted, whole
 
 
 def at(index: Index, place: tuple[int, ...]) -> int:

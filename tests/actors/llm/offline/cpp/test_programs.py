@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.llm.offline.stages.references import PLANS, REFERENCES
+from tests.actors.llm.offline.cpp.references import PLANS, REFERENCES
 
 ROOT = Path(__file__).parents[5]
 _INVOLVED = 4
@@ -26,7 +26,7 @@ CASES = [
 def errors() -> dict[str, float]:
     """The largest error of each case, in units of what is allowed."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.actors.llm.offline.stages.run_programs"],
+        [sys.executable, "-W", "ignore", "-m", "tests.actors.llm.offline.cpp.run_programs"],
         cwd=ROOT,
         input=json.dumps({"cases": CASES}),
         capture_output=True,

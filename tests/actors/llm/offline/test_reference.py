@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from actors.llm.offline.graph import NoRuleError, Program, TensorInfo
-from actors.llm.offline.program import read_program
-from actors.llm.offline.stages.ir import Contraction, RowStage, Staged, bound_of
-from actors.llm.offline.stages.tracing import grouped
+from actors.llm.offline.lowering import bound_of, grouped
+from actors.llm.offline.reference import read_program
+from actors.llm.offline.stages import NoRuleError, Program, TensorInfo
 from tests.actors.llm.offline.references import reference
 
 Shape = tuple[int, ...]
 
 
-def read(forward: str, inputs: dict[str, Shape], output: Shape, *, init: str = "pass", **parameters: Shape) -> Staged:
+def read(forward: str, inputs: dict[str, Shape], output: Shape, *, init: str = "pass", **parameters: Shape) -> Program:
     tensors = [TensorInfo(name=name, role="input", shape=shape, dtype="float32") for name, shape in inputs.items()]
     tensors += [
         TensorInfo(name=name.replace("__", "."), role="parameter", shape=shape, dtype="float32")
         for name, shape in parameters.items()
     ]
     tensors.append(TensorInfo(name="output", role="output", shape=output, dtype="float32"))
-    program = read_program(reference(forward, "[]", init=init), tuple(tensors))
-    assert isinstance(program, Staged)
-    return program
+    return read_program(reference(forward, "[]", init=init), tuple(tensors))
 
 
 DECODE = (
@@ -38,12 +35,12 @@ SHAPES = {"q": (2, 6, 16), "k": (2, 2, 50, 16), "v": (2, 2, 50, 16), "at": (2,)}
 def test_repeated_heads_are_strides_and_no_copies() -> None:
     program = read(DECODE.replace("{sign}", ">"), SHAPES, (2, 6, 16))
     scores, softmax, result = program.stages
-    assert isinstance(scores, Contraction)
-    assert (scores.outer, scores.summed) == ((4, 3, 50), (16,))
-    assert scores.right.strides == (800, 0, 16, 1)
-    assert isinstance(softmax, RowStage)
+    assert scores.is_contraction
+    assert (scores.rows, scores.columns) == ((4, 3, 50), (16,))
+    assert scores.reads[1].strides == (800, 0, 16, 1)
+    assert not softmax.is_contraction
     assert len(softmax.reductions) == 2
-    assert isinstance(result, Contraction)
+    assert result.is_contraction
     assert result.target.name == "output"
 
 
@@ -77,10 +74,10 @@ def test_a_linear_layer_is_a_contraction_and_its_bias_a_row_stage() -> None:
         f__weight=(12, 8), f__bias=(12,),
     )  # fmt: skip
     product, bias = program.stages
-    assert isinstance(product, Contraction)
-    assert (product.outer, product.summed, product.right.strides) == ((15, 12), (8,), (0, 8, 1))
-    assert isinstance(bias, RowStage)
-    assert program.flops == 2 * 15 * 12 * 8
+    assert product.is_contraction
+    assert (product.rows, product.columns, product.reads[1].strides) == ((15, 12), (8,), (0, 8, 1))
+    assert not bias.is_contraction
+    assert product.flops == 2 * 15 * 12 * 8
 
 
 def test_what_one_row_needs_of_all_rows_is_no_part_of_its_group() -> None:
@@ -90,10 +87,18 @@ def test_what_one_row_needs_of_all_rows_is_no_part_of_its_group() -> None:
     assert len(grouped(other, fuse=True)) == 2
 
 
-def test_a_row_program_stays_one() -> None:
-    tensor = TensorInfo(name="x", role="input", shape=(4, 6), dtype="float32")
-    out = TensorInfo(name="output", role="output", shape=(4, 6), dtype="float32")
-    assert isinstance(read_program(reference("x):\n        return x.softmax(-1)", "[]"), (tensor, out)), Program)
+def test_rows_are_one_stage_that_holds_all_their_reductions() -> None:
+    (softmax,) = read("x):\n        return x.softmax(-1)", {"x": (4, 6)}, (4, 6)).stages
+    assert (softmax.rows, softmax.columns, len(softmax.reductions)) == ((4,), (6,), 2)
+
+
+def test_halves_that_are_put_together_again_are_one_stage() -> None:
+    rotated = read(
+        "x, c, s):\n        a, b = x.chunk(2, dim=-1)\n        return x * c + torch.cat((-b, a), dim=-1) * s",
+        {"x": (5, 7, 8), "c": (7, 8), "s": (7, 8)},
+        (5, 7, 8),
+    )
+    assert len(rotated.stages) == 1
 
 
 @pytest.mark.parametrize(

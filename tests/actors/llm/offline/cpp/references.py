@@ -167,7 +167,7 @@ PLANS = (
     "fuse threads",
     "threads vectorise tile=4 lanes=2 pack reuse",
     "fuse threads vectorise tile=8 lanes=2 pack skip keep dynamic reuse rows=4",
-    "fuse threads vectorise tile=2 lanes=4 skip unroll=2 accumulators=4 rows=8",
+    "fuse threads vectorise tile=2 lanes=4 skip stream rows=8",
     "fuse vectorise tile=6 lanes=3 skip pack keep wide exact",
 )
 """From the plainest to the most involved."""

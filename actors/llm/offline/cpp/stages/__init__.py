@@ -1,1 +1,0 @@
-"""Writes plans of staged programs as C++."""
