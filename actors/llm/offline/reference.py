@@ -188,7 +188,7 @@ def _results(graph: Graph, file: _File, model: _Instance, tensors: tuple[TensorI
         raise NoRuleError(f"`forward` with the arguments {names} for {len(inputs)} inputs")
     is_named = all(tensor.name in names for tensor in inputs)  # numbers may stand among them
     pairs = zip(names, inputs, strict=False)
-    given = {tensor.name if is_named else name: graph.load(tensor) for name, tensor in pairs}
+    given: dict[str, Value] = {tensor.name if is_named else name: graph.load(tensor) for name, tensor in pairs}
     walk = _Walk(graph, file, {tensor.name: tensor for tensor in tensors if tensor.role == "parameter"}, owner=model)
     result = walk.function(model.methods["forward"], [], given, skip=1)
     found = [graph.tensor(value) for value in (result if isinstance(result, tuple) else (result,))]

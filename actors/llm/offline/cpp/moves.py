@@ -142,7 +142,7 @@ CATALOGUE = Catalogue(
             applies=_has_work,
         ),
     ),
-    parameters={"tile": (4, 8, 6), "lanes": (2, 4, 3), "rows": (32, 8, 128, 16, 4)},
+    parameters={"tile": (4, 8, 6), "lanes": (2, 4, 3), "rows": (32, 8, 128, 16, 4, 64, 2, 256)},
     at_once=frozenset({"fuse", "threads", "vectorise"}),
     keywords=(
         ("fuse", r"fus(?:e|ing)|epilogue|on chip|flash|single pass|one pass"),

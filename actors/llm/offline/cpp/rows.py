@@ -141,10 +141,10 @@ class RowWriter:
 
     def _columns_of(self, number: int, known: frozenset[int] = frozenset()) -> list[int]:
         """Return the nodes per column that the loop of this number needs; nothing below `known` ones."""
-        nodes, kinds = self._stage.nodes, ("full", "vector")
+        targets = [self._stage.output] if self._stage.stores_columns else []
         if number < self._last:
-            return self._stage.needed((nodes[at].args[0] for at in self._reductions(number)), kinds, known)
-        return self._stage.needed([self._stage.output], kinds, known) if self._stage.stores_columns else []
+            targets = [self._stage.nodes[at].args[0] for at in self._reductions(number)]
+        return self._stage.needed(targets, ("full", "vector"), known)
 
     def _reductions(self, number: int) -> list[int]:
         return [index for index in self._stage.reductions if self._levels[index] == number + 1]

@@ -68,11 +68,11 @@ def test_attempts_of_a_branch_are_all_different() -> None:
     told = {"task": description(ATTENTION)}
     base = written(write_job("Fuse", "Add to the plan: `fuse threads vectorise tile lanes rows`.", **told))
     seen = {base.candidate_id}
-    for count in range(1, 30):
+    for count in range(1, 20):
         job = write_job("Tune the parameters, round 1", "Add to the plan: ``.", mode="improve", base=base,
                         history=history(count), **told)  # fmt: skip
         seen.add(written(job).candidate_id)
-    assert len(seen) == 30
+    assert len(seen) == 20
 
 
 def test_an_action_adds_its_own_transformations_and_no_others() -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 NAME = "offline-rules"
 PLANNER = plan_request(search(), PlanRequested(job_id="r1-p1", purpose="analyse", wanted=8), description())
 REVISION = plan_request(
-    search(node("n1", "Fuse the passes over a row", best=2.0)),
+    search(node("n1", "Fuse stages, block by block", best=2.0)),
     PlanRequested(job_id="r1-p2", purpose="revise", wanted=4),
     description(),
 )
