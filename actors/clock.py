@@ -23,7 +23,7 @@ HORIZON_S = float(1 << 23)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose `time()` starts at 0 and jumps to the next timer as soon as nothing else can run.
+    """An event loop with a virtual `time()`: it starts at 0 and jumps to the next timer when nothing else can run.
 
     Use it as `anyio.run(main, backend_options={"loop_factory": VirtualTimeLoop})`. Not covered: threads and sockets,
     which are late by any measure of virtual time; waiting for a thread without a pending timer looks like a deadlock.

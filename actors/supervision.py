@@ -1,4 +1,4 @@
-"""Supervision: restarts an actor that crashed, and ends a run whose actor keeps crashing.
+"""Supervision: restarts a crashed actor, and ends a run if its actor keeps crashing.
 
 The only place where `except Exception` is allowed: here an unknown error has an answer, which is another start.
 """

@@ -162,7 +162,7 @@ class LocalEvaluator:
         """Judge one candidate.
 
         Raises:
-            SickDeviceError: the device does not work, whoever asks it.
+            SickDeviceError: the device does not work for any caller.
             EvaluatorError: judge or artifact is at fault.
             ConfigError: the problem cannot be used.
         """
@@ -256,7 +256,7 @@ class LocalEvaluator:
                 return answer.verdict, anyio.current_time() - begun, answer.isolation
             verdict = await judge.time(artifact, job.purpose, job.keep_above)
             if isinstance(verdict, Measured) and (job.profile or job.purpose == "confirm"):
-                # What may become the best is what further candidates are written from.
+                # A candidate that may become the best is the base of further candidates.
                 found = await judge.profile(artifact)
                 notes = (f"no profile: {found.error}",) if found.error else ()
                 verdict = msgspec.structs.replace(verdict, profile=found.workloads, notes=(*verdict.notes, *notes))

@@ -1,4 +1,4 @@
-"""What people use: the command line, configuration, run folders, and the public Python interface.
+"""The interfaces for people: the command line, configuration, run folders, and the public Python interface.
 
 Third parties import from here only. Names are looked up when first used, so that `import ksearch_async` stays instant
 and never loads torch, openai or the model gateway.

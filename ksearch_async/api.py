@@ -1,4 +1,4 @@
-"""The Python interface: a search as one call. What the command line adds is signals, screens and exit codes.
+"""The Python interface: a search as one call. The command line adds signals, screens and exit codes.
 
 Nothing here writes to stdout or stderr, installs signal handlers or configures `logging`. `KSEARCH_…` settings of the
 environment are the command line's; only keys are read from there.
@@ -56,7 +56,7 @@ class FoundKernel(Best, frozen=True, kw_only=True):
 
 
 class FoundProgram(BestScore, frozen=True, kw_only=True):
-    """The best program of a run whose task is a plain program, with its source."""
+    """The best program of a run of a program task, with its source."""
 
     files: tuple[SourceFile, ...]
 
@@ -76,12 +76,13 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     """Evaluations spent."""
     stopped_by: StoppedBy | None
-    """What ended it; null if it was killed or is still going on."""
+    """The reason of its end; None if it was killed or is still running."""
     detail: str
     elapsed_s: float
     """Wall-clock, over all sessions."""
     fates: Mapping[str, int]
-    """Attempts by fate: `measured`, `wrong`, `did_not_build`, …; not counted: what had been written before."""
+    """Attempts by status: `measured`, `wrong`, `did_not_build`, …; programs that had been written before are not
+    counted."""
     usage: Usage
     """Calls and tokens of the model, over all sessions."""
     best: FoundKernel | None = None

@@ -23,9 +23,9 @@ def single_error() -> Iterator[None]:
 
 
 def cause_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a person is told of the errors in a group: a bug before all else, as the whole group.
+    """Return the errors of a group for people: a bug before all else, as the whole group.
 
-    One error is told as itself. Of several `KsearchError`s the first is, with the others as notes.
+    A single error stands for the group. Of several `KsearchError`s the first is, with the others as notes.
     """
     leaves = list(_leaves(group))
     for kind in (BrokenPipeError, KeyboardInterrupt):
@@ -50,7 +50,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def refusal(text: str, hint: str = "") -> ConfigError:
-    """Return a `ConfigError` whose hint (an exception note) the command line prints on a line of its own."""
+    """Return a `ConfigError` with a hint (an exception note) that the command line prints on a line of its own."""
     error = ConfigError(text)
     if hint:
         error.add_note(hint)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 Language: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
-"""What a candidate is written in."""
+"""Language of a candidate."""
 Isolation: TypeAlias = Literal["auto", "strict"]
 """How a candidate is kept from its host: by what the host has, or not at all run with less than is needed."""
 
@@ -17,7 +17,7 @@ EditFormat: TypeAlias = Literal["auto", "whole", "search-replace"]
 files until the code is long."""
 
 Role: TypeAlias = Literal["planner", "coder", "builder", "evaluator"]
-"""What a process of ksearch does; also who says something on a run's event stream."""
+"""Roles of ksearch's processes; also the publishers on a run's event stream."""
 
 ROOT = "n0"
 """Id of the world model's root node; it stands for the reference program and carries no action."""
@@ -40,7 +40,7 @@ def copied(kind: type[S], source: msgspec.Struct, **changes: object) -> S:
 
 
 class Usage(Message, frozen=True, kw_only=True):
-    """What one or more answers of a model cost, as its endpoint reported it."""
+    """Cost of one or more answers of a model, as its endpoint reported it."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -51,7 +51,7 @@ class Usage(Message, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     """Part of `completion_tokens` that the endpoint says was hidden reasoning."""
     estimated_calls: int = 0
-    """Part of `calls` whose tokens are estimates: their endpoint reported none, or the answer was ended early."""
+    """Part of `calls` with estimated tokens: their endpoint reported none, or the answer was ended early."""
 
     def plus(self, other: Usage) -> Usage:
         """Return the sum of both."""
@@ -78,7 +78,7 @@ class EndpointFault(Message, frozen=True, kw_only=True):
     status: int | None = None
     """HTTP status, where there was an answer."""
     detail: str = ""
-    """What the endpoint or the connection said, shortened."""
+    """Message of the endpoint or the connection, shortened."""
     elapsed_s: float = 0.0
     """How long the try took."""
     retry_after_s: float | None = None

@@ -54,20 +54,19 @@ class DictOf(Message, frozen=True, kw_only=True, tag="dict"):
 
 
 Structure: TypeAlias = TensorPlace | ConstantPlace | RoomPlace | ListOf | TupleOf | DictOf
-"""What a nest of tensors and constants looks like; `evaluators/runners/structure.py` takes nests apart and makes
-them anew."""
+"""Form of a nest of tensors and constants; `evaluators/runners/structure.py` takes nests apart and makes them anew."""
 
 
 class CallForm(Message, frozen=True, kw_only=True):
-    """What a call of one workload takes and returns, where that is more than one tensor after the other."""
+    """Arguments and result of a call of one workload, where they are more than one tensor after the other."""
 
     calling: Calling = "module"
     arguments: TupleOf
-    """What is given by position; its tensors are the workload's inputs, in order."""
+    """Positional arguments; their tensors are the workload's inputs, in order."""
     outputs: Structure
-    """What is returned; its tensors are the workload's outputs, in order."""
+    """The result; its tensors are the workload's outputs, in order."""
     names: tuple[str, ...] = ()
-    """What the reference calls its arguments; as many as there are, or none if nobody said."""
+    """The reference's names of its arguments; as many as there are, or none if unknown."""
 
     @property
     def constants(self) -> tuple[tuple[int, bool | int | float], ...]:

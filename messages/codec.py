@@ -103,7 +103,7 @@ def decode_body(payload: bytes) -> Body:
 
 
 def may_say(role: Role, body: Body) -> bool:
-    """Say whether this role may publish such a body: workers answer jobs of their kind and say nothing else."""
+    """Return True if this role may publish this body: workers only answer jobs of their kind."""
     match body:
         case CandidateWritten():
             return role in ("coder", "planner")  # the planner says so of candidates that a person gave

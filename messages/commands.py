@@ -33,9 +33,9 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     base_outcome: str = ""
     """The base's verdict in one line."""
     base_profile: tuple[WorkloadProfile, ...] = ()
-    """What the GPU does in a call of it; empty: that is not known."""
+    """GPU activity in a call of it; empty: unknown."""
     second: Candidate | None = None
-    """A candidate of another branch whose technique is to be merged into the base; null: nothing is merged."""
+    """A candidate of another branch with a technique to merge into the base; None: nothing is merged."""
     second_outcome: str = ""
     """Its verdict in one line."""
     current: Candidate | None = None
@@ -45,9 +45,9 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     complaint: str = ""
     """Why the previous answer could not be used."""
     instructions: tuple[str, ...] = ()
-    """What people want minded, oldest first."""
+    """Instructions of people, oldest first."""
     target: Target | None = None
-    """What it is written for; null: as the task's text says."""
+    """Device it is written for; None: as in the task's text."""
     edit_format: EditFormat = "whole"
     sample: int = 0
     """Number of this draw for the same action; extra samples have numbers above 0."""
@@ -63,13 +63,13 @@ class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1
     candidate: Candidate
     target: Target
     tensors: tuple[TensorSpec, ...] = ()
-    """The task's, for languages whose kernels are compiled for what they are called with; empty: unknown."""
+    """The task's, for languages with kernels that are compiled for their calls; empty: unknown."""
     other_tensors: tuple[tuple[TensorSpec, ...], ...] = ()
     """The same of each further workload."""
     modules: tuple[ModuleTerms, ...] = ()
     """How candidates that are torch modules are made, of each workload; empty: unknown, or they are none."""
     calls: tuple[CallForm, ...] = ()
-    """What a call takes besides tensors one after the other, of each workload; empty: nothing, or unknown."""
+    """Arguments of a call besides tensors one after the other, of each workload; empty: none, or unknown."""
 
     def for_task(self, described: TaskDescription) -> BuildCandidate:
         """Return the same job, told what candidates of a task are called with."""

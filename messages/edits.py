@@ -1,4 +1,4 @@
-"""What the planner's model may propose for the tree. Unknown fields are forbidden: the machine's have no place here."""
+"""Edits of the tree that the planner's model may propose. Unknown fields are forbidden, machine-owned ones too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Insert(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     priority: Priority
     expected_gain: Gain | None = None
     merge: str = ""
-    """Id of a closed node of another branch whose technique is to be merged with the parent's code."""
+    """Id of a closed node of another branch with a technique to merge with the parent's code."""
     key: str = ""
     """A name for this insert inside the script; the machine gives the real id."""
 
@@ -73,7 +73,7 @@ class EditScript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One answer of the planner's model: its picture of the task, and edits that are checked as one."""
 
     summary: Annotated[str, msgspec.Meta(max_length=8000)] = ""
-    """What is known about the task and the hardware; replaces the previous summary unless empty."""
+    """Knowledge about the task and the hardware; replaces the previous summary unless empty."""
     open_questions: tuple[str, ...] = ()
     edits: tuple[Edit, ...] = ()
 

@@ -1,4 +1,4 @@
-"""What happened outside the planner: events on a run's stream. Each is durable before anybody acts on it."""
+"""Events outside the planner, on a run's stream. Each is durable before any process acts on it."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     complaint: str = ""
     """Why the answer holds no candidate, in words that help to do better; empty if it does."""
     notes: tuple[str, ...] = ()
-    """What had to be put right on the way from the answer to the candidate: a search text that matched but for its
-    blanks, code that was escaped for HTML."""
+    """Corrections on the way from the answer to the candidate: a search text that matched but for its blanks, code that
+    was escaped for HTML."""
     declined: str = ""
     """Why the coder, with a correct candidate in hand, sees nothing further worth trying; empty if it does."""
     prompt: str
-    """What the model was asked, without its quotes."""
+    """The question to the model, without its quotes."""
     answer: str
     """The model's raw text, without its quotes."""
     prompt_quotes: tuple[Quote, ...] = ()
@@ -133,11 +133,11 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     complaint: str = ""
     """Why the answer is no edit script; empty if it is."""
     notes: tuple[str, ...] = ()
-    """What had to be put right on the way from the answer to the script, and which of its fields were left out."""
+    """Corrections on the way from the answer to the script, and the fields that were left out."""
     unread: tuple[Refusal, ...] = ()
     """Edits of the answer that cannot be read, by their positions there; `script` holds the others."""
     prompt: str
-    """What the model was asked, without its quotes."""
+    """The question to the model, without its quotes."""
     prompt_quotes: tuple[Quote, ...] = ()
     prompt_bytes: int = 0
     """All that was asked, the rules of the role included, as UTF-8; 0: not counted."""
@@ -188,16 +188,16 @@ class ContinueRequested(Message, frozen=True, kw_only=True, tag="continue.reques
 
 
 class JobsUnserved(Message, frozen=True, kw_only=True, tag="jobs.unserved.v1"):
-    """Jobs wait, and nobody is there who could do them; the search changes nothing for it, people should."""
+    """Jobs wait without a worker for them; the search changes nothing for it, people should."""
 
     kind: JobKind
     queue: str
     role: Role
     """Who is missing."""
     waiting_s: float
-    """How long nobody has been there."""
+    """Time without a worker."""
     detail: str
-    """What is missing, who is there instead, and what to start."""
+    """The missing worker, the ones that are there instead, and how to start one."""
 
 
 Event: TypeAlias = (

@@ -27,16 +27,16 @@ class NodeInserted(Message, frozen=True, kw_only=True, tag="node.inserted.v1"):
     difficulty: int
     priority: float
     expected_gain: float | None = None
-    """Factor over the base that it is expected to bring; null: nobody said."""
+    """Expected factor over the base; None: no expectation."""
     second_id: str = ""
-    """A closed node of another branch whose technique is to be merged; empty: none."""
+    """A closed node of another branch with a technique to merge; empty: none."""
     origin: Origin = "model"
     earlier: str = ""
-    """What came of it in the run that it was inherited from; empty for what this run thought of."""
+    """Its result in the run that it was inherited from; empty for actions of this run."""
 
 
 class NodeUpdated(Message, frozen=True, kw_only=True, tag="node.updated.v1"):
-    """What is believed of an action changed; null stays."""
+    """The belief about an action changed; None: unchanged."""
 
     node_id: str
     title: str | None = None
@@ -75,7 +75,7 @@ class PlanRequested(Message, frozen=True, kw_only=True, tag="plan.requested.v1")
     tries: int = 0
     """Refusals so far."""
     renews: bool = False
-    """The whole tree is written anew for this call; otherwise what changed is added to what earlier ones were told."""
+    """The whole tree is written anew for this call; otherwise only changes since earlier calls."""
     lost: int = 0
     """Times that the infrastructure lost this question before."""
 
@@ -93,7 +93,7 @@ class EditsApplied(Message, frozen=True, kw_only=True, tag="edits.applied.v1"):
     job_id: str
     changes: tuple[NodeInserted | NodeUpdated | NodePruned, ...]
     refusals: tuple[Refusal, ...] = ()
-    """What was left out, and why."""
+    """The parts that were left out, and why."""
     summary: str = ""
     open_questions: tuple[str, ...] = ()
 
@@ -105,7 +105,7 @@ class PlanAbandoned(Message, frozen=True, kw_only=True, tag="plan.abandoned.v1")
     reason: str
 
 
-__all__ = (  # of `messages.facts`, for whoever reads facts
+__all__ = (  # of `messages.facts`, for readers of facts
     "CallPurpose",
     "EditsApplied",
     "EditsRefused",
@@ -160,7 +160,7 @@ class BranchStarted(Message, frozen=True, kw_only=True, tag="branch.started.v1")
     base_id: str | None
     """Candidate to start from: the nearest closed ancestor's; none: from the reference."""
     second_id: str | None = None
-    """Candidate of a second parent, whose technique is to be merged into the base."""
+    """Candidate of a second parent, with a technique to merge into the base."""
     attempt_limit: int | None = None
     """1 for an extra sample drawn while the planner thinks."""
 
@@ -210,7 +210,7 @@ class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.re
     lost: int = 0
     """As in `BuildRequested`."""
     build_facts: tuple[str, ...] = ()
-    """What the compiler said of its kernels: registers, spills, shared memory; bounded."""
+    """The compiler's facts about its kernels: registers, spills, shared memory; bounded."""
 
 
 class InitialRequested(Message, frozen=True, kw_only=True, tag="initial.requested.v1"):
@@ -241,11 +241,11 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     outcome: str
     """One line for people and models."""
     credit: float | None = None
-    """Lower bound of the speedup's interval, for timed measured candidates; a scored one's score. An outpaced one has
-    it too, counts for it in the tree, and never becomes the incumbent."""
+    """Lower bound of the speedup's interval, for timed measured candidates; a scored one's score. A candidate that was
+    stopped early has it too, counts for it in the tree, and never becomes the incumbent."""
     speedup: float | None = None
-    """Median speedup against the reference, for an outpaced one the middle of its interval, for an unstable one the
-    lower end; null for a score."""
+    """Median speedup against the reference; of a candidate that was stopped early the middle of its interval, of an
+    unstable one the lower end; None for a score."""
     latency_us: float | None = None
     round: int = 0
     """Number of this evaluation; 0 if nothing was evaluated (a known candidate, no candidate)."""
@@ -257,9 +257,9 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     speedup_high: float | None = None
     """Upper bound of the speedup's interval."""
     measured_again: bool = False
-    """It is correct and its time could not be told: the same candidate is measured once more, as another round."""
+    """It is correct with an unknown time: the same candidate is measured once more, as another round."""
     evidence: tuple[str, ...] = ()
-    """What the planner's model is told besides the outcome: where it was wrong, how each workload did; bounded."""
+    """Facts for the planner's model besides the outcome: where it was wrong, how each workload did; bounded."""
 
 
 class CandidateAwaited(Message, frozen=True, kw_only=True, tag="candidate.awaited.v1"):
@@ -279,7 +279,7 @@ class BranchClosed(Message, frozen=True, kw_only=True, tag="branch.closed.v1"):
     best_id: str | None
     """Its best correct candidate, attached to the node even if slower than the parent's."""
     expected_gain: float | None = None
-    """What was expected of its action when it began: a factor over its base."""
+    """Expectation of its action when it began: a factor over its base."""
     gain: float | None = None
     """That factor as measured: speedup of the best over that of the base; null without either."""
     gain_interval: Interval | None = None
@@ -324,7 +324,7 @@ class ConfirmationFinished(Message, frozen=True, kw_only=True, tag="confirmation
     screen_credit: float
     screen_speedup: float
     credit: float | None = None
-    """What it counts for in the tree; null if it was refuted (wrong, crashed, …), and so is no correct candidate."""
+    """Its credit in the tree; None if it was refuted (wrong, crashed, …), and so is no correct candidate."""
     speedup: float | None = None
     speedup_high: float | None = None
     latency_us: float | None = None
@@ -343,7 +343,7 @@ class IncumbentChanged(Message, frozen=True, kw_only=True, tag="incumbent.change
     """Null for a score, which is its credit."""
     latency_us: float | None = None
     screen_speedup: float | None = None
-    """What its screening had said; null if it was not confirmed."""
+    """Speedup of its screening; None if it was not confirmed."""
 
 
 class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1"):
@@ -359,7 +359,7 @@ class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1")
     """By the run's price for that model; null if it has none."""
     latency_s: float = 0.0
     prompt_bytes: int = 0
-    """Of what was asked, as UTF-8; 0: not counted."""
+    """Of the question, as UTF-8; 0: not counted."""
 
 
 class TimeNoted(Message, frozen=True, kw_only=True, tag="time.noted.v1"):

@@ -87,7 +87,7 @@ class Quote(Message, frozen=True, kw_only=True):
     at: int
     """How many characters of what is left of the text stand before it."""
     source: str
-    """A candidate's id; the id of the planner's job whose prompt it is; or `TASK`."""
+    """A candidate's id; the id of the planner's job with the prompt; or `TASK`."""
     path: str = ""
     """Which of a candidate's files."""
     chars: int | None = None

@@ -40,14 +40,14 @@ class Busy(Message, frozen=True, kw_only=True):
 
 
 class Tally(Message, frozen=True, kw_only=True):
-    """What a process has done since it started."""
+    """Counts of a process since it started."""
 
     done: int = 0
     """Jobs with a result."""
     failed: int = 0
     """Jobs handed back or given up because of the infrastructure."""
     redelivered: int = 0
-    """Jobs taken that somebody had taken before."""
+    """Jobs taken that another worker had taken before."""
     busy_s: float = 0.0
     """Seconds of work, all slots together."""
     uptime_s: float = 0.0
@@ -70,7 +70,7 @@ class Presence(Message, frozen=True, kw_only=True, tag="presence.v1"):
     """Of ksearch_async."""
     state: WorkerState
     detail: str = ""
-    """Why it is unfit, what it proves, or for whose timing lease it waits."""
+    """The reason for its unfitness, the check in progress, or the lease that it waits for."""
     device: str = ""
     """As the system reports it; empty for planners and coders."""
     slots: int = 1
@@ -106,7 +106,7 @@ class RunCard(Message, frozen=True, kw_only=True, tag="run_card.v1"):
     credit: float | None = None
     """Of the best candidate: its interval's lower bound, or its score."""
     usage: Usage = Usage()
-    """What its model calls have cost so far, planner and coders together."""
+    """Cost of its model calls so far, planner and coders together."""
     cost_usd: float | None = None
     """The same in US dollars; null if a price is not known."""
     planner_calls: int = 0

@@ -24,7 +24,7 @@ class InheritedNode(Message, frozen=True, kw_only=True):
     difficulty: int
     priority: float
     earlier: str = ""
-    """What came of it there, in one line: told, and never taken for a measurement of this run."""
+    """Its result there, in one line: shown to models, and never taken for a measurement of this run."""
     pruned: str = ""
     """Why it was given up there; it stays so."""
     candidate: Candidate | None = None
@@ -47,8 +47,8 @@ Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Weight: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0)]
 WorldModel: TypeAlias = Literal["evolving", "frozen", "off"]
 """How much of the tree is the planner's model's: `evolving`: it revises the tree as results come in (K-Search);
-`frozen`: it is asked once, for the first actions; `off`: never. What then is missing, the machine supplies: direct
-attempts, and variations of what came out best."""
+`frozen`: it is asked once, for the first actions; `off`: never. The machine then supplies the rest: direct attempts,
+and variations of the best results."""
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +60,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_calls: Positive | None = None
     """Questions to models, planner and coders together: answered ones, and those under way when a run was stopped."""
     max_tokens: Positive | None = None
-    """Prompts included. Nothing is asked whose answer is not expected to fit, along with all that is under way."""
+    """Prompts included. Nothing is asked with an answer that is not expected to fit, along with all that is under
+    way."""
     max_cost_usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
     """US dollars for models, by the run's prices; likewise."""
     target_speedup: Annotated[float, msgspec.Meta(gt=0)] | None = None
@@ -88,7 +89,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What decides how a search goes, besides the models and the seed."""
+    """Settings that decide the course of a search, besides the models and the seed."""
 
     world_model: WorldModel = "evolving"
     branches: Positive = 4
@@ -96,7 +97,7 @@ class SearchSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     stagnation_window: Positive = 3
     """K: a branch ends after this many attempts in a row without improvement (K-Search, section 3, which has 5)."""
     repair_window: Positive | None = 5
-    """The same as long as a branch has no correct candidate: so many attempts in a row may fail. Null: K as well."""
+    """The same as long as a branch has no correct candidate: this many attempts in a row may fail. Null: K as well."""
     samples: Positive = 1
     """Drafts of one attempt that are written and evaluated at once; the best goes on."""
     max_difficulty: Annotated[int, msgspec.Meta(ge=1, le=5)] = 5

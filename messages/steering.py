@@ -1,4 +1,4 @@
-"""What people want of a search while it goes on: orders on a run's stream, and the facts that its planner makes of it.
+"""Wishes of people during a search: orders on a run's stream, and the facts that its planner makes of them.
 
 An order that cannot be carried out is refused with a reason; it never stops a run.
 """
@@ -13,7 +13,7 @@ from messages.base import ROOT, Message
 from messages.tasks import Candidate
 
 Audience: TypeAlias = Literal["planner", "coder", "both"]
-"""Whose model reads an instruction."""
+"""The role that reads an instruction."""
 
 
 class Instruct(msgspec.Struct, frozen=True, kw_only=True, tag="instruct"):
@@ -56,7 +56,7 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, tag="release"):
 
 
 class Inject(msgspec.Struct, frozen=True, kw_only=True, tag="inject"):
-    """Hang a candidate of one's own under a node: it is built, evaluated and attached as any other."""
+    """Add your own candidate under a node: it is built, evaluated and attached as any other."""
 
     candidate: Candidate
     node_id: str = ROOT
@@ -76,7 +76,7 @@ class SteeringRequested(Message, frozen=True, kw_only=True, tag="steering.reques
 
 
 class InstructionGiven(Message, frozen=True, kw_only=True, tag="instruction.given.v1"):
-    """The models are told this from now on."""
+    """The models read this from now on."""
 
     number: int
     """From 1; by it people have it forgotten."""
@@ -85,7 +85,7 @@ class InstructionGiven(Message, frozen=True, kw_only=True, tag="instruction.give
 
 
 class InstructionForgotten(Message, frozen=True, kw_only=True, tag="instruction.forgotten.v1"):
-    """The models are told this no longer."""
+    """The models read this no longer."""
 
     number: int
 

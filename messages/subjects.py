@@ -42,7 +42,7 @@ def evaluate_jobs(run_id: str, language: Language, arch: str) -> str:
 
 
 def run_of(queue: str) -> str:
-    """Return the run whose jobs a queue holds: its last token."""
+    """Return the run of a job queue: its last token."""
     return queue.rsplit(".", 1)[-1]
 
 
@@ -60,7 +60,7 @@ def role_of(queue: str) -> Role:
 
 
 def dead_letters(queue: str) -> str:
-    """Name where the jobs of `queue` go that nobody could do."""
+    """Name of the subject for jobs of `queue` that no worker could do."""
     return f"dlq.{queue}"
 
 

@@ -11,13 +11,13 @@ from messages.base import Language, Message
 from messages.calls import CallForm, Calling
 
 Platform: TypeAlias = Literal["cpu", "cuda"]
-"""What kind of device candidates run on."""
+"""Kind of device for candidates."""
 
 LibraryCalls: TypeAlias = Literal["allow", "deny"]
 
 Measure: TypeAlias = Literal["device", "eager"]
-"""What counts as a call's latency on a GPU: the span of its kernels with the launches hidden behind earlier work, or
-the call as a user makes it on an idle device. On a CPU both are the same."""
+"""Latency of a call on a GPU: the span of its kernels with the launches hidden behind earlier work, or the call as a
+user makes it on an idle device. On a CPU both are the same."""
 
 Dimension: TypeAlias = bool | int | float | str
 """A number or word that a workload's inputs are made with."""
@@ -61,10 +61,10 @@ class Candidate(Message, frozen=True, kw_only=True):
 
 
 class TaskRules(Message, frozen=True, kw_only=True):
-    """What candidates of a task may do, and how their time counts."""
+    """Rules for candidates of a task, and for their time."""
 
     library_calls: LibraryCalls = "deny"
-    """Whether the reference's own operators, or a vendor's library, may do the work."""
+    """Permission for the reference's own operators, or a vendor's library, to do the work."""
     allowed: tuple[str, ...] = ()
     """Operators (`aten::mm`) and libraries (`cublas`) that are allowed though others are not."""
     measure: Measure = "device"
@@ -73,7 +73,7 @@ class TaskRules(Message, frozen=True, kw_only=True):
 
 
 class Tolerance(Message, frozen=True, kw_only=True):
-    """How far an output may lie from the reference; null means: as the profile has it (see docs/how-we-measure.md)."""
+    """Largest distance of an output from the reference; None: from the profile (see docs/how-we-measure.md)."""
 
     profile: str = "strict"
     """`strict`, or what another harness lets through: `kernelbench`, `flashinfer`, `gpumode:2e-2,2e-2`."""
@@ -82,7 +82,7 @@ class Tolerance(Message, frozen=True, kw_only=True):
 
 
 class Scorer(Message, frozen=True, kw_only=True):
-    """What scores the programs of a program task: a file of the user's on the host that evaluates, and its limits.
+    """Scorer of a program task: a file of the user's on the host that evaluates, and its limits.
 
     The file may import its neighbours and read data beside it, which do not travel: only its own text is pinned.
     """
@@ -92,7 +92,7 @@ class Scorer(Message, frozen=True, kw_only=True):
     digest: str
     """blake2b-128 (hex) of the file's bytes."""
     description: str = ""
-    """What the file says of itself, for models."""
+    """The file's description of itself, for models."""
     timeout_s: float = 60.0
     """For one program."""
     memory_bytes: int = 8 << 30
@@ -107,7 +107,7 @@ class Workload(Message, frozen=True, kw_only=True):
     dimensions: dict[str, Dimension]
     """Given to the problem's `get_inputs` and `get_init_inputs` by name, as far as each takes them."""
     hidden: bool = False
-    """Held out: candidates are checked on it when they are confirmed, and nobody who writes them is told of it."""
+    """Held out: candidates are checked on it when they are confirmed, and their authors do not see it."""
 
 
 class TaskSpec(Message, frozen=True, kw_only=True):
@@ -133,9 +133,9 @@ class TaskSpec(Message, frozen=True, kw_only=True):
     entry_point: str = ""
     """Name of the function that `python` candidates are to define where they are functions; empty: `ksearch_run`."""
     languages: tuple[Language, ...] = ()
-    """What candidates may be written in; empty: any language."""
+    """Languages of candidates; empty: any language."""
     notes: str = ""
-    """What models are told beyond the problem file and our own rules: definition, conventions, licence. Markdown."""
+    """Text for models beyond the problem file and our own rules: definition, conventions, licence. Markdown."""
 
     @property
     def task_id(self) -> str:
@@ -157,7 +157,7 @@ class TaskSpec(Message, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> tuple[Workload, ...]:
-        """Workloads that a candidate's author is told of, and that it is timed on."""
+        """Workloads that a candidate's author sees, and that it is timed on."""
         return tuple(workload for workload in self.workloads if not workload.hidden)
 
     @property
@@ -181,15 +181,15 @@ class ModuleTerms(Message, frozen=True, kw_only=True):
     """How candidates that are torch modules are made for a workload: as the reference's model is."""
 
     arguments: str = "()"
-    """What they are made with: a Python literal, a tuple."""
+    """Arguments for making them: a Python literal, a tuple."""
     parameters: int = 0
     """How many of the tensors of role `parameter` are parameters; they come first, buffers follow."""
     trains: bool = True
-    """Whether they are left in training mode."""
+    """True if they are left in training mode."""
 
 
 class DescribedWorkload(Message, frozen=True, kw_only=True):
-    """What there is to know of one of several workloads."""
+    """Facts about one of several workloads."""
 
     name: str
     tensors: tuple[TensorSpec, ...]
@@ -202,7 +202,7 @@ class DescribedWorkload(Message, frozen=True, kw_only=True):
 
 
 class TaskDescription(Message, frozen=True, kw_only=True):
-    """What a coder and a planner are told about a task; made once, by running the reference."""
+    """Facts about a task for coders and planners; made once, by running the reference."""
 
     task_id: str
     name: str
@@ -219,7 +219,7 @@ class TaskDescription(Message, frozen=True, kw_only=True):
     """Of them, those that the outputs depend on for data as the task draws it: the mean over some draws; 0: not looked
     at."""
     intake: Intake | None = None
-    """Whether the task can tell a kernel from a trick; null: not looked at."""
+    """True if the task can tell a kernel from a trick; None: not checked."""
     flops: int = 0
     """Of the reference's matrix products, convolutions and attentions, two per multiply-add; 0: none, or unknown."""
     workloads: tuple[DescribedWorkload, ...] = ()
@@ -236,7 +236,7 @@ class TaskDescription(Message, frozen=True, kw_only=True):
 
 
 class CpuFacts(Message, frozen=True, kw_only=True):
-    """What a host says of its CPU."""
+    """A host's facts about its CPU."""
 
     cores: int
     """That a process here may run on, hardware threads included."""
@@ -249,7 +249,7 @@ class CpuFacts(Message, frozen=True, kw_only=True):
 
 
 class Target(Message, frozen=True, kw_only=True):
-    """What an artifact is built for; said by whoever will run it, never guessed by the builder."""
+    """Target of an artifact; set by the process that will run it, never guessed by the builder."""
 
     arch: str
     """`x86_64`, `aarch64`, `sm_90`."""
@@ -308,12 +308,12 @@ class TrivialAnswer(Message, frozen=True, kw_only=True):
 
 
 class Influence(Message, frozen=True, kw_only=True):
-    """What changing one tensor alone does to the outputs."""
+    """Effect of changing one tensor alone on the outputs."""
 
     tensor: str
     role: Literal["input", "parameter", "buffer"]
     matters: bool | None
-    """Whether any output moves by more than the tolerance; null: not looked at."""
+    """True if any output moves by more than the tolerance; None: not checked."""
     moved_share: float = 0.0
     """Share of the output elements that do."""
     why_not: str = ""

@@ -22,7 +22,7 @@ class ProfiledKernel(Message, frozen=True, kw_only=True):
     time_us: float
     """Of all of them together: the median over the calls that were recorded."""
     is_own: bool
-    """Whether it is in what the candidate brought or built, and not in a library."""
+    """True if it is in the candidate's own code, and not in a library."""
     grid: tuple[int, int, int] = (0, 0, 0)
     """Blocks."""
     block: tuple[int, int, int] = (0, 0, 0)
@@ -40,7 +40,7 @@ class ProfiledKernel(Message, frozen=True, kw_only=True):
 
 
 class WorkloadProfile(Message, frozen=True, kw_only=True):
-    """What a call comes to on one workload."""
+    """Result of a call on one workload."""
 
     workload: str = ""
     """Empty where there is one."""
@@ -125,9 +125,9 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     baseline_interval: Interval | None = None
     """Of `speedup_vs_baseline`."""
     measure: Measure = "device"
-    """What counts as latency here."""
+    """Latency that counts here."""
     deterministic: bool | None = None
-    """Whether two calls on the same inputs gave the same bits; null: not looked at."""
+    """True if two calls on the same inputs gave the same bits; None: not checked."""
     pairs: int = 0
     checks: tuple[CallCheck, ...] = ()
     reference_dtype: str = "float64"
@@ -138,7 +138,7 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     workloads: tuple[TimedWorkload, ...] = ()
     """Each of several workloads that were timed; empty where there is one."""
     profile: tuple[WorkloadProfile, ...] = ()
-    """Of what was confirmed on a GPU: what it does in a call, on each workload. Nothing rests on it."""
+    """Of a confirmed candidate on a GPU: the activity in a call, on each workload. Nothing rests on it."""
     printed: str = ""
     """The end of what the candidate printed, bounded. Text of its own: nothing rests on it."""
 
@@ -151,7 +151,7 @@ class Scored(Message, frozen=True, kw_only=True, tag="scored"):
     metrics: dict[str, float | str] = msgspec.field(default_factory=dict)
     """All that the evaluator returned, the score included; what is no finite number stands as text."""
     notes: tuple[str, ...] = ()
-    """What the evaluator has to say to a model, bounded."""
+    """Notes of the evaluator for a model, bounded."""
 
 
 class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
@@ -160,13 +160,13 @@ class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
     reason: str
     speedup_interval: Interval
     workloads: tuple[TimedWorkload, ...] = ()
-    """What is known so far of each of several workloads."""
+    """Results so far of each of several workloads."""
     printed: str = ""
     """As in `Measured`."""
 
 
 class Unstable(Message, frozen=True, kw_only=True, tag="unstable"):
-    """Correct, but its time could not be told within the allowed width."""
+    """Correct, but its time could not be determined within the allowed width."""
 
     reason: str
     speedup_interval: Interval
@@ -185,7 +185,7 @@ class Wrong(Message, frozen=True, kw_only=True, tag="wrong"):
     """Index of the first wrong element in row-major order."""
     max_abs_error: float = 0.0
     patterns: tuple[str, ...] = ()
-    """What the wrong places have in common: `unwritten`, `tail columns`, `constant factor`, …"""
+    """Common property of the wrong places: `unwritten`, `tail columns`, `constant factor`, …"""
     workload: str = ""
     """On which of several; empty where there is one, or where it is one that is held out."""
     printed: str = ""
@@ -253,15 +253,15 @@ where the infrastructure brought none."""
 
 
 GOOD_FATES: frozenset[Fate] = frozenset({"measured", "scored"})
-"""Fates of candidates that do what the task asks."""
+"""Statuses of candidates that do what the task asks."""
 CORRECT_FATES: frozenset[Fate] = GOOD_FATES | {"outpaced", "unstable"}
-"""Fates of candidates that give right results, though how fast they are may not be known exactly."""
+"""Statuses of candidates that give right results, though their speed may not be known exactly."""
 REFUTING_FATES: frozenset[Fate] = frozenset(
     {"wrong", "did_not_build", "crashed", "timed_out", "rejected", "quarantined"}
 )
-"""Fates in a confirmation that take a candidate's good verdict back; after any other it is correct still."""
+"""Statuses in a confirmation that take a candidate's good verdict back; after any other it is correct still."""
 NO_FAILURES: frozenset[Fate] = GOOD_FATES | {"declined", "lost"}
-"""Fates that are not held against an action."""
+"""Statuses that are not held against an action."""
 
 
 _MAX_WORKLOAD_LINES, _MAX_NAME_CHARS = 12, 60

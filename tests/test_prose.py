@@ -1,12 +1,15 @@
 """Text for people avoids the forms that the house style forbids: one table of forms, each with its reason.
 
-Text for people is every page of documentation, `--help`, and the texts that programs print. Prompts are for models.
+Text for people is every page of documentation, `--help`, the texts that programs print, docstrings and comments.
+Prompts are for models.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -34,12 +37,8 @@ FOR_MODELS = (
     "ksearch_async/evaluation/drafts.py",
 )
 """Modules and folders with texts of prompts, and of answers by rules."""
-MODULES = sorted(
-    module
-    for package in PACKAGES
-    for module in (ROOT / package).rglob("*.py")
-    if not str(module.relative_to(ROOT)).startswith(FOR_MODELS)
-)
+SOURCES = sorted(module for package in PACKAGES for module in (ROOT / package).rglob("*.py"))
+MODULES = [module for module in SOURCES if not str(module.relative_to(ROOT)).startswith(FOR_MODELS)]
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +55,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 FORMS = (
     Form(
-        pattern=r"^(What|Whether|Of what)\b(?!.*\?$)",
+        pattern=r"^(What|Whether|Of what)\b(?!.*\?$|: )",
         reason="a noun is clearer than a clause as the subject",
         bad="What is wrong is told in one line.",
         good="Errors are one line long.",
@@ -187,6 +186,18 @@ def help_texts(source: str) -> Iterator[str]:
                     yield str(getattr(text.value, "value", ""))
 
 
+def notes(source: str) -> Iterator[str]:
+    """Yield the docstrings and comments of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            # Arguments and errors begin sentences of their own; a file's name is none.
+            text = re.sub(r"^ +([\w.]+: )", r"\n\n\1", node.value.value, flags=re.MULTILINE)
+            yield re.sub(r"\S+/\S+", "", text)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string.lstrip("# ")
+
+
 def violations(markdown: str) -> list[str]:
     """Return a line per forbidden form in the page: the sentence, the words and the reason."""
     return [
@@ -208,6 +219,11 @@ def test_a_printed_text_has_no_form_that_the_style_forbids(module: Path) -> None
     if module.parent.name == "cli" or module.name == "options.py":
         texts += help_texts(source)
     assert [line for text in texts for line in violations(text)] == []
+
+
+@pytest.mark.parametrize("module", SOURCES, ids=lambda module: str(module.relative_to(ROOT)))
+def test_a_docstring_or_comment_has_no_form_that_the_style_forbids(module: Path) -> None:
+    assert [line for text in notes(module.read_text()) for line in violations(text)] == []
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.bad)

@@ -81,7 +81,7 @@ class Posted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that nobody could do."""
+    """A job that no worker could do."""
 
     queue: str
     msg_id: str
@@ -201,7 +201,7 @@ class Bus(Protocol):
     async def find(self, run_id: str, msg_id: str, *, role: Role | None = None) -> int | None:
         """Return the sequence number of the event with this id; None if there is none.
 
-        `role` is its publisher, where the bus vouches for that; None: anybody the caller may ask for.
+        `role` is its publisher, if the bus vouches for that; None: any that the caller may ask for.
 
         Raises:
             UnknownQueueError: the stream was not opened.
@@ -217,7 +217,7 @@ class Bus(Protocol):
         """Read an entry."""
 
     async def entries(self, prefix: str) -> Mapping[str, Entry]:
-        """Read all entries whose keys begin with these whole tokens (`node.` or `node.evaluator.`), by key."""
+        """Read all entries with keys that begin with these whole tokens (`node.` or `node.evaluator.`), by key."""
 
     async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None = None) -> int:
         """Write an entry with this revision (0: it does not exist). Returns the new revision.

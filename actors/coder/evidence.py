@@ -1,4 +1,4 @@
-"""How an attempt failed, as a model is told: facts of each fate, bounded by whole lines, never expected values."""
+"""Describes a failed attempt for a model: facts of each status, bounded by whole lines, never expected values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE_CHARS = 300
 _PRINTED_CHARS = 600
 """Of the output of a candidate that did not crash."""
 _TAIL_SHARE = 3
-"""One part in so many of a crash's log is its end."""
+"""Share of a crash's log that is its end: one part in this number."""
 _PLACES_SHOWN = 6
 _PLACE = re.compile(r"(?P<path>[\w./+-]+\.\w+)(?::|\()(?P<line>\d+)\b")
 

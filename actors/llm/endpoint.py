@@ -118,7 +118,7 @@ class EndpointModel(ABC):
         """Read an answer in one piece.
 
         Raises:
-            ValueError: it is none of this dialect's; msgspec's ValidationError is such an error.
+            ValueError: it is none of this dialect's; msgspec's ValidationError is a ValueError.
         """
 
     @abstractmethod

@@ -159,7 +159,7 @@ class Gate:
         return self._recent[len(self._recent) - limit].at + PERIOD_S
 
     def _tokens_free_at(self, tokens: int) -> float:
-        """Return when so many tokens fit; a question above the limit fits once nothing else counts."""
+        """Return when this number of tokens fits; a question above the limit fits once nothing else counts."""
         limit = self._terms.tokens_per_minute
         used = sum(entry.tokens for entry in self._recent)
         if limit is None or used + tokens <= limit:

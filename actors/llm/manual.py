@@ -42,7 +42,7 @@ class ManualModel:
         """Prompts without an answer."""
 
     async def complete(self, request: Request) -> Answer:
-        """Answer one question, once somebody has. Raises a permanent `ModelError` if the files cannot be used."""
+        """Wait for the answer in its file. Raises a permanent `ModelError` if the files cannot be used."""
         started = anyio.current_time()
         try:
             async with self._writing:

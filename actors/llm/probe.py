@@ -118,7 +118,7 @@ class _Probing:
         )
 
     async def is_there(self) -> bool:
-        """Return True if anybody answers; reads the list of models, which is free and not everywhere."""
+        """Return True if the endpoint answers; reads the list of models, which is free and not everywhere."""
         asked = self._model_for("chat", Sampling())
         try:
             names = await asked.model_names()

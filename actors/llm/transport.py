@@ -97,7 +97,7 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         Raises:
             AnswerTooLongError: it does not end.
             NotUnderstoodError: it is a stream of something else.
-            NeverReachedError: nobody ever answered there.
+            NeverReachedError: the endpoint never answered.
             httpx2.RequestError: no answer; noted.
         """
         started = anyio.current_time()

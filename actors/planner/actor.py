@@ -314,7 +314,7 @@ class _Planner:
             await see_through(partial(self._publish, proposed, msg_id=f"{job_id}.r"), within_s=PARTING_S)
 
     async def _report_dead_letters(self) -> None:
-        """Turn jobs that nobody could do into events."""
+        """Turn jobs that no worker could do into events."""
         while True:
             letter = await self._bus.next_dead_letter(self._run_id)
             error = f"given up after {letter.deliveries} deliveries: {letter.reason}"

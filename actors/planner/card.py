@@ -77,7 +77,7 @@ class CardKeeper:
             try:
                 self._revision = await self._bus.put(self._key, encode_entry(stamped), revision=self._revision)
             except ConflictError:
-                self._revision = 0  # an earlier leader's last word, or ours, whose answer was lost
+                self._revision = 0  # an earlier leader's last entry, or ours after a lost answer
             else:
                 self._said = card
                 return

@@ -151,7 +151,7 @@ class Texts:
         return self._verdicts.get(candidate_id)
 
     def profile(self, candidate_id: str) -> tuple[WorkloadProfile, ...]:
-        """Return the program's GPU profile as models are told it; empty if unknown."""
+        """Return the program's GPU profile for models; empty if unknown."""
         verdict = self._verdicts.get(candidate_id)
         return told_of(verdict.profile) if isinstance(verdict, Measured) else ()
 

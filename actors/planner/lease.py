@@ -124,7 +124,7 @@ class Lease:
                     is_away = True
                 await anyio.sleep(self._terms.poll_s)
         except anyio.get_cancelled_exc_class():
-            await self.give_back()  # what was asked for last may have been granted
+            await self.give_back()  # the last request may have been granted
             raise
 
     async def keep(self) -> None:

@@ -1,9 +1,9 @@
 """Prompts of the planner's model: rules, tree, reports and standing of the search. Pure text.
 
 Parts from the least to the most changing, for prefix caches: the rules and the task text; the tree as last written
-whole and all that was told since; the standing and the request. Tree lines stand in order of insertion, shown whole or
-not at all. Over the budget these give way, in order: tails of titles of finished nodes; old, deep, settled subtrees
-(one line counts them); open nodes of low V and the rest, oldest first (one line counts them).
+whole and all changes since; the standing and the request. Tree lines stand in order of insertion, shown whole or not at
+all. Over the budget these give way, in order: tails of titles of finished nodes; old, deep, settled subtrees (one line
+counts them); open nodes of low V and the rest, oldest first (one line counts them).
 """
 
 from __future__ import annotations
@@ -193,9 +193,9 @@ _known: dict[tuple[str, bool], tuple[Node, str]] = {}
 
 
 def node_line(node: Node, *, short: bool = False) -> str:
-    """Return a node in one line: id, parent, state, V, difficulty, title, expectation, best result, tries, fates.
+    """Return a node in one line: id, parent, state, V, difficulty, title, expectation, best result, tries, statuses.
 
-    A node in flight is written as an open one: a line holds until something else is to be told.
+    A node in flight is written as an open one: a line holds until another replaces it.
     """
     key = (node.node_id, short)
     known = _known.get(key)
@@ -418,9 +418,9 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_section(telling: Telling, report: Report, node: Node) -> str:
-    """Tell how a branch went: its action, its attempts by fate, its best against parent, expectation and incumbent.
+    """Describe a finished branch: action, attempts by status, best against parent, expectation and incumbent.
 
-    `node` is the branch's node as it was when this was told first.
+    `node` is the branch's node when it was first described.
     """
     if report.refuted:
         return _refutation(node, report)
@@ -516,7 +516,7 @@ def _against_base(report: Report, best: Score) -> str:
 
 
 def _failures(report: Report) -> list[str]:
-    """Say how attempts failed, fate by fate, with the evidence of the latest of each."""
+    """Describe failed attempts, status by status, with the evidence of the latest of each."""
     best_id = report.best.candidate_id if report.best is not None else ""
     others = [attempt for attempt in report.attempts if attempt.candidate_id != best_id]
     fates = Counter(attempt.fate for attempt in others if attempt.fate not in GOOD_FATES)
@@ -660,7 +660,7 @@ def plan_request(
     Args:
         state: the search at the time of asking.
         request: branches to tell of, number of wanted actions, and why the previous answer was refused.
-        description: the task as models are told it.
+        description: of the task, for models.
         programs: the run's programs by their ids, for their changes.
         profiles: their GPU profiles, for the best's.
         digest_tokens: approximate length of the tree's part.

@@ -161,7 +161,7 @@ class RunFiles:
             )
 
     def source(self, candidate_id: str, path: str) -> str | None:
-        """Return a file of a kept candidate, or None. An id may come from anybody."""
+        """Return a file of a kept candidate, or None. The id comes from outside and is not trusted."""
         folder = self._candidates / candidate_id
         manifest = _read(folder / "candidate.json", Manifest) if _ID.fullmatch(candidate_id) else None
         if manifest is None or path not in manifest.files:

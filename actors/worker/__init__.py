@@ -1,1 +1,1 @@
-"""What all workers share: taking jobs, heartbeats, fair shares, presence, and artifacts on their way."""
+"""The base of all workers: taking jobs, heartbeats, fair shares, presence, and artifacts on their way."""

@@ -188,7 +188,7 @@ class _Account:
         self._credit_s = 0.0
         self._mean_s = _Mean()
         self._in_hand: deque[float] = deque()
-        """What was charged for the jobs in hand. Which of them is done does not matter: the sum does."""
+        """Charges of the jobs in hand. Which of them is done does not matter: the sum does."""
 
     def rounds_to_wait(self, claimed_s: float = 0.0) -> int:
         """Return the number of rounds until it has credit beyond the claims."""

@@ -112,7 +112,7 @@ class Board:
         self._changes = Changes()
         self._cards: dict[str, RunCard] = {}
         self._refused: dict[str, bytes] = {}
-        """Entries that are no cards, so that each is told of once."""
+        """Entries that are no cards, so that each is reported once."""
         self._is_away = False
 
     @property
@@ -215,7 +215,7 @@ class Taking:
         """Queues that one slot asks for a job on trial; the others leave them to it."""
         self._is_away = False
         self._told: dict[str, str] = {}
-        """What was shown last: why which queues are kept away from."""
+        """Last reported reasons for not taking jobs, by queue."""
         self._is_hindered = False
         if member is not None:
             member.hinder("")
@@ -240,7 +240,7 @@ class Taking:
         return None
 
     def ended(self, queue: str, cost_s: float) -> None:
-        """Note that a job of this queue has ended after so many seconds."""
+        """Note that a job of this queue has ended after this duration."""
         self._queues.charge(queue, cost_s)
         self._breaker.undecided(queue)
         self._tell(queue)

@@ -1,7 +1,6 @@
 """The loop of every worker: take a job, do it with heartbeats, publish its result, acknowledge it.
 
-In that order: a worker that dies leaves a job that is delivered again, and whoever gets it looks for a published result
-first.
+In that order: a job of a dead worker is delivered again, and its next worker looks for a published result first.
 
 In a run of one process (no member) an error that will not pass, such as a wrong key, is published as a permanent
 `JobLost` and ends the run; a failing bus ends the process. A member of a distributed run hands such jobs to others and
@@ -40,13 +39,13 @@ class Heartbeats:
     _tasks: TaskGroup
 
     def __init__(self, interval_s: float, beat: Callable[[Delivery], Awaitable[None]]) -> None:
-        """Begin; `beat` tells the bus of one job and raises only `CancelledRunError`, if nobody wants it any more."""
+        """Begin; `beat` tells the bus of one job and raises only `CancelledRunError`, if it was cancelled."""
         self._interval_s = interval_s
         self._beat = beat
 
     @contextmanager
     def keeping(self, delivery: Delivery, attempt: anyio.CancelScope) -> Iterator[None]:
-        """Keep a job while the block is open; cancel `attempt` if nobody wants it any more."""
+        """Keep a job while the block is open; cancel `attempt` if the job was cancelled."""
         beats = anyio.CancelScope()
         self._tasks.start_soon(self._keep, delivery, attempt, beats)
         try:
@@ -113,7 +112,7 @@ class Service(TypedDict, total=False):
     """Told when the first pull is about to begin."""
 
 
-"""The published event; or the reason for handing the job back; or None: nobody wants a result."""
+"""The published event; or the reason for handing the job back; or None: the job was cancelled."""
 
 
 async def serve(
@@ -355,7 +354,7 @@ class _Worker(Generic[C]):
     async def _tell(self, what: str, call: Callable[..., Awaitable[None]], *arguments: float) -> None:
         """Tell the bus of a job. If that fails, the ack time-out brings the job back, and its result is found.
 
-        Raises `CancelledRunError` if nobody wants the job any more.
+        Raises `CancelledRunError` if the job was cancelled.
         """
         try:
             await call(*arguments)

@@ -1,8 +1,8 @@
 """Builds candidates into a content-addressed artifact store.
 
 The store: `artifacts/<artifact id>/` with the candidate's files, `kernel.so` (or what the language makes), `build.log`
-and `meta.json`. A folder appears by one rename, complete; folders that begin with a dot are being built. What did not
-build is kept as well, unless it was stopped at a limit.
+and `meta.json`. A folder appears by one rename, complete; folders that begin with a dot are being built. Failed builds
+are kept as well, unless a limit stopped them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from evaluators.build.builder import META, artifact_folder
 from messages.base import EvaluatorError
 
 STALE_S = 24 * 3600.0
-"""Age at which an unfinished folder belongs to nobody any more."""
+"""Age at which an unfinished folder is abandoned."""
 
 
 class Hold:

@@ -15,7 +15,7 @@ _NAME_CHARACTERS = 80
 
 
 def told_of(profile: Sequence[WorkloadProfile]) -> tuple[WorkloadProfile, ...]:
-    """Return the part of a profile that models are told."""
+    """Return the part of a profile for models."""
     longest = sorted(profile, key=lambda one: -one.span_us)[:_WORKLOADS_SHOWN]
     return tuple(msgspec.structs.replace(one, kernels=one.kernels[:_KERNELS_SHOWN]) for one in longest)
 

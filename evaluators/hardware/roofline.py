@@ -2,7 +2,7 @@
 
 After the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009).
 
-What is a bound here and what is not:
+Bounds, and values that are none:
 
 - Memory: what the outputs depend on is read once at least, since the judge overwrites a GPU's L2 before each timed
   call; outputs may still lie in the L2 when the call ends, so only what exceeds it counts. At the data sheet's
@@ -216,7 +216,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     compute_us: float
     """Time for the reference's counted operations at the peak; 0: none are counted."""
     rate: Rate | None = None
-    """Whose peak that is."""
+    """Source of that peak."""
 
     @property
     def time_us(self) -> float:

@@ -29,7 +29,7 @@ REST_S = 60.0
 
 
 class SickDeviceError(EvaluatorError):
-    """A device does not work, whoever asks it."""
+    """A device does not work for any caller."""
 
     def __init__(self, device: str, what: str) -> None:
         super().__init__(

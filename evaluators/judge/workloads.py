@@ -32,7 +32,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_hidden(self) -> bool:
-        """True if authors of candidates are not to be told of it."""
+        """True if it is hidden from authors of candidates."""
         return self.workload is not None and self.workload.hidden
 
 

@@ -58,7 +58,7 @@ RunnerKind: TypeAlias = Literal["native", "interpreted", "module", "cuda_native"
 TRITON_RUNNERS: frozenset[RunnerKind] = frozenset(("interpreted", "cuda_triton"))
 """Those in which every call of a candidate launches a kernel of its own."""
 MODULE_RUNNERS: frozenset[RunnerKind] = frozenset(("module", "cuda_module"))
-"""Those whose candidates hold the reference's parameters themselves, and return their outputs."""
+"""Those with candidates that hold the reference's parameters themselves, and return their outputs."""
 TORCH_RUNNERS: frozenset[RunnerKind] = TRITON_RUNNERS | MODULE_RUNNERS
 """Those in which a candidate could call torch's operators."""
 
@@ -87,7 +87,7 @@ class BuildPlan(msgspec.Struct, frozen=True, kw_only=True):
     `main(argument)` with the command's last argument (`evaluators/process/warm.py`)."""
     leaves: str | None = None
     """Where building executes the candidate: which files it makes besides the candidate's own, as a regular expression
-    for their whole path. Others are removed, since runners could import them, and nobody would have looked at them."""
+    for their whole path. Others are removed, since runners could import them unchecked."""
 
 
 class LanguageSupport(Protocol):
@@ -128,8 +128,7 @@ class LanguageSupport(Protocol):
         Args:
             candidate: one that `refuse` does not refuse.
             target: who will run it.
-            workloads: the task's, for languages whose kernels are compiled for what they are called with; empty:
-                unknown.
+            workloads: the task's, for languages with kernels that are compiled for their calls; empty: unknown.
         """
 
     def explain_failure(self, log: str, candidate: Candidate) -> DidNotBuild:

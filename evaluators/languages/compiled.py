@@ -78,7 +78,7 @@ def without_our_paths(log: str) -> str:
 _NUMBERS = """- A number among the inputs is passed by value: `inputs[i]` points to an `int64_t`, a `double` or a `bool`
   in host memory, and `shapes[i]` has no dimensions. It is the same in every call of a workload. tvm-ffi functions
   take it as a parameter of that type."""
-"""Rule of tasks whose inputs are not only tensors."""
+"""Rule of tasks with inputs besides tensors."""
 
 
 def describe_function(
@@ -168,8 +168,8 @@ class CompilerError(msgspec.Struct, frozen=True, kw_only=True):
 def first_errors(errors: list[CompilerError], own_files: tuple[str, ...]) -> tuple[str, str]:
     """Return the first error in one line, and the first few with their source lines.
 
-    Errors in the candidate's own files come first, then those that its code led to, then the rest. What is said twice
-    of the same place is said once.
+    Errors in the candidate's own files come first, then those that its code led to, then the rest. A second message on
+    the same place is left out.
     """
     different: dict[tuple[str, str], CompilerError] = {}
     for error in errors:

@@ -1,4 +1,4 @@
-"""Shared by Python and Triton: their support, the start of their builds, and errors as they are told."""
+"""Shared by Python and Triton: their support, the start of their builds, and the texts of errors."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def _let_it_end(pid: int) -> None:
             yield from map(int, os.listdir(f"/proc/{pid}/task"))
 
     for thread in threads():
-        with contextlib.suppress(OSError):  # without privileges nobody gets out of SCHED_IDLE
+        with contextlib.suppress(OSError):  # without privileges no thread gets out of SCHED_IDLE
             os.sched_setscheduler(thread, os.SCHED_OTHER, os.sched_param(0))
     with contextlib.suppress(OSError):
         os.sched_setaffinity(pid, os.sched_getaffinity(0))

@@ -101,7 +101,7 @@ class JudgeProcess:
     async def check(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Passed | Judged:
         """Ask whether a candidate is correct: it passed, or a verdict.
 
-        On a GPU, one far below `keep_above` (see `EvaluateCandidate`) may be found outpaced already.
+        On a GPU, one far below `keep_above` (see `EvaluateCandidate`) may be stopped early already.
         """
         answer = await self._ask(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return answer if isinstance(answer, Passed) else self._expect(answer, Judged)

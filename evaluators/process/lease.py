@@ -97,7 +97,7 @@ class HostLease:
 
     @asynccontextmanager
     async def hold(self, run_id: str) -> AsyncIterator[None]:
-        """Hold it for a run, which others that wait are told."""
+        """Hold it for a run; others that wait see its name."""
         await self._take(run_id)
         try:
             yield
@@ -105,7 +105,7 @@ class HostLease:
             self._give_back()
 
     def holder(self) -> Holder | None:
-        """Return who holds it now; None: nobody."""
+        """Return its holder; None: it is free."""
         try:
             status = self._path.stat()
             text = self._path.read_bytes()[:_RECORD_BYTES]
@@ -169,7 +169,7 @@ class HostLease:
                 os.close(file)
                 return None
             record = _Record(pid=os.getpid(), run_id=run_id, since=datetime.now(UTC))
-            with suppress(OSError):  # somebody else's file: then who holds it is known, and since when is not
+            with suppress(OSError):  # another user's file: then the holder is known, and the time since when is not
                 os.ftruncate(file, 0)
                 os.pwrite(file, msgspec.json.encode(record), 0)
         except BlockingIOError:
@@ -178,7 +178,7 @@ class HostLease:
         return file
 
     def _open(self) -> int:
-        """Open the file, made for everybody if it is not there: never through a link, nor anything but a plain file."""
+        """Open the plain file, never through a link; a new one has access for all users."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             # Not made if it is there: where the system protects such folders, other users' files could not be opened.

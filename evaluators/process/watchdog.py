@@ -53,7 +53,7 @@ class Pulse:
         self._page[_DEADLINE] = 0
 
     def name_urgent(self, threads: Sequence[int]) -> None:
-        """Say which threads of a side are at real-time priority from now on: nobody need look for them in /proc."""
+        """Note the threads of a side that are at real-time priority now: no process must look for them in /proc."""
         named = list(threads)[: len(self._page) - _THREADS]
         for place, thread in enumerate(named, start=_THREADS):
             self._page[place] = thread

@@ -1,4 +1,4 @@
-"""Tasks that are plain Python programs: a file to improve, and an evaluator file whose `evaluate(path)` scores it.
+"""Tasks that are plain Python programs: a file to improve, and a file with `evaluate(path)` that scores it.
 
 - `load_program(name_or_path, evaluator, …) -> TaskSpec`, `describe_program(task) -> TaskDescription` (`task`)
 - `ProgramBuilder`, `ProgramEvaluator` (`evaluator`): siblings of `evaluators.build.builder` and `evaluators.local`

@@ -35,7 +35,7 @@ _MAX_LINE_BYTES = 8 << 20
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the candidate's process said; see `evaluators.programs.scoring`."""
+    """Output of the candidate's process; see `evaluators.programs.scoring`."""
 
     score: float | None = None
     metrics: dict[str, float | str] = {}
@@ -122,7 +122,7 @@ class Host:
                 return _outcome.decode(line)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.IncompleteRead) as error:
                 with anyio.move_on_after(_NOTICE_S):
-                    await self._process.wait()  # so that whoever tries again finds it dead, if it is
+                    await self._process.wait()  # so that the next try finds it dead, if it is
                 raise EvaluatorError("the process that scores programs died") from error
             except TimeoutError as error:
                 raise EvaluatorError("the process that scores programs says nothing more") from error

@@ -1,7 +1,7 @@
 """In the process of one candidate: calls `evaluate(path)` and says in plain data what came of it. Stdlib only.
 
-OpenEvolve's shape: `evaluate` returns a dict of metrics, or an object whose `metrics` is one and whose `artifacts`, if
-there are any, are texts for the model. `combined_score` counts.
+OpenEvolve's shape: `evaluate` returns a dict of metrics, or an object with `metrics` that is one and with optional
+`artifacts` that are texts for the model. `combined_score` counts.
 
 Not covered: a candidate runs in the process that evaluates it, as `evaluate` wants it, and can therefore say any score.
 """

@@ -17,7 +17,7 @@ from messages.base import ConfigError
 from messages.tasks import Candidate, Scorer, SourceFile, Target, TaskDescription, TaskSpec
 
 MAIN_PATH = "program.py"
-"""What a candidate's main file is called."""
+"""Name of a candidate's main file."""
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_MEMORY_GIB = 8.0
 _MAX_BYTES = 1 << 20

@@ -1,9 +1,9 @@
 """One candidate under watch: its own process, its limits, its end, and one line of JSON about it. Stdlib only.
 
 A warden is forked from the zygote for one job. It reads the job from its socket, forks the process that scores the
-candidate, and waits for the first of: its end, the time limit, or the other side closing the socket, which means that
-nobody wants the result any more. Then everything that descends from the candidate is killed and reaped (a warden is a
-subreaper), its folder is removed, and the outcome is written to the socket.
+candidate, and waits for the first of: its end, the time limit, or the closing of the socket by the other side, which
+cancels the job. Then everything that descends from the candidate is killed and reaped (a warden is a subreaper), its
+folder is removed, and the outcome is written to the socket.
 
 Covered: candidates that hang, spin, spawn, print or eat memory without end, die of a signal, or leave the interpreter.
 Not covered: a candidate that kills its warden (same user), reads the user's files, or lies about its score.
@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 
 LOG_BYTES = 8_000
-"""Of what a candidate prints, the end is kept."""
+"""Of a candidate's output, the end is kept."""
 _REPORT_BYTES = 1 << 20
 _CHUNK = 1 << 16
 _MAX_JOB_BYTES = 16 << 20
@@ -53,7 +53,7 @@ def watch(connection: socket.socket, guard: ModuleType, score: Score) -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if outcome is not None:
-        with contextlib.suppress(OSError):  # nobody wants it any more
+        with contextlib.suppress(OSError):  # the job was cancelled
             connection.sendall(json.dumps(outcome).encode() + b"\n")
 
 
@@ -91,7 +91,7 @@ class _Trial:
         self._log = bytearray()
 
     def run(self, connection: socket.socket, score: Callable[[], dict[str, object]]) -> dict[str, object] | None:
-        """Run it to its end; None if nobody waits for the outcome any more."""
+        """Run it to its end; None if the job was cancelled."""
         self._guard.become_subreaper()
         report_fd, report_end = os.pipe()
         log_fd, log_end = os.pipe()
@@ -168,7 +168,7 @@ class _Trial:
                 return "ended"
 
     def _drain(self, report_fd: int, log_fd: int) -> None:
-        """Take what is left in the pipes: nobody holds their other ends any more."""
+        """Read the rest of the pipes: their other ends are closed."""
         for fd, kept, limit in ((report_fd, self._report, _REPORT_BYTES), (log_fd, self._log, 2 * LOG_BYTES)):
             while _take(fd, kept, limit):
                 pass

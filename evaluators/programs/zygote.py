@@ -2,9 +2,9 @@
 
 Run as `python -P zygote.py ARGUMENTS`, a JSON object with the fields of `Arguments`. Jobs come over the control socket,
 each as one byte with a socket of its own (SCM_RIGHTS) that a `warden` takes over. When the control socket closes, this
-process waits for its wardens, whose sockets close with it, removes its folder and ends.
+process waits for its wardens (their sockets close with it), removes its folder and ends.
 
-What a candidate does to the evaluator's module is gone with its process: each one sees it freshly imported. Where
+Effects of a candidate on the evaluator's module end with its process: each one sees it freshly imported. Where
 importing starts threads (which a fork would leave behind, perhaps holding locks), the import is done anew in each
 candidate's process instead.
 """
@@ -28,7 +28,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 class Arguments:
-    """What a zygote is started with."""
+    """Settings of a zygote."""
 
     def __init__(self, text: str) -> None:
         fields = json.loads(text)

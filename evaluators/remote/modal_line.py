@@ -46,7 +46,7 @@ def require_modal(environment: Mapping[str, str] = os.environ, home: Path | None
 
     Args:
         environment: where a token may stand.
-        home: whose `.modal.toml` may hold one; null: the user's.
+        home: with a `.modal.toml` that may hold one; None: the user's.
 
     Raises:
         ConfigError: something is missing; the text says how to get it.

@@ -1,4 +1,4 @@
-"""The near side: a builder and an evaluator whose work is done where a line leads.
+"""The near side: a builder and an evaluator that send their work over a line.
 
 - `RemoteBuilder(line: Line)`, `RemoteEvaluator(line: Line, builder: RemoteBuilder)`
 """

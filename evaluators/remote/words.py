@@ -1,4 +1,4 @@
-"""What the near side asks the far one, and what it is answered: one JSON text each way."""
+"""Requests of the near side to the far one, and their answers: one JSON text each way."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Judge(msgspec.Struct, frozen=True, kw_only=True, tag="judge.v1"):
 
 
 class Probed(msgspec.Struct, frozen=True, kw_only=True, tag="probed.v1"):
-    """What it builds for."""
+    """Target of the build."""
 
     target: Target
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described.v1"):
-    """What there is to know of the task."""
+    """Facts about the task."""
 
     description: TaskDescription
 
@@ -66,7 +66,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed.v1"):
     """An error of the far side, which is raised again on the near one."""
 
     boundary: Literal["config", "evaluator"]
-    """Whose fault it is: the user's input, or the machine's."""
+    """Origin of the failure: the user's input, or the machine."""
     text: str
     permanent: bool = False
 

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 FRAME = struct.Struct("<4sIQQqQ")
 """Magic, operation, sequence number, nonce, status, and on a GPU the ns between the events around the call, else 0. In
-a request the status is the number of the workload whose tensors are meant, and the last field that of the arrangement
-in which they lie."""
+a request the status is the number of the workload, and the last field that of the arrangement of its tensors."""
 MAGIC = b"ksr1"
 EMPTY, LOAD, CALL, ISOLATION, HOLD, GIVE, BURST, SEAL, PROFILE, REUSED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 """Operations. `HOLD`: keep what the last call returned, as its caller would; `GIVE`: hand over what is kept, again.

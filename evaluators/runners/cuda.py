@@ -1,8 +1,8 @@
 """Calls candidates on a GPU and times them there; `main` runs one that is a shared library. Stdlib only.
 
 The argument of `main` is a JSON object (`RunnerSpec` in `evaluators/judge/candidate/runner.py`). The calling contracts
-of shared libraries are those of `evaluators/languages/cuda/contract.py`. What a harness says of time is a claim of the
-candidate's process; the judge holds it against its own clock.
+of shared libraries are those of `evaluators/languages/cuda/contract.py`. A harness's times are claims of the
+candidate's process; the judge holds them against its own clock.
 """
 
 from __future__ import annotations

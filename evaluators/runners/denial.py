@@ -163,7 +163,7 @@ def _refuse_static_runtime(refuse: Callable[..., None]) -> None:
 def _refuse_loading(refuse: Callable[..., None]) -> None:
     """Have ctypes load no library but the GPU driver's, which torch asks when it needs to: torch's own export a BLAS.
 
-    What this process needs is loaded, and importing modules goes another way.
+    All that this process needs is loaded, and importing modules goes another way.
     """
     load: Callable[[str | None, int], int] = vars(ctypes)["_dlopen"]
 
@@ -255,7 +255,7 @@ def refuse_functions(refuse: Callable[..., None]) -> None:
             heavy += [name for name, value in named.items() if callable(value) and not isinstance(value, type)]
         named.update(dict.fromkeys(heavy, refuse))
     array: type = vars(numpy)["ndarray"]
-    # A type written in C lets nobody set its attributes; what its proxy stands for is its dictionary.
+    # A type written in C has read-only attributes; its proxy stands for its dictionary.
     gc.get_referents(vars(array))[0].update(dot=refuse)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(array))
 

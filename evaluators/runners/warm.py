@@ -59,7 +59,7 @@ def be_ready_to_launch() -> None:
     """Compute Triton's own hash, part of every kernel's key, and import its late imports: a seventh of a second."""
     triton_key()
     for name in _IMPORTED:
-        with contextlib.suppress(ModuleNotFoundError):  # what a version does not have, it does not import
+        with contextlib.suppress(ModuleNotFoundError):  # versions differ in their modules
             importlib.import_module(name)
 
 
@@ -235,7 +235,7 @@ def load_function(
     rules: Rules,
     given: Callable[[Mapping[str, Any] | None, Sequence[torch.Tensor]], Sequence[object]] = numbers_among,
 ) -> tuple[int, Called]:
-    """Import a candidate whose entry point writes to given outputs. Returns a status and its calls.
+    """Import a candidate with an entry point that writes to given outputs. Returns a status and its calls.
 
     `given` makes its arguments of a `CallForm` and the tensors.
     """

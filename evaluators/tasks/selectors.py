@@ -34,7 +34,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
     path: Path | None
     """The longest path at its beginning that there is; null: there is none."""
     rest: str
-    """What follows that path, its `#` or `:` included."""
+    """The part behind that path, its `#` or `:` included."""
 
 
 def parse_selector(name: str) -> Selector:

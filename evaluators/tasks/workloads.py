@@ -4,8 +4,8 @@
     HIDDEN_WORKLOADS = {"held-out": {"rows": 517}}
 
 Both are literals: name to dimension to value. `get_inputs` and `get_init_inputs` take as many of the dimensions as they
-need, by name. What stands before a name's slash is a group. A file without `WORKLOADS` makes one kind of inputs and
-names none, as in KernelBench.
+need, by name. The part before a name's slash is a group. A file without `WORKLOADS` makes one kind of inputs and names
+none, as in KernelBench.
 
 - `read_workloads(text: str, shown: str) -> tuple[Workload, ...]`, raises ConfigError
 - `choose(workloads, selection: str, shown: str) -> tuple[Workload, ...]`, raises ConfigError
@@ -107,7 +107,7 @@ def text_with(text: str, workloads: Sequence[Workload]) -> str:
 
 
 def standalone_text(text: str, workload: Workload) -> str:
-    """Return a problem file whose functions need no arguments: they make the inputs of one workload."""
+    """Return a problem file with functions that need no arguments: they make the inputs of one workload."""
     defined = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     lines = ["", "", f"# As judged: workload {workload.name!r}."]
     for name in _FUNCTIONS:

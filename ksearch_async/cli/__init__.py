@@ -136,7 +136,8 @@ _COMMANDS = {
     "completion": "Print the script with which a shell completes commands and options.",
     "--version": "Print the versions of ksearch-async, Python and the packages that matter.",
 }
-"""What `--help` says of each. It stands here so that the list of commands can be shown without loading any."""
+"""Summaries of the commands for `--help`. It stands here so that the list of commands can be shown without loading
+any."""
 
 _GROUPS = {
     cyclopts.Group("Search", sort_key=1): ("run", "resume", "eval", "bench", "export"),
@@ -291,7 +292,7 @@ def _explained(error: cyclopts.CycloptsError) -> BaseException:
 
 
 def _let_go_of_pipes() -> None:
-    """Point what nobody reads any more nowhere, so that the interpreter's last flush cannot fail again."""
+    """Redirect a closed standard stream to the null device, so that the interpreter's last flush cannot fail again."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

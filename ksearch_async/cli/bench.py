@@ -187,7 +187,7 @@ def _case(problem: reading.ProblemFile, candidates: Path | None, sample: int, *,
 
 
 def _name(problem: reading.ProblemFile, *, for_cpu: bool) -> str:
-    """Return how a search is told of a problem."""
+    """Return the task of a problem as a search gets it."""
     return f"kernelbench:{problem.path.absolute()}{':cpu' if for_cpu else ''}"
 
 

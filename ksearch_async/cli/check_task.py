@@ -1,4 +1,4 @@
-"""`ksearch check-task`: whether a task can tell a kernel from a trick, before anybody works on it."""
+"""`ksearch check-task`: checks that a task can tell a kernel from a trick, before any work on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from messages.verdicts import Measured, Outpaced, Unstable
 
 _TENSORS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1), Column("changed alone"))
 _RIGHT = (Measured, Outpaced, Unstable)
-"""Fates of what is correct."""
+"""Statuses of correct candidates."""
 _ANSWERS = (Column("answer that computes nothing"), Column("check"), Column("wrong elements", rank=1))
 
 
@@ -74,7 +74,7 @@ def check_task_command(
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of a task."""
+    """Findings about a task."""
 
     description: TaskDescription
     intake: Intake
@@ -83,7 +83,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_accepted(self) -> bool:
-        """Whether a person may say yes to it: it is not refused, and its reference is right."""
+        """Return True if a person may accept the task: it is not refused, and its reference is right."""
         return self.itself is not None and isinstance(self.itself.verdict, _RIGHT)
 
     @property
@@ -121,13 +121,13 @@ def _about_draft(task: str, draft: Draft, found: Examined, *, is_accepted: bool)
 async def _examined(task: TaskSpec, device: str) -> Examined:
     """Run the reference, try trivial answers, and evaluate the reference as a candidate, all with the same processes.
 
-    What was found of trivial answers before is not looked for again. As a candidate it may call what a reference calls.
+    Trivial answers that were checked before are not checked again. As a candidate it may call what a reference calls.
 
     Raises:
         ConfigError: the task cannot be used or cannot be a candidate, or there is no such device.
         messages.base.EvaluatorError: the judge is at fault.
     """
-    language: Language = "python"  # what is found is the same in all, and this one needs no compiler
+    language: Language = "python"  # any language finds the same, and this one needs no compiler
     await find_target(task, language, device)
     allowed = with_library_calls(task, "allow", "")
     async with open_judge(allowed, device=device, language=language, role="baseline") as judge:

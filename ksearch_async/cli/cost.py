@@ -50,7 +50,7 @@ _SHOWN_NODES = 10
 
 
 class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What one role asked of models."""
+    """Model calls of one role."""
 
     usage: Usage = Usage()
     latencies_s: tuple[float, ...] = ()
@@ -69,7 +69,7 @@ class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run cost. Answers that were lost before they were journalled are in no journal, and not here."""
+    """Costs of a run. Answers that were lost before they were journalled are in no journal, and not here."""
 
     run: str
     planner: RoleCost = RoleCost()

@@ -214,7 +214,7 @@ def _failed_lines(verdict: Verdict) -> list[str]:
 
 
 def hint_on(verdict: Verdict) -> str:
-    """Return what can be done about a verdict by whoever asked for it; empty: nothing but another source."""
+    """Return advice on a verdict for the person who asked for it; empty if only another source helps."""
     if isinstance(verdict, Rejected) and verdict.rule == LIBRARY_CALL_RULE:
         return "--library-calls allow permits it, --allow-library NAME what is named"
     if isinstance(verdict, Unstable):
@@ -389,7 +389,7 @@ def _best_of(run: str, runs_dir: Path) -> Provenance:
     """Return a run's best kernel.
 
     Raises:
-        ConfigError: there is no such run, it has none, or this is a task whose source was forgotten.
+        ConfigError: the run does not exist or has no best, or the source of this task is gone.
     """
     if is_task(run):
         raise refusal(f"no source file is given for {run!r}", "ksearch eval TASK SOURCE, or ksearch eval RUN")
@@ -407,7 +407,7 @@ async def _evaluated(
     """
     language = settings.get("language")
     spec = task_of(task, settings)
-    if spec.source != "program":  # what cannot be read is refused before anything is evaluated
+    if spec.source != "program":  # unreadable sources are refused before any evaluation
         for source in sources:
             read_kernel(source, language, spec)
     found: list[list[Evaluation]] = [[] for _ in sources]

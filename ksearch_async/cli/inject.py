@@ -1,4 +1,4 @@
-"""`ksearch inject`: a kernel of one's own becomes a candidate of a run."""
+"""`ksearch inject`: your own kernel becomes a candidate of a run."""
 
 from __future__ import annotations
 

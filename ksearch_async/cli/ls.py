@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of one run."""
+    """Summary of one run."""
 
     run: str
     path: str

@@ -422,7 +422,7 @@ async def _forget(runs: tuple[str, ...], nats: str | None, credentials: Path | N
     """Forget all of them, or none if one is not there or is led.
 
     Raises:
-        ConfigError: one is not there, or is not named by its id, or somebody leads it.
+        ConfigError: a run does not exist, is not named by its id, or has a leader.
     """
     from ksearch_async.fleet.status import (  # noqa: PLC0415
         check_unled,

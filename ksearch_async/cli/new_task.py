@@ -1,4 +1,4 @@
-"""`ksearch new-task`: a task of one's own, to begin with: written as an example, or drafted by a model."""
+"""`ksearch new-task`: begins your own task, from an example or from a model's draft."""
 
 from __future__ import annotations
 

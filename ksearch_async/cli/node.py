@@ -82,7 +82,7 @@ async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) 
     """Serve metrics, if a port was given; the log says where.
 
     Raises:
-        ConfigError: the extra is missing, or nobody can listen there.
+        ConfigError: the extra is missing, or the port cannot be bound.
     """
     if flags.metrics_port is None:
         yield
@@ -97,7 +97,7 @@ async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) 
 
 
 async def read_member(member: Member, bus: NatsBus) -> Reading:
-    """Return what a node knows: a worker its own figures, a planner, which may look, everybody's.
+    """Return the metrics that a node knows: of a worker its own, of a planner those of all nodes.
 
     Raises:
         messages.base.BusError: the bus cannot be read.
@@ -124,7 +124,7 @@ DEFAULT_ARTIFACTS = Path("~/.cache/ksearch/artifacts")
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class NodeFlags:
-    """What every node is started with."""
+    """Settings of every node."""
 
     nats: Annotated[str | None, SERVER] = None
     """Address of the NATS server, `nats://HOST:4222` (several of a cluster with commas). [env: KSEARCH_NATS]"""
@@ -143,7 +143,7 @@ class NodeFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class DeviceFlags:
-    """What builders and evaluators work with."""
+    """Settings of builders and evaluators."""
 
     device: Annotated[str, NODE] = "cpu"
     """`cpu`; `cuda:0` and so on: a GPU of this host; or `simulated[:SECONDS]`: nothing is run, verdicts follow from
@@ -282,7 +282,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` says at the end."""
+    """Last lines of `--json`."""
 
     name: str
     role: Role
@@ -296,8 +296,9 @@ def start_node(order: Order, *, as_json: bool) -> int:
     """Be a node until asked to leave, and return the exit code.
 
     Raises:
-        ConfigError: the connection cannot be what it is told to be.
-        messages.base.BusError: the server cannot be reached, or does not let this node in.
+        ConfigError: the connection cannot have these rights.
+        messages.base.BusError: the server cannot be reached, or
+            does not let this node in.
     """
     gc.enable()  # `main` disabled it for the start; a node may run for weeks
     with operated(order.operations, os.environ, role=order.presence.role):

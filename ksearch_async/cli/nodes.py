@@ -69,7 +69,7 @@ _RUNS = (
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What `--json` prints."""
+    """Output of `--json`."""
 
     at: str
     nodes: tuple[dict[str, object], ...]

@@ -82,7 +82,7 @@ class OriginalFlag(msgspec.Struct, frozen=True):
 
     @property
     def ours(self) -> str:
-        """What to use here, as the guide shows it."""
+        """Equivalents of this project, as in the guide."""
         match self.meaning:
             case Same():
                 return f"`--{self.name}`"

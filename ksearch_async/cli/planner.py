@@ -108,7 +108,7 @@ def _runs_dir(settings: RunConfig) -> Path:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PlannerFlags:
-    """What a planner is started with."""
+    """Settings of a planner node."""
 
     nats: Annotated[str | None, SERVER] = None
     """Address of the NATS server, `nats://HOST:4222` (several of a cluster with commas). [env: KSEARCH_NATS]"""

@@ -31,7 +31,7 @@ def probe_model(name: str, base_url: str | None, *, as_json: bool) -> int:
     if not as_json:
         where = base_url or "the default endpoint of the openai package"
         note(f"asking {name} at {where} some small questions, each for {_TIMEOUT_S:g} s at most")
-    configure_logs(say=lambda _: None)  # what fails is in the table
+    configure_logs(say=lambda _: None)  # failures are in the table
     ask = partial(probe_endpoint, model=name, base_url=base_url, api_key=api_key(os.environ), timeout_s=_TIMEOUT_S)
     probe = anyio.run(ask)
     works = bool(probe.capabilities.dialects)

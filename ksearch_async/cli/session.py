@@ -482,7 +482,7 @@ def _opening(config: RunConfig, run_id: str | None, start: Start) -> Opening:
 
 
 def _check_device(config: RunConfig, wanted: str) -> None:
-    """Accept a device whose name has all parts of what is wanted, as `NVIDIA A100-SXM4-80GB` has those of `A100-80GB`.
+    """Accept a device with all parts of the wanted name, as `NVIDIA A100-SXM4-80GB` has those of `A100-80GB`.
 
     Raises:
         ConfigError: this run would be timed on another.

@@ -127,7 +127,7 @@ def order(
 
 
 async def give_order(line: Line, chronicle: Run, steering: Steering, *, as_json: bool) -> int:
-    """Give an order, unless it is known to be refused, and say what came of it.
+    """Give an order, unless its refusal is known already, and print the outcome.
 
     Raises:
         ConfigError: it cannot be carried out.

@@ -174,7 +174,7 @@ def _is_there(run: str, nats: str | None, runs_dir: Path) -> bool:
     try:
         find_run(run, runs_dir)
     except ConfigError:
-        # A run that has a folder here and no event yet is told of as that.
+        # A run that has a folder here and no event yet is printed without a tree.
         return named_folder(run, runs_dir, has_server=False) is None
     return False
 

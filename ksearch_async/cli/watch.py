@@ -71,10 +71,10 @@ def watch_command(
 
 
 def _told_here(run: str, runs_dir: Path) -> RunFolder | None:
-    """Return the folder of a run whose journal here is all that there is to be told of it.
+    """Return the folder of a run that has no other source of records than its journal here.
 
     Raises:
-        ConfigError: there is such a run, and it has not begun.
+        ConfigError: the run exists and has not begun.
     """
     folder = named_folder(run, runs_dir, has_server=bool(os.environ.get("KSEARCH_NATS")))
     if folder is None:
@@ -110,7 +110,7 @@ async def _watch_folder(folder: RunFolder, kind: ShownKind) -> int:
 
 
 async def _follow_folder(folder: RunFolder, chronicle: Run, view: View) -> bool:
-    """Tell a run until its journal ends for good; False: though nobody works on it, it is not over."""
+    """Print a run until its journal ends for good; False: no process works on it, and it is not over."""
     reader, was_led, looked_at = JournalReader(folder.journal), True, anyio.current_time()
     while True:
         batch = await anyio.to_thread.run_sync(reader.read)

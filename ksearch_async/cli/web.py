@@ -32,11 +32,11 @@ DEFAULT_PORT = 8787
 LOOPBACK = "127.0.0.1"
 TOKEN_VARIABLE = "KSEARCH_WEB_TOKEN"  # noqa: S105 - its name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
-"""What may stand in an address; a short one can be guessed."""
+"""Characters of an address; a short one can be guessed."""
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
-    """What is served, and where."""
+    """Runs and address of the dashboard."""
 
     runs_dir: Path
     nats: str | None

@@ -1,7 +1,6 @@
-"""Has a model draft a task of one's own from a sentence: asks, reads the answer strictly, asks again with complaints.
+"""Has a model draft a task from a sentence: asks, reads the answer strictly, asks again with complaints.
 
-Nothing of an answer is run here. What was drafted is no task to search on before a person has accepted it
-(`check_accepted`).
+Nothing of an answer is run here. A draft is no task to search on before a person has accepted it (`check_accepted`).
 """
 
 from __future__ import annotations
@@ -212,7 +211,7 @@ def _the_one(blocks: list[Block], tags: tuple[str, ...]) -> str:
 
 
 def check_accepted(task: str) -> None:
-    """Accept a task for a search unless a model drafted it and nobody said yes.
+    """Refuse a task for a search if a model drafted it and no person accepted it.
 
     Args:
         task: as people name it.

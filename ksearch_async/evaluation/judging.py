@@ -42,12 +42,12 @@ _AT_ONCE = 2
 """Sources built and checked at once by `evaluate_many`; one is timed at a time."""
 
 OnStage: TypeAlias = Callable[[str], object]
-"""Called with what begins: `building`, `checking and timing`, `waiting for` and whose lease it is."""
+"""Called at each step: `building`, `checking and timing`, `waiting for` and the holder of the lease."""
 
 
 @asynccontextmanager
 async def saying_waits(tell: OnStage) -> AsyncIterator[None]:
-    """Tell meanwhile whose timing lease is waited for, when that has taken some seconds, and when it is another's."""
+    """Report the holder of the timing lease when the wait takes some seconds, and when the holder changes."""
 
     async def say() -> None:
         said: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Judge:
             on_stage: told what begins.
 
         Raises:
-            ConfigError: it cannot be read, or its language cannot be told or evaluated.
+            ConfigError: it cannot be read, or its language is unknown or cannot be evaluated here.
             EvaluatorError: the evaluator itself failed.
         """
         candidate = await anyio.to_thread.run_sync(self._candidate, source, language)
@@ -136,7 +136,7 @@ class Judge:
         """Read sources without evaluating any; blocks for as long as the files take.
 
         Raises:
-            ConfigError: one cannot be read, or its language cannot be told.
+            ConfigError: one cannot be read, or its language is unknown.
         """
         return [self._candidate(source, None) for source in sources]
 
@@ -315,8 +315,8 @@ def evaluate_many_sync(
 
 
 UNUSABLE, FAILED, ABSENT = "unusable", "evaluator_failed", "no_candidate"
-"""What else may come of a task than a verdict: its problem cannot be judged here, the evaluator (or a model) failed, or
-there is no candidate for it."""
+"""Outcomes of a task besides a verdict: its problem cannot be judged here, the evaluator (or a model) failed, or there
+is no candidate for it."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,11 +328,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     is_reference: bool = False
     """The task's own reference takes the candidate's place."""
     why_none: str = "there is no candidate for it"
-    """What is said of a task without one."""
+    """Text of a task without a candidate."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one task."""
+    """Outcome of one task."""
 
     task: str
     task_id: str
@@ -341,7 +341,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     verdict: Verdict | None = None
     fitness: Fitness | None = None
-    """Whether the task can tell a kernel from a trick; null: it was not looked at."""
+    """True if the task can tell a kernel from a trick; None: not checked."""
     marks: tuple[str, ...] = ()
     """Why it is not simply fit."""
     device: str = ""
@@ -360,7 +360,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def checked_calls(self) -> int:
-        """Calls on fresh inputs whose outputs were compared with the reference's: all, timed ones included."""
+        """Calls on fresh inputs with outputs compared with the reference's: all, timed ones included."""
         return self.pairs + len(self.verdict.checks) if isinstance(self.verdict, Measured) else 0
 
 
@@ -402,7 +402,7 @@ async def bench(
 
 
 async def evaluate_case(case: Case, settings: EvaluationSettings, find: Find | None = None) -> Row:
-    """Evaluate one case. What is wrong with its task, or with the evaluator, is said in the row."""
+    """Evaluate one case. Errors of its task or of the evaluator are in the row."""
     begun = time.perf_counter()
     row = Row(task=case.task.name, task_id=case.task.task_id, fate=ABSENT, elapsed_s=0.0)
     try:

@@ -21,11 +21,11 @@ TaskLike: TypeAlias = str | os.PathLike[str] | TaskSpec
 
 
 class EvaluationSettings(TypedDict, total=False):
-    """What an evaluation can be told; each has a flag of `ksearch eval`."""
+    """Settings of an evaluation; each has a flag of `ksearch eval`."""
 
     language: Language
-    """What sources are written in. Without it each file says: `.cu` cuda, `.py` triton (python where it defines
-    `ModelNew`), else cpp."""
+    """Languages of sources. Without it each file says: `.cu` cuda, `.py` triton (python where it defines `ModelNew`),
+    else cpp."""
     device: str
     """`cpu`, `cuda:0`, or several GPUs of this host: `cuda:0,cuda:1`."""
     baseline: Literal["", "torch.compile"]
@@ -39,14 +39,14 @@ class EvaluationSettings(TypedDict, total=False):
     threads: int
     """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
     measure: Measure
-    """What counts as latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work;
-    `eager`, the call as a user makes it on an idle device."""
+    """Latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work; `eager`, the
+    call as a user makes it on an idle device."""
     tolerance: str
     """How far outputs may lie from the reference: `strict`, `kernelbench`, `flashinfer`, or `gpumode:RTOL,ATOL`."""
     library_calls: LibraryCalls
-    """Whether a library may do the work: `deny` (the reference's own operators, cuBLAS and the like) or `allow`."""
+    """Rule for libraries: `deny` (the reference's own operators, cuBLAS and others) or `allow`."""
     allow_library: str
-    """What is allowed though the rest is not, with commas: operators (`aten::mm`), families (`matmul`), libraries."""
+    """Exceptions to a rule of denial, separated by commas: operators (`aten::mm`), families (`matmul`), libraries."""
     allow_trivial: bool
     """Take a task on though an answer that computes nothing would pass."""
     role: Literal["candidate", "baseline"]
@@ -82,7 +82,7 @@ def check_settings(settings: EvaluationSettings) -> None:
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source is worth for a task, and how that was found."""
+    """Result of a source on a task, and how it was found."""
 
     task: str
     """The task's name."""
@@ -94,10 +94,10 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     """As the system reports it."""
     target: Target
-    """What it was built for, and with which compiler."""
+    """Device and compiler of the build."""
     purpose: Purpose = "screen"
     marks: tuple[str, ...] = ()
-    """What is to be known of the task: what a trick could leave out and pass."""
+    """Notes on the task: parts that a trick could leave out and pass."""
     isolation: tuple[str, ...] = ()
     """The layers that kept the candidate from the judge and from this host; empty where nothing of it was run."""
     build_s: float = 0.0
@@ -118,12 +118,12 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def good(self) -> bool:
-        """Whether the source does what the task asks: it was measured (timed or not), or scored."""
+        """True if the source does the task: it was measured (timed or not), or scored."""
         return self.fate in GOOD_FATES
 
     @property
     def seconds(self) -> float:
-        """What the evaluation took: building, checking, timing."""
+        """Durations of the evaluation: building, checking, timing."""
         return self.build_s + self.judge_s
 
     @property
@@ -144,7 +144,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> tuple[WorkloadProfile, ...]:
-        """What the GPU does in a call, on each workload, as the candidate's process recorded it; if that was asked."""
+        """GPU activity in a call, on each workload, as the candidate's process recorded it; only if requested."""
         return self.verdict.profile if isinstance(self.verdict, Measured) else ()
 
     @property

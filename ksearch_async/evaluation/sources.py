@@ -21,7 +21,7 @@ SourceLike: TypeAlias = str | os.PathLike[str] | Candidate
 
 _SUFFIXES: dict[Language, str] = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", "python": ".py"}
 _UNITS: dict[Language, tuple[str, ...]] = {"cpp": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}
-"""What a single file ends in, for its compiler to take it."""
+"""Suffix of a single file for its compiler."""
 TRITON_ENTRY_POINT = "ksearch_run"
 _TRITON = re.compile(rf"^def {TRITON_ENTRY_POINT}\b", re.MULTILINE)
 _MODULE = re.compile(r"^class ModelNew\b", re.MULTILINE)
@@ -34,10 +34,10 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
         source: path of a source file or of a run's `best` folder, or a kernel's text (of more than one line); for a
             task of FlashInfer-Bench a solution's JSON file too.
         language: what a file or a text is written in; null: as the file says, see `language_of`.
-        task: what it is for; null: one whose Python candidates are modules.
+        task: of the source; None: one with modules as Python candidates.
 
     Raises:
-        ConfigError: it cannot be read, is no candidate, or its language cannot be told.
+        ConfigError: it cannot be read, is no candidate, or its language is unknown.
     """
     if isinstance(source, Candidate):
         return source
@@ -104,8 +104,8 @@ def read_given(source: Path, language: Language, *, is_program: bool) -> Candida
 def language_of(name: str, text: str, task: TaskSpec | None = None) -> Language:
     """Return what a source file is written in.
 
-    `.cu` is CUDA; `.py` is Triton, or a module if it defines the class `ModelNew`; all else is C++. Of a task whose
-    Python candidates are functions, `.py` is Python unless it defines Triton's `ksearch_run`.
+    `.cu` is CUDA; `.py` is Triton, or a module if it defines the class `ModelNew`; all else is C++. Of a task with
+    functions as Python candidates, `.py` is Python unless it defines Triton's `ksearch_run`.
     """
     suffix = Path(name).suffix
     if suffix == ".py" and task is not None and task.calling != "module":

@@ -151,7 +151,7 @@ def task(
 def task_from_module(
     module: type[torch.nn.Module], inputs: Sequence[torch.Tensor], *, init_inputs: Sequence[object] = (), name: str = ""
 ) -> ModuleTask:
-    """Return a task whose reference is a torch module, with inputs like these examples.
+    """Return a task with a torch module as its reference, with inputs like these examples.
 
     Args:
         module: its class, at the top level of a file; it is read as text, as `task` does. Its parameters are drawn
@@ -233,7 +233,7 @@ def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> Pro
 
     Args:
         task: the problem.
-        workloads: of which it is to tell; null: the task's own.
+        workloads: the ones to describe; None: the task's own.
     """
     tree = ast.parse(task.text)
     model = _class(tree.body, "Model")
@@ -277,5 +277,5 @@ def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:
 
 
 def marks_of(description: TaskDescription) -> tuple[str, ...]:
-    """Return what whoever uses the task's results should know, a sentence each."""
+    """Return notes for users of the task's results, a sentence each."""
     return () if description.intake is None else description.intake.findings

@@ -12,7 +12,7 @@ from messages.verdicts import Measured
 
 
 class Winner(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that was found right, with all that is to be told of it."""
+    """A kernel that was found right, with all facts for its receipt."""
 
     task: TaskSpec
     tensors: tuple[TensorSpec, ...]

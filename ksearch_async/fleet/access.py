@@ -1,19 +1,19 @@
 """Signing in at a NATS server: the rights of each role, credentials, and opening the bus.
 
-Jobs are programs that somebody's machine will run, so what may be said is decided by the server, not by good manners.
+Jobs are programs that run on other people's machines, so the server decides on the right to publish them.
 
-Two facts about nats-server decide the form. It checks what a client publishes and subscribes to, but not the subject
-that a *request names for its answer*: whoever may read one message could have it delivered as a job or a decision. So
-every role but `admin` and `planner` lives in an account of its own and reaches the bus through exports: answers stay in
-that account. And subjects match whole tokens, so streams and consumers are named such that the kind of job or the role
-is a token (`$JS.ACK.*.evaluate.>`), and no right needs a run's name.
+Two facts about nats-server decide the form. It checks the publishes and subscriptions of a client, but not
+the *reply subject of a request*: any client that may read one message could have it delivered as a job or a decision.
+So every role but `admin` and `planner` lives in an account of its own and reaches the bus through exports: answers stay
+in that account. And subjects match whole tokens, so streams and consumers are named such that the kind of job or the role is a
+token (`$JS.ACK.*.evaluate.>`), and no right needs a run's name.
 
 Not covered: what holders of one role's credentials do to each other. They can take each other's jobs, answer in each
 other's name, and read each other's answers; nodes that must not trust each other need servers of their own.
 
 Secrets come from files or the environment. They are never part of an address, which is saved, shown and logged.
 
-| where | what |
+| where | content |
 |---|---|
 | `--credentials FILE`, else `KSEARCH_NATS_CREDENTIALS` | as `ksearch nats init` writes it |
 | `KSEARCH_NATS_USER` with `KSEARCH_NATS_PASSWORD_FILE` or `KSEARCH_NATS_PASSWORD` | user and password |
@@ -53,7 +53,7 @@ BUCKET: Final = "ks"
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """What a role may do; NATS subjects with wildcards."""
+    """Rights of a role; NATS subjects with wildcards."""
 
     requests: tuple[str, ...] = ()
     """Subjects that it may publish to, one answer or none."""
@@ -64,7 +64,7 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
     never: tuple[str, ...] = ()
     """Exceptions from what it may publish."""
     apart: bool = True
-    """Whether it has an account of its own."""
+    """True if it has an account of its own."""
 
 
 _ENTRIES = (f"$JS.API.DIRECT.GET.KV_{BUCKET}", f"$JS.API.DIRECT.GET.KV_{BUCKET}.>")
@@ -162,10 +162,10 @@ _NO_URL_SECRETS = (
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a credentials file holds (TOML). Its `repr` shows no secret."""
+    """Contents of a credentials file (TOML). Its `repr` shows no secret."""
 
     role: str = ""
-    """Whose rights it gives; answers arrive in this role's inbox."""
+    """Role that gives the rights; answers arrive in this role's inbox."""
     user: str = ""
     password: str = ""
     seed: str = ""
@@ -220,7 +220,7 @@ def options_for(
         ca=ca,
         cert=cert,
         key=key,
-        # Without it a client waits for the server's first line, and sends its password to whoever answers in the clear.
+        # Without it a client waits for the server's first line, and sends its password in the clear to any server.
         tls_first=encrypted,
         replicas=replicas,
     )
@@ -247,7 +247,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def _credentials(given: Mapping[str, str], flag: Path | None) -> Credentials:
-    """Return who signs in; nobody if nothing was said.
+    """Return the user to sign in as; None if none is set.
 
     Raises:
         ConfigError: half of it is missing, or several are given.
@@ -334,7 +334,7 @@ def _warn_of_plain_passwords(servers: tuple[str, ...], who: Credentials, *, encr
 
 
 EMBEDDED = "embedded"
-"""What `--nats` says for a server of the run's own."""
+"""Name in `--nats` of a server of the run's own."""
 
 
 @asynccontextmanager

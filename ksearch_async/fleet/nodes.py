@@ -66,7 +66,7 @@ class NodeTerms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Work(Protocol):
-    """What a node does: one per role."""
+    """Roles of a node."""
 
     async def prove(self, member: Member) -> tuple[Served, ...]:
         """Do known jobs, and return what the node serves. Coders serve nothing by name.
@@ -123,7 +123,7 @@ async def show_once(bus: Bus, role: Role) -> None:
 
 
 async def check_may_be(bus: Bus, role: Role) -> None:
-    """Accept a connection whose owner may be this.
+    """Accept a connection that may own this process.
 
     Raises:
         ConfigError: the server does not let it.
@@ -288,7 +288,7 @@ class Coding:
         self._model = _ToldModel(model)
 
     async def prove(self, member: Member) -> tuple[Served, ...]:  # noqa: ARG002 - the first job shows it
-        """Prove nothing: asking the model costs money, and a coder whose model fails keeps away by itself."""
+        """Prove nothing: asking the model costs money, and a coder with a failing model stops taking jobs by itself."""
         await anyio.lowlevel.checkpoint()
         return ()
 

@@ -120,7 +120,7 @@ async def choose_target(
 
 
 def check_platform(target: Target, device: str) -> None:
-    """Accept evaluators like the device on which this process looks at the task: models are told what holds there.
+    """Accept evaluators like the device on which this process examines the task: prompts describe that device.
 
     Raises:
         ConfigError: they are GPUs and it is a CPU, or the other way round.
@@ -244,7 +244,7 @@ def check_can_serve(roles: frozenset[Role], language: Language, own: Target | No
 
 
 async def check_rights(bus: Bus, roles: frozenset[Role]) -> None:
-    """Accept a connection whose owner may be all these workers besides leading a run.
+    """Accept a connection that may own all these workers besides leading a run.
 
     Raises:
         ConfigError: the server does not let them.
@@ -314,7 +314,7 @@ _PARTING_S = 10.0
 
 
 class Post(msgspec.Struct, kw_only=True):
-    """What a session over NATS works with."""
+    """Parts of a session over NATS."""
 
     bus: Bus
     model: Model
@@ -332,9 +332,10 @@ async def open_distributed(config: RunConfig, *, run_id: str | None, start: Star
     A run that did not begin leaves neither a folder nor anything on the server.
 
     Raises:
-        ConfigError: task, model settings, toolchain, folder or server cannot be used, or nobody can judge.
-        messages.base.BusError: the server cannot be reached, or failed.
-        messages.base.EvaluatorError: the judge failed on the reference.
+        ConfigError: task, model settings, toolchain, folder or server cannot be used, or no evaluator is there.
+            messages.base.BusError: the server cannot be reached, or failed.
+            messages.base.EvaluatorError: the judge
+            failed on the reference.
     """
     task, roles = read_task(config), roles_here(config)
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
@@ -412,7 +413,7 @@ async def _first_event(
 async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Start) -> AsyncIterator[Opened]:
     """Find a run on its server again, and have what it needs until it is over.
 
-    If somebody leads it, this process watches and records. If nobody does, it leads. If it is over, the folder is
+    If another process leads it, this process watches and records. Otherwise it leads. If it is over, the folder is
     brought up to its end.
 
     Raises:
@@ -523,7 +524,7 @@ async def _say_opening(session: Session, bus: Bus) -> None:
     """Publish the session's first event.
 
     Raises:
-        ConfigError: somebody has opened a run of this name at the same moment.
+        ConfigError: another process has opened a run of this name at the same moment.
     """
     run_id, opening = session.started.run_id, session.opening
     if opening is None:
@@ -587,7 +588,7 @@ async def claimed(bus: Bus, run_id: str) -> AsyncIterator[None]:
     """Have a run's place on the server, and give it up again if the run does not begin.
 
     Raises:
-        ConfigError: there is such a run already.
+        ConfigError: the run exists already.
     """
     if await bus.open_stream(run_id):
         raise _is_there(run_id)

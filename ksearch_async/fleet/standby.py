@@ -1,7 +1,7 @@
-"""A planner that stands by: it leads whatever run of a server nobody leads, several at once, and records what it leads.
+"""A standby planner: leads the runs of a server that have no leader, several at once, and records them.
 
-A run is anybody's when it is not finished and its lease has expired or was given back. Who gets the lease reads the
-run's stream and goes on where it ends; `actors/planner/lease.py` says why that is safe.
+A run is free when it is not finished and its lease has expired or was given back. Who gets the lease reads the run's
+stream and goes on where it ends; `actors/planner/lease.py` says why that is safe.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from messages.events import RunStarted
 from messages.presence import RUNS, RunCard, Served, decode_card, lease_key
 
 LOOK_S = 0.5
-"""How often it is looked which runs nobody leads."""
+"""Poll interval for runs without a leader."""
 REST_S = 60.0
 """For how long a run is left alone that could not be led."""
 RECORD_AGAIN_S = 10.0
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 class Planning:
-    """What a planner does as a node. A `ksearch_async.fleet.nodes.Work`."""
+    """A planner as a node. A `ksearch_async.fleet.nodes.Work`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Planning:
             await anyio.sleep(LOOK_S)
 
     async def _free(self, bus: Bus) -> list[RunCard]:
-        """Return the cards of runs that nobody leads, and that may be led here."""
+        """Return the cards of runs without a leader that may be led here."""
         now = anyio.current_time()
         entries, leases = await bus.entries(RUNS), await bus.entries(_LEASES)
         cards = [card for entry in entries.values() if (card := decode_card(entry.value)) is not None]

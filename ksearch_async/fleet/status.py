@@ -70,7 +70,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Roster(msgspec.Struct, frozen=True, kw_only=True):
-    """Everybody, and every run."""
+    """All nodes and all runs."""
 
     at: str
     """ISO 8601, UTC."""
@@ -139,7 +139,7 @@ _LISTED = 8
 _LOOK_S = 2.0
 _LEASE_LOOK_S = 0.5
 _LEASE_S = 15.0
-"""A run that nobody leads for longer than a lease lasts has lost its planner."""
+"""A run without a leader for longer than a lease lasts has lost its planner."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     """Or `latest`, or nothing: the only one."""
     is_private: bool = False
-    """The server is the run's own, and asks nobody who they are."""
+    """The server is the run's own, and needs no sign-in."""
 
 
 def find_place(run: str, nats: str | None, runs_dir: Path, environment: Mapping[str, str]) -> Place:
@@ -269,7 +269,7 @@ async def read_chronicle(bus: Bus, run_id: str) -> FoldedRun:
 
 
 async def leader_of(bus: Bus, run_id: str) -> str:
-    """Return the name of the process that has a run's lease; empty if nobody has."""
+    """Return the name of the process that holds a run's lease; empty if none does."""
     entry = await bus.get(lease_key(run_id))
     return entry.value.decode() if entry else ""
 
@@ -287,7 +287,7 @@ async def live_leader(bus: Bus, run_id: str) -> str | None:
 
 
 async def tell_leader(bus: Bus, run_id: str, note: Callable[[str], None]) -> None:
-    """Say when another process leads a run than before, and when nobody does, until cancelled."""
+    """Report changes of a run's leader, and its loss, until cancelled."""
     known, seen_at, was_missed = "", anyio.current_time(), False
     while True:
         leader = await _leader_if_known(bus, run_id, otherwise=known)
@@ -328,18 +328,19 @@ async def ask(bus: Bus, run_id: str, order: Order, *, patience_s: float) -> tupl
 
 
 _HOLD_S = 60
-"""For how long nobody may lead a run that is being forgotten, if it is not said that it is done."""
+"""Seconds for which no planner may lead a run that is being forgotten, unless its end is reported."""
 _PARTING_S = 2.0
 
 
 async def forget_run(bus: Bus, run_id: str) -> None:
-    """Remove all that a server keeps of a run that nobody leads: jobs, events, blobs and its card.
+    """Remove everything that a server keeps of a run without a leader: jobs, events, blobs and its card.
 
-    What was begun and not finished can be done again: the card goes last, and the run is found by it.
+    An interrupted removal can be repeated: the card goes last, and the run is found by it.
 
     Raises:
-        ConfigError: somebody leads it.
-        messages.base.BusError: the server failed; what was removed until then is gone.
+        ConfigError: the run has a leader.
+        messages.base.BusError: the server failed; what was removed until then is
+            gone.
     """
     async with _unled(bus, run_id):
         await bus.delete_run(run_id)
@@ -349,10 +350,10 @@ async def forget_run(bus: Bus, run_id: str) -> None:
 
 
 async def check_unled(bus: Bus, run_id: str) -> None:
-    """Accept a run that nobody leads. The lease of a dead process is waited for.
+    """Accept a run without a leader. The lease of a dead process is waited for.
 
     Raises:
-        ConfigError: somebody leads it.
+        ConfigError: the run has a leader.
     """
     leader = await live_leader(bus, run_id)
     if leader is not None:
@@ -361,10 +362,10 @@ async def check_unled(bus: Bus, run_id: str) -> None:
 
 @asynccontextmanager
 async def _unled(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Hold a run's lease, so that nobody leads it meanwhile. That of a dead process is waited for.
+    """Hold a run's lease, so that no other process leads it meanwhile. That of a dead process is waited for.
 
     Raises:
-        ConfigError: somebody leads it.
+        ConfigError: the run has a leader.
     """
     await check_unled(bus, run_id)
     key, holder = lease_key(run_id), f"ksearch-nats-forget-{socket.gethostname()}-{secrets.token_hex(2)}"

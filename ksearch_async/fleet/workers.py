@@ -46,7 +46,7 @@ class Device(Protocol):
     name: str
     """As `--device` says it."""
     languages: tuple[Language, ...]
-    """What a node serves on it unless it is told otherwise; of these, what its host can do."""
+    """Roles that a node serves on it by default, as far as its host can."""
 
     def describe(self) -> str:
         """Return its name as the system reports it; reads one small file at most."""
@@ -73,7 +73,7 @@ class Device(Protocol):
         """
 
     def make_builder(self, bus: Bus, artifacts: Path) -> Builder:
-        """Return a builder whose artifacts evaluators on other hosts can have."""
+        """Return a builder with artifacts for evaluators on other hosts."""
 
     def make_evaluator(self, bus: Bus, artifacts: Path, *, slots: int) -> Evaluator:
         """Return an evaluator that gets what builders on other hosts built."""
@@ -220,7 +220,7 @@ class SimulatedDevice:
 
 @asynccontextmanager
 async def _empty_store(artifacts: Path) -> AsyncIterator[Path]:
-    """Lend a store for a proof: what was built before proves nothing. Should it be left over, it is swept as others."""
+    """Lend a store for a proof: what was built before proves nothing. A leftover one is removed like the others."""
     folder = await anyio.to_thread.run_sync(_made_in, artifacts)
     try:
         yield Path(folder.name)
@@ -238,7 +238,7 @@ def _made_in(artifacts: Path) -> tempfile.TemporaryDirectory[str]:
 
 
 class Describe(Protocol):
-    """Says what models are told of the task."""
+    """Describes the task for models."""
 
     async def __call__(self, language: Language | None = None, /) -> TaskDescription:
         """Return the description for candidates of a language; null: of the one that the workers are for.
@@ -275,7 +275,7 @@ def read_task(config: RunConfig) -> TaskSpec:
     from evaluators.tasks import load_task  # noqa: PLC0415
 
     task = load_task(config.task)
-    # What a task says of itself holds unless people say otherwise.
+    # The task's own settings hold unless people set others.
     if config.tolerance != STRICT:
         task = with_tolerance(task, config.tolerance)
     if config.library_calls != "deny" or config.allow_library:
@@ -330,7 +330,7 @@ def with_measure(task: TaskSpec, measure: Measure, *, device: str | None) -> Tas
 
 
 def with_threads(task: TaskSpec, threads: int, *, device: str) -> TaskSpec:
-    """Return the task, timed on so many threads of a CPU; 0: on all.
+    """Return the task, timed on this number of CPU threads; 0: on all.
 
     Raises:
         ConfigError: the device is no CPU.

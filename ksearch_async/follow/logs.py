@@ -1,6 +1,7 @@
 """Log lines: JSON to the run's log, warnings to stderr, secrets masked.
 
-The first defence is that nobody puts a secret into a line; see `actors.llm.transport` and `ksearch_async.fleet.access`.
+The first defence is that no code puts a secret into a line; see `actors.llm.transport` and
+`ksearch_async.fleet.access`.
 
 Lines carry the ids of what they are about: `run`, `worker`, `job`, `attempt`; and `trace` where jobs are traced.
 """
@@ -23,13 +24,13 @@ from evaluators.process.printed import printable
 from ksearch_async.errors import refusal
 
 _SEED = re.compile(r"\bS[ACNOUX][A-Z2-7]{56}\b")
-"""An nkey's seed, whoever's it is: a type letter behind an S, base 32."""
+"""The seed of any nkey: a type letter behind an S, base 32."""
 
 _known: set[str] = set()
 
 
 def keep_secret(*secrets: str | None) -> None:
-    """Have these texts never shown in a log line from now on, whoever writes it, quoted or not.
+    """Mask these texts in all log lines from now on, quoted or not.
 
     Nothing and short ones are ignored: lines would be full of holes, which tell more than they hide.
     """

@@ -103,7 +103,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_metrics(bus: NatsBus) -> Metrics:
-    """Look at everybody who is there, at all runs and at their queues."""
+    """Collect all nodes, all runs and their queues."""
     return await metrics_beside(await read_roster(bus), bus)
 
 
@@ -215,7 +215,7 @@ async def metrics_served(
 
 
 async def read_fleet(bus: NatsBus) -> Reading:
-    """Return what one who may look sees of everybody."""
+    """Return the metrics of all nodes, for a client with the right to read them."""
     return Reading(fleet=await read_metrics(bus))
 
 
@@ -223,7 +223,7 @@ def metrics_socket(port: int, host: str = LOOPBACK) -> socket.socket:
     """Return a socket for the endpoint; port 0: a free one.
 
     Raises:
-        ConfigError: the extra is not installed, or nobody can listen there.
+        ConfigError: the extra is not installed, or the port cannot be bound.
     """
     if find_spec("prometheus_client") is None:
         raise refusal("--metrics-port needs prometheus-client", "pip install 'ksearch-async[metrics]'")

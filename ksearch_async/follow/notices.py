@@ -34,7 +34,7 @@ from messages.codec import Record
 from messages.events import JobLost, JobsUnserved
 
 _QUIET_S = 600.0
-"""Trouble of one kind is told of once in this time."""
+"""Minimum interval between two notices of one kind of trouble."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Herald:
-    """Folds a run's records and says which notices are due. Pure but for the time that trouble is told of again."""
+    """Folds a run's records and says which notices are due. Pure but for that interval."""
 
     def __init__(self, kinds: frozenset[str]) -> None:
         self._kinds = kinds
@@ -173,7 +173,7 @@ _HURRY_S = 3.0
 async def noticed(
     folder: RunFolder, settings: NotifySettings, environment: Mapping[str, str], *, after: int
 ) -> AsyncIterator[None]:
-    """Have notices of a run sent while this is entered, if somebody wants them.
+    """Send notices of a run while this is entered, if a channel is configured.
 
     Raises (when entered):
         ConfigError: the environment's address is none.
@@ -217,7 +217,7 @@ class _Watch:
 
     async def follow(self) -> None:
         """Send what is due until the session and the journal have ended."""
-        with anyio.CancelScope(shield=True):  # whoever made us cancels the post when patience ends, and we end then
+        with anyio.CancelScope(shield=True):  # the parent cancels when its patience ends
             try:
                 await self._follow()
             except KsearchError as error:
@@ -351,7 +351,7 @@ class Post:
             headers |= signature_headers(self._secret, body, int(time.time()))
         with anyio.fail_after(self._timeout_s * 2):  # an answer may trickle in
             async with client.stream("POST", url, content=body, headers=headers) as answer:
-                return answer  # what it says is not read
+                return answer  # its output is not read
 
 
 def signature_headers(secret: bytes, body: bytes, timestamp: int) -> Mapping[str, str]:

@@ -42,7 +42,7 @@ _TOKENS_PER_S = (100.0, 20.0)
 _EVALUATION_S = (2.0, 20.0)
 """Building, checking and timing one candidate."""
 _REPEATS = 1.5
-"""At most so many questions per evaluation: answers that repeat a candidate, or hold none."""
+"""Most questions per evaluation: some answers repeat a candidate, or hold none."""
 _LOG_TOKENS = 1_000
 """Text of failures in a coder's prompt."""
 _NODE_TOKENS, _NODES_PER_ROUND, _REPORT_TOKENS = 40, 2, 1_500
@@ -172,7 +172,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     coder_calls: int
     """At least: one per evaluation; answers that repeat a candidate or hold none come on top."""
     planner_calls: tuple[int, int]
-    """From, to about: a branch takes about as many attempts as the stagnation window, and its end is told in a call."""
+    """Range: a branch takes about as many attempts as the stagnation window, and one call at its end."""
     coder_prompt_tokens: int
     """Of the first call, at four characters a token; later ones hold the best code, and logs of what failed."""
     planner_prompt_tokens: int | None

@@ -26,7 +26,7 @@ from messages.codec import Record
 LOOK_S = 0.2
 """After so long a journal that has grown is looked at again; one that has not, after ever longer."""
 _RARELY = 5
-"""Up to so many times that."""
+"""Upper bound as a multiple of that."""
 _BATCH = 256
 """Entries of a stream that are handed on together, while there are more."""
 
@@ -95,7 +95,7 @@ class StreamFeed:
 
 
 class JournalReader:
-    """Reads a journal that somebody may be appending to, a span at a time, and remembers only how far it came."""
+    """Reads a journal that may still grow, a span at a time, and remembers only its place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -2,10 +2,10 @@
 
 `<run>/orders/` is there while a process works on the run, and is its owner's alone (0700; each order 0600). An order is
 put there under a name of its own, whole, by renaming; the process takes it from there, once, and publishes it on the
-run's stream under the message id `<run>.asked-<name>`. Whoever ordered reads the journal for what was decided on it.
-Files rather than a socket: what keeps a candidate from writing to the journal keeps it from giving orders, too.
+run's stream under the message id `<run>.asked-<name>`. The sender of an order reads its outcome in the journal. Files
+rather than a socket: what keeps a candidate from writing to the journal keeps it from giving orders, too.
 
-A run that nobody works on has its orders appended to the journal by whoever gives them, under the journal's lock.
+The sender appends orders for a run without a working process to the journal itself, under the journal's lock.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from messages.codec import encode, to_json
 from messages.facts import Decided, Fact
 
 LOOK_S = 0.1
-"""How often a process looks for orders, and somebody who ordered for what came of it."""
+"""Poll interval of a process for orders, and of a sender for the outcome."""
 STALE_S = 60.0
-"""An order that is older when a session begins was given to an earlier one, by somebody who waits no longer."""
+"""An order that is older than this when a session begins was given to an earlier one, and its sender no longer
+waits."""
 _SUFFIX = ".order"
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
@@ -121,7 +122,7 @@ def _is_own(status: os.stat_result) -> bool:
 async def order_local(folder: RunFolder, run_id: str, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
     """Give an order to a run of one process, and return what was decided on it.
 
-    None: it is recorded, and nobody works on the run: whoever goes on with it decides.
+    None: it is recorded, and no process works on the run: the next session decides.
 
     Raises:
         ConfigError: this user may not write to the run's folder.
@@ -188,7 +189,7 @@ def _put(path: Path, order: Order) -> bool:
 
 
 async def _append(folder: RunFolder, run_id: str, order: Order, name: str) -> bool:
-    """Append an order to the journal of a run that nobody works on; False if somebody has begun to.
+    """Append an order to the journal of a run without a working process; False if a process has begun to work on it.
 
     Appending it again changes nothing: its message id is known then.
     """

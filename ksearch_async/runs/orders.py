@@ -38,12 +38,12 @@ class Line(Protocol):
         """Return the run as it is now."""
 
     async def leader(self) -> str:
-        """Return who works on the run; empty if nobody does."""
+        """Return the process that works on the run; empty if none does."""
 
     async def ask(self, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
         """Give an order, and return what was decided on it.
 
-        None: it stands in the run's stream, and nobody has decided on it within that time.
+        None: it is in the run's stream, and no leader has decided on it within that time.
         """
 
 
@@ -139,7 +139,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """Result of asking a run to stop, to pause or to go on."""
 
     taken: bool
-    """Whoever leads it has taken it."""
+    """The leader has taken it."""
     standing: Standing
     said: str = ""
     failure: str = ""
@@ -217,7 +217,7 @@ async def begun(line: Line) -> Run:
 
 
 async def give(line: Line, chronicle: Run, steering: Steering) -> Given:
-    """Give an order, unless it is known to be refused."""
+    """Give an order, unless its refusal is known already."""
     rehearsed = Step(chronicle.outlook)
     carry_out(rehearsed, steering)
     _check(tuple(rehearsed.facts))
@@ -260,13 +260,13 @@ def _check(facts: tuple[Fact, ...]) -> None:
 
 
 def rest_words(chronicle: Run) -> str:
-    """Say how a run stands that nobody works on."""
+    """Describe the state of a run that no process works on."""
     if chronicle.finished is None:
         return "is not running"
     return "is over" if chronicle.is_over else "is stopped"
 
 
 def resume_words(run_id: str, chronicle: Run) -> str:
-    """Say with what command a run that nobody works on goes on."""
+    """Return the command that resumes a run that no process works on."""
     larger = " --max-rounds N goes on, with a larger budget" if chronicle.is_over else " goes on with it"
     return f"ksearch resume {run_id}{larger}"

@@ -3,13 +3,13 @@
 The journal stands in for the world. In recorded order, for each event that was decided on:
 
 1. A model's answer is found by its question: the prompt is rebuilt from the state at its request, and looked up by role
-   and text. What was found is read anew. An evaluator's or builder's word is taken as it stands.
-2. `decide` decides on it, and what it says is compared with what was journalled.
-3. The facts are folded, and where the journal holds the state's hash, it is compared.
+and text. Found records are read again. An evaluator's or builder's word is taken as it stands. 2. `decide` decides on
+it, and what it says is compared with what was journalled. 3. The facts are folded, and where the journal holds the
+state's hash, it is compared.
 
-A prompt that is not found is a miss: somebody changed a template, the digest, or what jobs are made of. The recorded
-answer then stands in, so that one miss does not become many. After the first decision that differs the journal's own
-are followed, for the same reason.
+A prompt that is not found is a miss: a template, the digest, or the jobs have changed. The recorded answer then stands
+in, so that one miss does not become many. After the first decision that differs the journal's own are followed, for the
+same reason.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Miss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where this release comes to something else."""
+    """Places where this release decides otherwise."""
 
     seq: int
     """The journal's record."""

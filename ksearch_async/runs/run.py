@@ -164,11 +164,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cached_tokens: int = 0
     completion_tokens: int = 0
     cost_usd: float = 0.0
-    """Of the answers whose price is known."""
+    """Of the answers with a known price."""
     unpriced_calls: int = 0
-    """Answers whose price is not."""
+    """Answers without a known price."""
     fates: dict[str, int] = msgspec.field(default_factory=dict)
-    """Attempts by fate; `duplicate` counts those that wrote a known candidate."""
+    """Attempts by status; `duplicate` counts those that wrote a known candidate."""
     faults: dict[str, int] = msgspec.field(default_factory=dict)
     """Failed tries of model calls, by kind."""
     best_id: str = ""
@@ -278,9 +278,9 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     latencies_s: tuple[float, ...] = ()
     cost_usd: float = 0.0
-    """Of the answers whose price is known."""
+    """Of the answers with a known price."""
     unpriced_calls: int = 0
-    """Answers whose price is not."""
+    """Answers without a known price."""
 
     @property
     def known_usd(self) -> float | None:
@@ -313,7 +313,7 @@ class Spending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """An answer of a coder that somebody asked for, and its outcome."""
+    """A coder's answer, and its outcome."""
 
     written: CandidateWritten
     asked: WriteRequested
@@ -350,7 +350,7 @@ class Archive:
             case CandidateWritten() if branch := self._branches.get(event.branch_id):
                 if event.candidate is not None:
                     self.written.setdefault(event.candidate.candidate_id, (event.candidate, branch))
-                if asked := self._asked.get(event.job_id):  # else nobody asks for it any more
+                if asked := self._asked.get(event.job_id):  # else no process asks for it any more
                     answer = self._drafts[asked.branch_id, asked.draft] = Answer(written=event, asked=asked)
                     self.answers.setdefault(branch.node_id, []).append(answer)
             case _:
@@ -434,11 +434,11 @@ class Run:
         self.last_at: datetime | None = None
         """Stamp of the latest record."""
         self.fates: Counter[str] = Counter()
-        """Attempts by fate; `DUPLICATE` counts those that wrote a known candidate."""
+        """Attempts by status; `DUPLICATE` counts those that wrote a known candidate."""
         self.faults: Counter[str] = Counter()
         """Failed tries of model calls, by kind; the calls may have gone on."""
         self.unpriced_calls = 0
-        """Answers whose price is not known."""
+        """Answers without a known price."""
         self.workers: dict[Role, Counter[str]] = {}
         """Results by process, where there are several processes."""
         self.was_asked_to_rest = False
@@ -451,7 +451,7 @@ class Run:
         self.steps: list[Step] = []
         self.confirmations: list[ConfirmationFinished] = []
         self.undecided: dict[int, SteeringRequested] = {}
-        """Orders that nobody has decided on, by their place in the stream."""
+        """Orders without a decision, by their place in the stream."""
         self.archive = Archive(self.branches) if with_texts else None
         self._payments = _Payments()
         self._marks: list[Mark] = []
@@ -507,7 +507,7 @@ class Run:
 
     @property
     def top(self) -> Incumbent | Provisional | None:
-        """The incumbent, or a candidate whose only measurement so far was better."""
+        """The incumbent, or a better candidate that was measured only once."""
         return self.waiting or self.state.incumbent
 
     @property

@@ -68,7 +68,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     chronicle: Run
     """The run so far."""
     opening: RunStarted | RunResumed | None
-    """The session's first event; null if none is needed: somebody leads the run already, or it is over."""
+    """The session's first event; None if none is needed: the run has a leader already, or it is over."""
     is_over: bool = False
     """Nothing is to be done."""
     address: str = ""
@@ -250,7 +250,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIterator[tuple[Session, Tools]]:
     """Check the task and this machine, make the run's folder, and have what the run needs until it is over.
 
-    A folder whose run did not begin is removed again.
+    The folder of a run that did not begin is removed again.
     """
     task, language = read_task(config), config.candidate_language
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
@@ -368,7 +368,7 @@ async def open_session(
 ) -> AsyncIterator[Opened]:
     """Check all that a run needs, make its folder, and have what it needs until it is over.
 
-    What did not begin leaves nothing behind.
+    A failed start leaves no files behind.
     """
     await anyio.to_thread.run_sync(check_accepted, config.task)
     if config.nats is None:

@@ -1,8 +1,8 @@
 """Starting points of a run: a candidate, or the world model of another run.
 
-Measurements are of one task, device and toolchain. Where these agree the candidates of the earlier run come along, and
-each is measured anew when its action is chosen; where they do not, results are told in words, as history, and count for
-nothing. Nothing that was measured before is ever taken for a measurement of this run.
+Measurements are of one task, device and toolchain. If these agree, the candidates of the earlier run come along, and
+each is measured anew when its action is chosen; if not, results are history in words, and do not count. Nothing that
+was measured before is ever taken for a measurement of this run.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _inherited(nodes: list[Node], candidates: dict[str, Candidate], where: str) 
 
 
 def _priority(node: Node, best: float) -> float:
-    """Return how soon a result is measured anew: by how near it came to the best."""
+    """Return the order in which results are measured anew: by their distance to the best."""
     credit = node.best.credit or 0.0 if node.best else 0.0
     return round(min(1.0, max(node.priority, credit / best if best > 0 else 0.0)), 3)
 

@@ -155,7 +155,7 @@ def rules_answer_misses(settings: ModelSettings, environment: Mapping[str, str])
 
 
 def model_name(settings: ModelSettings, environment: Mapping[str, str]) -> str:
-    """Name the model for everybody on the bus: without the endpoint's address, which is nobody else's business."""
+    """Name the model for all processes on the bus, without the endpoint's address, which stays private."""
     match dialect_of(settings, environment):
         case "offline":
             return "built-in rules"
@@ -402,7 +402,7 @@ def _check_prices(lineup: Lineup, *, writes_here: bool) -> None:
 
 
 def _check_choice(lineup: Lineup) -> None:
-    """Refuse a way to choose where there is nothing to choose: whoever set it believes that there is."""
+    """Refuse a selection rule where there is nothing to select: its user would believe in an effect."""
     if lineup.choice == "bandit" and len(lineup.coders) < 2:
         one = f": only {lineup.coders[0].name!r} writes" if lineup.coders else ": none is named for the coders"
         raise refusal(
@@ -412,7 +412,7 @@ def _check_choice(lineup: Lineup) -> None:
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, and when."""
+    """The finding and its time."""
 
     capabilities: Capabilities
     probed_on: str

@@ -1,4 +1,4 @@
-"""What models charge: the table that is shipped, the user's own, and a file that a run names. The later go first.
+"""Prices of models: the shipped table, the user's own, and a file that a run names. The later go first.
 
 A price has a date and a source, since it changes without notice. A model without one is counted in tokens only.
 """

@@ -27,17 +27,17 @@ from ksearch_async.settings.table import (
 from messages.base import ConfigError
 
 _LARGEST_INT = 2**63 - 1
-"""What a message can hold."""
+"""Limits of a message."""
 _CHECKS: Mapping[str, Callable[[str], object]] = {
     "tracking.to": tracker_names,
     "notify.url": check_url,
     "notify.on": kinds_of,
 }
-"""What their types do not say of settings that hold words."""
+"""Checks beyond the types of text settings."""
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A value that somebody set."""
+    """A value that a person set."""
 
     value: object
     origin: str
@@ -161,7 +161,7 @@ def _read_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def _read_flags(flags: Mapping[str, object]) -> Layer:
-    """Take flags, and keywords of the Python interface: each is told of as it was written."""
+    """Take flags, and keywords of the Python interface; errors name each as it was written."""
     paths = {setting.flag: (setting.path, f"--{setting.flag}") for setting in SETTINGS}
     paths |= {f"{setting.keyword}=": (setting.path, setting.keyword) for setting in SETTINGS}
     given = [(*paths[name], value) for name, value in flags.items() if value is not None]

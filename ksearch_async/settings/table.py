@@ -34,7 +34,7 @@ EndpointKind: TypeAlias = Literal["auto", "offline", "chat", "responses"]
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one role has of its own; null: as `[model]` says."""
+    """Own settings of one role; None: those of `[model]`."""
 
     kind: EndpointKind | None = None
     name: str | None = None
@@ -55,7 +55,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class WriterOverrides(Overrides, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What who writes has of its own."""
+    """Own settings of coders."""
 
     edit_format: EditFormat | None = None
     """In which form it answers; null: as `[search]` says."""
@@ -71,7 +71,7 @@ class Member(WriterOverrides, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CoderSettings(WriterOverrides, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is different for who writes. `name` may list several, with commas: `small=3,large`."""
+    """Differences for coders. `name` may list several, with commas: `small=3,large`."""
 
     choice: Choice = "weights"
     """How one of several is chosen: by weights, or (`bandit`) by which brings correct and faster kernels for least."""
@@ -202,7 +202,7 @@ EFFORTS: Mapping[Effort, Mapping[str, object]] = {
         "search.budget.max_rounds": 120,
     },
 }
-"""What each effort stands for: dotted path → value. `standard` is the defaults; 120 rounds are what the K-Search paper
+"""Settings of each effort: dotted path → value. `standard` is the defaults; 120 rounds are what the K-Search paper
 (arXiv 2602.19128) gives each run, a window of 7 what its scripts give its hardest kernels, for repairs. A correct
 branch has less: docs/design/0009 says why."""
 
@@ -233,9 +233,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     mistakes: Share = 0.0
     prices: str | None = None
     planner: Overrides = Overrides()
-    """What is different for who plans."""
+    """Differences for planners."""
     coder: CoderSettings = CoderSettings()
-    """What is different for who writes."""
+    """Differences for coders."""
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -250,8 +250,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 KernelLanguage: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
-"""What kernels can be written in. `triton` is run by Triton's interpreter: correct or not, and not timed.
-`python` is a torch module, `ModelNew` in KernelBench's form."""
+"""Languages of kernels. `triton` is run by Triton's interpreter: correct or not, and not timed. `python` is a torch
+module, `ModelNew` in KernelBench's form."""
 
 
 class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -263,7 +263,7 @@ class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class ContinueSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run begins with that was found before."""
+    """Earlier results that a run begins with."""
 
     solution: str | None = None
     world_model: str | None = None
@@ -277,12 +277,12 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class TrackingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which experiment trackers are told of the run; who signs in there is the environment's (`WANDB_API_KEY`, …)."""
+    """Experiment trackers of the run; credentials come from the environment (`WANDB_API_KEY`, …)."""
 
     to: str | None = None
     project: str | None = None
     group: str | None = None
-    """What runs that belong together have in common, such as the seeds of one experiment."""
+    """Common label of runs that belong together, such as the seeds of one experiment."""
     tags: tuple[str, ...] = ()
     patience_s: Seconds = 60.0
     """How long a session that is over waits for them."""
@@ -329,12 +329,12 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def candidate_language(self) -> Language:
-        """What candidates are written in: programs are Python, whatever is set for kernels."""
+        """Language of candidates: programs are Python, also where another language is set for kernels."""
         return self.language if self.program.evaluator is None else "python"
 
 
 MAY_CHANGE = ("search.budget.", "model.", "workers.", "sync", "runs_dir", "nats", "metrics.", "tracking.", "notify.")
-"""What may differ when a run is resumed; a trailing dot means the whole table."""
+"""Settings that may differ when a run is resumed; a trailing dot means the whole table."""
 
 
 def load_config(path: Path) -> RunConfig:

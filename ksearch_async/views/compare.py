@@ -1,7 +1,7 @@
 """Compares runs of one task: grouped by all that they were set up with but the seed; medians and ranges over seeds.
 
 Only runs of the same task are compared: other tolerances, other rules or other workloads are another task. Runs on
-different devices are told apart, and so never counted as one. Pure: knows no files and prints nothing.
+different devices stay apart, so they never count as one. Pure: knows no files and prints nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SHOWN_LEVELS = 3
 _LONGEST = 60
 _AS_IT_SHOULD = GOOD_FATES | {"declined", "outpaced", DUPLICATE}
-"""Fates that need no line of their own; `unstable` has one: it tells of a host that is not quiet."""
+"""Statuses that need no line of their own; `unstable` has one: it shows that a host is not quiet."""
 _BRIEF = ("device", "language", "model", "world_model", "branches", "budget.max_rounds")
 """Traits that are named even where all runs share them."""
 
@@ -146,7 +146,7 @@ def compared(entrants: Sequence[Entrant]) -> Comparison:
     """Put runs of one task into groups.
 
     Raises:
-        ConfigError: they are of several tasks; or too many groups to be told apart.
+        ConfigError: they are of several tasks, or in too many groups to show apart.
     """
     first = entrants[0]
     for other in entrants[1:]:
@@ -208,7 +208,7 @@ def spread_of(values: Sequence[float | None], *, missing: float = inf) -> Spread
 
 
 def levels_of(comparison: Comparison) -> tuple[float, ...]:
-    """Return the speedups of which it is said when they were reached: the highest few that any run did reach."""
+    """Return the speedups that have a time to reach: the highest few that any run reached."""
     if comparison.scored:
         return ()
     runs = [run for group in comparison.groups for run in group.runs]
@@ -249,7 +249,7 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
 
 
 def fates_of(group: Group) -> Counter[str]:
-    """Return the attempts of all its runs, by fate."""
+    """Return the attempts of all its runs, by status."""
     total: Counter[str] = Counter()
     for run in group.runs:
         total.update(run.fates)
@@ -257,7 +257,7 @@ def fates_of(group: Group) -> Counter[str]:
 
 
 def failures_of(groups: Sequence[Group]) -> list[str]:
-    """Return the fates that occurred and should not, the most frequent first."""
+    """Return the statuses that occurred and should not, the most frequent first."""
     total = sum((fates_of(group) for group in groups), Counter[str]())
     return [fate for fate, _ in total.most_common() if fate not in _AS_IT_SHOULD]
 

@@ -19,7 +19,7 @@ LONG_TEXTS = frozenset(
 
 
 def events_of(record: Record) -> Iterator[dict[str, Any]]:
-    """Yield a record's event, or each fact of its decision; the end of a run is told by whoever leads it.
+    """Yield a record's event, or each fact of its decision; the leader reports the end of a run.
 
     Each has `kind` (the message's tag without its version), `seq` (the record's place in the journal), `at` (UTC) and
     the message's fields, less long texts.
@@ -35,7 +35,7 @@ def events_of(record: Record) -> Iterator[dict[str, Any]]:
 def public_form(message: Event | Fact) -> dict[str, Any]:
     """Return an event or a fact as programs get it: `kind`, and its fields less long texts.
 
-    A field of it that is called `kind` is told as `job_kind`.
+    Its field `kind` is called `job_kind` in the event.
     """
     tag = str(message.__struct_config__.tag)
     fields = msgspec.to_builtins(message)

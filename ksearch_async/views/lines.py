@@ -136,7 +136,7 @@ _STATUS = {"outpaced": "stopped early"}
 
 
 def fates_line(chronicle: Run) -> str:
-    """Return the counts by fate, most frequent first: `31 measured, 2 wrong, …`."""
+    """Return the counts by status, most frequent first: `31 measured, 2 wrong, …`."""
     counted = [(count, fate) for fate, count in chronicle.fates.items() if fate != DUPLICATE]
     said = [
         f"{count} {_STATUS.get(fate, fate.replace('_', ' '))}"
@@ -306,7 +306,7 @@ class Narrator:
         return fitted(f"  {' '.join(said.split())}", self._columns())
 
     def event_lines(self, event: Body) -> Iterator[str]:
-        """Say which tries of a call failed, or which jobs nobody does; the latter in as many lines as it takes."""
+        """Report the failed tries of a call, or jobs without a worker; the latter in as many lines as it takes."""
         if isinstance(event, CandidateWritten | EditsProposed) and event.faults:
             yield self.fitted(fault_line(event))
         elif isinstance(event, JobsUnserved):
@@ -341,7 +341,7 @@ class Narrator:
             case EditsApplied():
                 return self._world_model(fact)
             case EditsRefused(refusals=refusals):
-                if refusals[0].reason == NO_ANSWER:  # why is told in the line before
+                if refusals[0].reason == NO_ANSWER:  # the line before has the reason
                     return "world model: no edits came; asked for again"
                 return f"world model: edits refused and asked for again ({refusals[0].reason})"
             case PlanAbandoned(reason=reason):

@@ -3,7 +3,7 @@
 Where a terminal is wide the figures stand beside the tree, each in as many lines as there is room for; elsewhere they
 stand above it, each in one line, and where rows are few only those that say most.
 
-It reads nothing but the records that it is told. A frame is one write, from a thread: a terminal that is stopped
+It reads nothing but the records that it receives. A frame is one write, from a thread: a terminal that is stopped
 (Ctrl-S, a hanging connection) holds up the view and not the search. The cursor stays visible and the terminal's modes
 as they are: however the process ends, there is nothing to restore.
 """
@@ -78,7 +78,7 @@ def labelled(label: str, *parts: str | tuple[str, str] | Text) -> Text:
 
 
 def fitting(parts: Sequence[Part], room: int) -> list[tuple[str, str]]:
-    """Return the parts that fit into so many columns, in their order; those of rank 0 always."""
+    """Return the parts that fit into this number of columns, in their order; those of rank 0 always."""
     kept = [part for part in parts if part[0]]
     while sum(len(part[0]) for part in kept) > room and (most := max((part[2] for part in kept), default=0)) > 0:
         kept.remove(next(part for part in reversed(kept) if part[2] == most))
@@ -459,7 +459,7 @@ _TWO_COLUMNS = 119
 """A terminal of 120: its last column stays free."""
 _FEWEST_ROWS_BESIDE = 14
 _ROOMY_ROWS = 32
-"""From so many on there are empty lines between figures."""
+"""Rows from which on there are empty lines between figures."""
 _FIGURES_WIDTH = (52, 66)
 _RULE = " │ "
 

@@ -226,7 +226,7 @@ class JsonView:
         note(text)
 
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Do nothing: every line was written when it was told."""
+        """Do nothing: every line was written as its record came."""
         task_status.started()
 
     def finish(self, *, goes_on: bool = False) -> None:

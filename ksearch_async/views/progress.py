@@ -39,7 +39,7 @@ from messages.facts import (
 )
 
 _PACE_ROUNDS = 32
-"""The pace is that of so many rounds, the latest ones."""
+"""The pace is that of the latest rounds, this many."""
 _FEWEST_ROUNDS = 2
 _OF_NOTE = (
     InitialScored

@@ -61,7 +61,7 @@ _SPELLED = str.maketrans(_GLYPHS, "~*+|`|-#._.,-=+*.")
 def legible(text: str, stream: TextIO) -> str:
     """Return the text as the stream can show it: in ASCII where its encoding, or the terminal's locale, has no more.
 
-    What was fitted to a width still is. Files are given what was written, to the letter.
+    A text that was fitted to a width still fits. Files are given what was written, to the letter.
     """
     if text.isascii() or not _is_ascii_only(stream):
         return text
@@ -108,7 +108,7 @@ def put_raw(text: str) -> None:
 
 
 def put_styled(text: str) -> None:
-    """Write lines whose parts are harmless already, with what has the terminal show them in colours."""
+    """Write lines made of harmless parts, with the terminal's codes for colours."""
     sys.stdout.write(legible(text, sys.stdout) + "\n")
     sys.stdout.flush()
 

@@ -20,7 +20,7 @@ _VARIATIONS = re.compile("[\ufe00-\ufe0f]")
 def plain(text: str) -> str:
     """Return a text on one line as it may stand in a picture: nothing that a terminal acts upon, no widths in doubt.
 
-    Its beginning only, where it is very long. Whoever measures a text, measures this.
+    Its beginning only, where it is very long. Measure texts after this.
     """
     line = text if len(text) <= _LONGEST else text[:_LONGEST]
     if line.isascii() and line.isprintable() and "  " not in line:
@@ -51,7 +51,7 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
 
 
 def wrapped(text: str, columns: int, *, lead: str = "", most: int | None = None) -> list[str]:
-    """Return the text in lines of at most so many columns, broken between words, or through those that are too long.
+    """Return the text in lines of at most this number of columns, broken between words, or through long ones.
 
     Args:
         text: its line breaks and runs of blanks count for one blank each.
@@ -147,7 +147,7 @@ class Column(msgspec.Struct, frozen=True):
     rank: int = 0
     """Columns of a higher rank are left out first where the width does not do; those of rank 0 stay."""
     least: int | None = None
-    """It is cut to so many characters before other columns are left out; null: it is not."""
+    """It is cut to this number of characters before other columns are left out; None: it is not cut."""
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None) -> Iterator[str]:
@@ -268,7 +268,7 @@ _NAME_CHARACTERS = 100
 
 
 def headline(profile: WorkloadProfile) -> str:
-    """Say in a sentence how long a call takes, and whose kernels take that."""
+    """Describe in a sentence the time of a call, and the share of the candidate's own kernels."""
     where = f"{profile.workload}: " if profile.workload else ""
     whose = "all of it" if profile.own_share > 1 - _SMALL else f"{profile.own_share:.0%} of it"
     return (

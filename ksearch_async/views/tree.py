@@ -20,7 +20,7 @@ _NARROWEST_TITLE = 16
 _EDGES = (("├── ", "└── ", "│   ", "    "), ("├ ", "└ ", "│ ", "  "))
 """Of trees with room, and of those that are deep for the width: branch, last branch, line, blank."""
 _MANY = 10
-"""Trees with so many times the nodes that can be shown are looked through less closely."""
+"""Trees with this multiple of the nodes that can be shown are examined less closely."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def kept(state: SearchState, candidates: Iterable[Node], most: int) -> set[str]:
 
 
 def chosen_rows(state: SearchState, most: int) -> list[Row]:
-    """Return the rows of a tree that has room for so many, without the root.
+    """Return the rows of a tree for this number of lines, without the root.
 
     In flight and the way to the best come first, then the best of the frontier and of what is closed by turns.
     """
@@ -104,7 +104,7 @@ def tree_lines(
         state: the search, with or without nodes.
         width: columns that a line may take; None: as many as it needs. Titles give way first, then what failed.
         depth: levels below the root that are drawn; what lies deeper is counted.
-        at_work: somebody works on the run.
+        at_work: a process works on the run.
     """
     rows = rows_of(state, depth=depth) if state.nodes else []
     deepest = max((row.node.depth for row in rows), default=0)
@@ -139,7 +139,7 @@ def state_word(node: Node, *, at_work: bool) -> str:
 
     Args:
         node: any but the root.
-        at_work: whether anybody works on the run; if not, what was in flight at its end is cut off.
+        at_work: a process works on the run; otherwise nodes in flight are cut off.
     """
     if node.spent:
         return "spent"

@@ -199,7 +199,7 @@ class WireClient(Client):
 
 
 def parsed_headers(block: bytes) -> Mapping[str, str]:
-    """Read a header block from anybody; unreadable parts are replaced or left out.
+    """Read an untrusted header block; unreadable parts are replaced or left out.
 
     The status stands in the first line, so a header named `Status` is its publisher's and ignored. The server adds its
     own lines last, so of equal names the last one counts.
@@ -262,7 +262,7 @@ async def _first_connection(
     async def on_error(error: Exception) -> None:
         said = str(error) or type(error).__name__
         found = _DENIED.search(said)
-        if found is not None:  # whoever asked is told, and says so
+        if found is not None:  # the caller learns of it, and reports it
             told.denied(found[1], found[2])
         elif client.options["allow_reconnect"] and said not in complaints:  # before that it is the caller's to say
             log.warning("the server or the way to it complains", error=_LOCKED_OUT if _is_locked_out(said) else said)

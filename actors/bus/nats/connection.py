@@ -1,6 +1,6 @@
 """A connection to JetStream: questions and answers, inboxes, and what happens when the connection is lost.
 
-A lost connection ends all waiting at once, so nobody sleeps through a reconnection. A question is asked again, with the
+A lost connection ends all waits at once, so no task sleeps through a reconnection. A question is asked again, with the
 same headers, until it is answered or the patience is over: callers see to it that being carried out twice does no harm.
 """
 
@@ -198,7 +198,7 @@ class Connection:
                 finally:
                     timer.cancel()
                     if answer.done() and not answer.cancelled():
-                        answer.exception()  # a failure that came meanwhile is nobody's
+                        answer.exception()  # a failure that came meanwhile has no task waiting for it
             raise NoAnswerError(f"{self.where} did not answer in {sum(tries_s):g} s")
         finally:
             del self._asked[token]

@@ -56,7 +56,7 @@ class Bucket:
         self._replicas = replicas
 
     async def replicas(self) -> int:
-        """Return the number of copies of streams. Raises `BusError` if nobody has prepared this server."""
+        """Return the number of copies of streams. Raises `BusError` if this server was not prepared."""
         if self._connection.options.replicas is not None:
             return self._connection.options.replicas
         if not self._replicas:

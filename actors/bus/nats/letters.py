@@ -1,8 +1,8 @@
 """Dead letters of a run, and the janitor that makes them.
 
 A worker that ends a job copies it first. A job delivered too often leaves the server's advisory; the server notices at
-a pull, so the janitor pulls with a limit of one byte, which no job fits into. Where the advisory was lost, the job lies
-in its queue and counts neither as waiting nor as in hand; a sweep finds it by that.
+a pull, so the janitor pulls with a limit of one byte, which no job fits into. If the advisory was lost, the job is in
+its queue and counts neither as waiting nor as in hand; a periodic scan finds it by that.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Letters:
             await self._delete(stream, found.sequence)
 
     async def convert(self, stream: str, seq: int, deliveries: int) -> None:
-        """Make a letter of a job that nobody will be given any more, and remove it from its queue."""
+        """Make a dead letter of a job that no worker will get any more, and remove it from its queue."""
         reply = await self._get(stream, {"seq": seq})
         if reply is None:
             return
@@ -109,7 +109,7 @@ class Letters:
             return
         run_id = run_of(queue)
         headers = {
-            names.EXPECTED: "0",  # no message id: whoever may write here at all could use up those of others
+            names.EXPECTED: "0",  # no message id: any client with write access could use up those of others
             names.QUEUE: queue,
             names.DELIVERIES: str(deliveries),
             names.REASON: reason[:_REASON_CHARS],
@@ -199,7 +199,7 @@ class _Janitor:
             await self._letters.convert(stream, seq, spec.max_deliver)
 
     async def _count(self, stream: str) -> _Suspects | None:
-        """Return the delivered jobs, and how many of them are in nobody's hands; None if none is.
+        """Return the delivered jobs, and the number of them without a worker; None if none is.
 
         Changes between the three questions make the number smaller, never larger.
         """

@@ -123,7 +123,7 @@ def event_stream(run_id: str) -> str:
 
 
 def run_of_events(stream: str) -> str:
-    """Return the run whose events a stream holds."""
+    """Return the run of an event stream."""
     return stream.removeprefix(EVENTS)
 
 

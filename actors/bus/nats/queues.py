@@ -3,9 +3,9 @@
 One queue: the request waits at the server. A cancelled wait first takes back its interest, so that the server gives the
 job to somebody else, and hands back messages on their way.
 
-Several queues: nobody can wait at several streams at once. A bell is rung at each submission, and the first of the
-tasks that wait for the same queues looks through them; if it finds a job the next one looks too. They also look once a
-second: bells may be lost, and returned jobs ring none.
+Several queues: one request cannot wait at several streams at once. A bell is rung at each submission, and the first of
+the tasks that wait for the same queues looks through them; if it finds a job the next one looks too. They also look
+once a second: bells may be lost, and returned jobs ring none.
 
 A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
 unacknowledged, and may come again afterwards.
@@ -130,7 +130,7 @@ class NatsDelivery:
         if not self._holds():
             return
         if self.attempt >= self.spec.max_deliver:
-            # The server would only notice at somebody's next pull.
+            # The server would only notice at the next pull.
             await self.term("max_deliver")
             return
         self._is_settled = True
@@ -194,7 +194,7 @@ class NatsDelivery:
 
 
 WAIT_S = 5.0
-"""Life of a request at the server; if the server forgets it, nobody is woken for so long."""
+"""Lifetime of a request at the server; if the server forgets it, no wake-up comes for this time."""
 _PULSE_S = 1.0
 """Interval of the server's signs of life."""
 _SILENCE_S = 2.5
@@ -442,7 +442,7 @@ class Queues:
             info = await self._connection.info(stream, what=what)
             if info is None:
                 continue
-            # Nothing is that small: whoever submits is refused, at no cost for those who submit to other queues.
+            # Nothing is that small: submissions are refused, at no cost for those to other queues.
             closed = {**info.config, "max_msg_size": 1}
             await self._connection.call(f"STREAM.UPDATE.{stream}", closed, StreamInfo, what=what)
             await self._connection.call(f"STREAM.PURGE.{stream}", None, Nothing, what=what)

@@ -130,7 +130,7 @@ class NatsServer:
         """Have it read another configuration; connections of removed users end. Its log reports success or refusal.
 
         Raises:
-            ConfigError: it would let anybody in from other hosts.
+            ConfigError: it would accept clients from other hosts without sign-in.
             BusError: the store cannot be written.
         """
         settings = msgspec.structs.replace(self._settings, config=config)
@@ -218,8 +218,8 @@ async def serve_nats(settings: ServerSettings) -> AsyncIterator[NatsServer]:
     """Run a server while the block is open.
 
     Raises:
-        ConfigError: no server was found, its port is used, it refuses its configuration, it would let anybody in from
-            other hosts, or the store is no usable folder.
+        ConfigError: no server was found, its port is used, it refuses its configuration, it would accept clients from
+            other hosts without sign-in, or the store is no usable folder.
         BusError: another server uses the store, or it could not be started.
     """
     check_exposure(settings.host, settings.config)

@@ -2,8 +2,8 @@
 
     OfflineModel(seed=0, latency_s=0.0)    the dialect
 
-It gets the real prompts and answers in the real formats, so parsing, validation and repair run as with any model. What
-it has no rule for it says.
+It gets the real prompts and answers in the real formats, so parsing, validation and repair run as with any model. Where
+it has no rule, its answer names the gap.
 
     reading.py             prompts, as a model would read them
     reference.py           the reference, walked by its syntax tree; tensors.py has the operations of torch

@@ -415,7 +415,7 @@ class _Planner:
         return found
 
     def _is_there(self, insert: Insert) -> bool:
-        """Say whether a child of that title is there, or one whose title the digest has cut to the same beginning."""
+        """Return True if a child of that title is there, maybe cut to its beginning by the digest."""
         titles = [line.title for line in self._asked.tree if line.parent_id == insert.parent and line.state != "pruned"]
         return any(
             insert.title.startswith(title.removesuffix(_CUT)) if title.endswith(_CUT) else title == insert.title
@@ -431,7 +431,7 @@ class _Planner:
     def _measured_gains(self) -> dict[str, float]:
         """Return, per transformation, the mean of log2(speedup over the parent) of the nodes that add it.
 
-        What was measured on a program far slower than the best says little about a fast one, and counts as little.
+        Measurements of a program far slower than the best count little: they predict little for a fast one.
         """
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for line in self._asked.tree:
@@ -470,7 +470,7 @@ class _Planner:
         return 0.2 + 0.8 * min(1.0, self._reached(parent_id) / self._best)
 
     def _reached(self, parent_id: str) -> float:
-        """Return a node's best speedup; for the root, whose plain program nobody measured, less than any child's."""
+        """Return a node's best speedup; for the root, which is never measured, less than any child's."""
         parent = self._nodes.get(parent_id)
         if parent is not None and parent.best:
             return parent.best

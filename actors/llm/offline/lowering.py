@@ -1,8 +1,8 @@
 """Tensors are lowered to stages, and stages joined to groups.
 
-A row stage takes in everything element-wise before it, and the reductions whose results it needs row by row; what does
-not fit (a reduction along one dimension that is used along another) is stored by a stage of its own. Stages of a group
-number their rows alike, and read each other's results only in the row that they are at: the group runs block by block.
+A row stage takes in everything element-wise before it, and the reductions with results that it needs row by row; other
+reductions (along one dimension and used along another) are stages of their own. Stages of a group number their rows
+alike, and read each other's results only in the row that they are at: the group runs block by block.
 """
 
 from __future__ import annotations
@@ -370,8 +370,8 @@ class Bound(msgspec.Struct, frozen=True):
 def bound_of(stage: Stage) -> Bound | None:
     """Return the columns that a stage leaves out; None if there are none, or for no reason known here.
 
-    A column is left out if the stage stores 0 there and no reduction is changed by it. Each node's value in such a
-    column follows from the masked one: the maximum of what is left over is finite, so exp(-inf - maximum) is 0, and so
+    A column is left out if the stage stores 0 there and no reduction is changed by it. Each node's value in a masked
+    column follows from the masked one: the maximum of the other columns is finite, so exp(-inf - maximum) is 0, and so
     is every product of that. Rows of which everything is masked must be computed in full.
     """
     for index, node in enumerate(stage.nodes):

@@ -146,7 +146,7 @@ _Rules: TypeAlias = tuple[tuple[re.Pattern[str], str], ...]
 _C_SYNTAX: Final[_Rules] = (
     (re.compile(r";(?=\n)"), ""),  # a semicolon is forgotten
     (re.compile(r"\}(?=\s*\Z)"), ""),  # the last brace is
-    (re.compile(r"(?<=\bconst )float(?= )"), "floaty"),  # a type that nobody declared
+    (re.compile(r"(?<=\bconst )float(?= )"), "floaty"),  # an undeclared type
 )
 _PYTHON_SYNTAX: Final[_Rules] = (
     (re.compile(r":(?=\n[ \t])"), ""),

@@ -114,7 +114,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     parameters: Mapping[str, tuple[int, ...]]
     """Fields of a plan that are numbers, and the values that are tried."""
     at_once: frozenset[str]
-    """What a first program may also do all at once; hard to get right, so of moderate V."""
+    """Transformations that a first program may do all at once; hard to get right, so of moderate V."""
     keywords: tuple[tuple[str, str], ...]
     """How other planners may word what the rules know: moves and regular expressions."""
 

@@ -34,7 +34,7 @@ _FUNCTION = re.compile(r"def (?P<name>ksearch_run)\((?P<arguments>[^)]*)\)")
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What the task's part of a prompt says."""
+    """The task's part of a prompt."""
 
     source: str
     """The reference program."""
@@ -56,7 +56,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoderPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a coder is asked."""
+    """A coder's question."""
 
     task: Task
     contract: Contract
@@ -92,7 +92,7 @@ class TreeLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannerPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a planner is asked."""
+    """A planner's question."""
 
     task: Task
     contract: Contract

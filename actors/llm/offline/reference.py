@@ -218,7 +218,7 @@ class _Walk:
             graph: takes what is computed.
             file: the problem's.
             parameters: of the whole model, by name.
-            owner: the module whose method this is.
+            owner: the module that the method belongs to.
             prefix: of the names of its parameters; empty or ends in a dot.
             values: names that are bound already.
             depth: calls above this one.
@@ -229,7 +229,7 @@ class _Walk:
         self._depth = depth
 
     def run_leniently(self, body: list[ast.stmt]) -> None:
-        """Go through statements; a name whose value is not known stays unbound, and is missed only if it is needed."""
+        """Go through statements; a name with an unknown value stays unbound, and is missed only if it is needed."""
         for statement in body:
             try:
                 self._run([statement])
@@ -457,7 +457,7 @@ class _Walk:
         raise NoRuleError(f"the attribute `{text}`")
 
     def _own(self, path: str) -> Value:
-        """Return a parameter, an attribute or a module of the module whose method this is."""
+        """Return a parameter, an attribute or a module of the method's own module."""
         full = f"{self._prefix}{path}"
         if full in self._parameters:
             return self.graph.load(self._parameters[full])

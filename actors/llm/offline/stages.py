@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Kind: TypeAlias = Literal["scalar", "row", "vector", "full"]
-"""What a node's value depends on: nothing, the row, the column, both."""
+"""Dependence of a node's value: on nothing, the row, the column, both."""
 
 REDUCTIONS = frozenset({"sum", "max", "min"})
 COSTLY = frozenset({"exp", "log", "log1p", "tanh", "erf", "gelu_erf", "sigmoid", "silu", "sqrt", "rsqrt", "div", "pow"})
@@ -109,7 +109,7 @@ def identity(shape: Sequence[int]) -> tuple[Index, ...]:
 
 
 def _split(terms: Iterable[Term], place: int) -> Iterator[Term]:
-    """Cut the terms whose digits lie on both sides of a place."""
+    """Cut the terms with digits on both sides of a place."""
     for term in terms:
         low = place // term.scale
         if not term.scale < place < term.scale * term.mod:
@@ -122,7 +122,7 @@ def _split(terms: Iterable[Term], place: int) -> Iterator[Term]:
 
 
 def _merged(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Join neighbouring digits of a dimension whose strides fit, and drop digits that are always 0."""
+    """Join neighbouring digits of a dimension if their strides fit, and drop digits that are always 0."""
     found: list[Term] = []
     for term in sorted(term for term in terms if term.mod > 1):
         last = found[-1] if found and found[-1].dim == term.dim else None
@@ -160,7 +160,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 def joined(kinds: Iterable[Kind]) -> Kind:
-    """Return what a value depends on whose operands depend on `kinds`."""
+    """Return the dependence of a value with operands that depend on `kinds`."""
     found = set(kinds)
     on_row, on_column = bool(found & {"row", "full"}), bool(found & {"vector", "full"})
     return "full" if on_row and on_column else "row" if on_row else "vector" if on_column else "scalar"
@@ -332,7 +332,7 @@ def _digits(dim: int, size: int, raws: Sequence[tuple[str, Index]]) -> list[tupl
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be computed, stage by stage; every stage reads inputs, parameters and targets of earlier stages."""
+    """A computation, stage by stage; every stage reads inputs, parameters and targets of earlier stages."""
 
     tensors: tuple[TensorInfo, ...]
     """Inputs in call order, parameters, outputs (all as the task lists them), then values."""
@@ -377,10 +377,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> dict[str, TensorInfo]:
-        """What stages may read, by name: inputs, parameters, values."""
+        """Tensors that stages may read, by name: inputs, parameters, values."""
         return {tensor.name: tensor for tensor in self.tensors if tensor.role != "output"}
 
     @property
     def targets(self) -> dict[str, TensorInfo]:
-        """What stages write, by name: values, outputs. An output may be called like an input."""
+        """Tensors that stages write, by name: values, outputs. An output may be called like an input."""
         return {tensor.name: tensor for tensor in self.tensors if tensor.role in {"output", "value"}}

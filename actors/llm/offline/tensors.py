@@ -32,9 +32,9 @@ _TRUTHS = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "logical_and", "logical
 
 Shape: TypeAlias = tuple[int, ...]
 Value: TypeAlias = "object"
-"""What an expression of the reference can be: a tensor, a module, or a Python value known without running it."""
+"""Value of an expression of the reference: a tensor, a module, or a Python value known without running it."""
 Item: TypeAlias = "str | int | tuple[int | None, ...] | None"
-"""What stands in the brackets of an index: `...`, None, a position, or a slice as (start, stop, step)."""
+"""Content of the brackets of an index: `...`, None, a position, or a slice as (start, stop, step)."""
 Names: TypeAlias = Sequence[str]
 
 
@@ -694,9 +694,9 @@ _MADE: dict[str, Rule] = {
     "zeros": lambda graph, size: _full(graph, size, 0.0),
     "ones": lambda graph, size: _full(graph, size, 1.0),
 }
-"""What makes a tensor of numbers; the graph is its first argument."""
+"""Functions that make a tensor of numbers; the graph is their first argument."""
 _OF_SEVERAL: dict[str, Rule] = {"einsum": _einsum, "cat": _cat, "concat": _cat}
-"""What takes tensors in another place than the first."""
+"""Functions that take tensors in another place than the first."""
 _KEYWORDS = {"axis": "dim", "min": "low", "max": "high"}
 _IGNORED = frozenset({"dtype", "device", "inplace", "memory_format", "non_blocking"})
 _ALIASES = {

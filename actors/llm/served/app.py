@@ -101,7 +101,7 @@ class Ledger:
         return repeated // CHARS_PER_TOKEN
 
     def paid(self, request_id: str, prompt: bytes, usage: Usage) -> None:
-        """Count a generated answer to the prompt of this digest; an empty id is nobody's."""
+        """Count a generated answer to the prompt of this digest; an empty id belongs to no call."""
         self._usage = self._usage.plus(usage)
         self._prompts[prompt] += 1
         if request_id:

@@ -1,4 +1,4 @@
-"""What a run may still spend, and so which model may be asked.
+"""The remaining budget of a run, and so the model that may be asked.
 
 Calls, tokens and money are checked before each question, with the expected cost of the question and of those under way:
 the mean of the role's (or model's) answers so far. Answers longer than that may exceed a limit. The first question of

@@ -8,9 +8,9 @@
 branches go on. When open actions run short, the same call asks for more.
 5. The run ends by its budget, its target, or when neither model nor machine finds anything to try.
 
-An outpaced candidate is correct and slower than the bar (`keep_above`); it never becomes the incumbent. An unstable one
-is measured once more as another round; if that fails too, it counts for its lower bound. A job lost twice is given up:
-the job itself may be the cause.
+A candidate that was stopped early is correct and slower than the bar (`keep_above`); it never becomes the incumbent. An
+unstable one is measured once more as another round; if that fails too, it counts for its lower bound. A job lost twice
+is given up: the job itself may be the cause.
 
 `supply` says what is begun after an event. Neither module reads a clock or draws.
 """

@@ -127,7 +127,7 @@ def with_told(state: SearchState, fact: PlanRequested) -> SearchState:
 def as_told(state: SearchState, request: PlanRequested) -> tuple[Snapshot, tuple[Told, ...]]:
     """Return the tree as last written whole, and the additions since, this call's included.
 
-    `state` is the search right after `request`. Old journals hold no record of what was told: then it is the request's.
+    `state` is the search right after `request`. Old journals do not record it: then it is the request's.
     """
     if state.snapshot is not None:
         return state.snapshot, state.told
@@ -357,7 +357,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
     state = put_node(drop(state, "branches", branch.branch_id), node)
     state = replace(state, dry=state.dry and branch.extra)
     if state.settings.world_model != "evolving":
-        return state  # nobody will be told
+        return state  # no model gets it
     report = copied(Report, branch, reason=fact.reason, extra=branch.extra)
     return replace(state, reports=(*state.reports, report))
 
@@ -387,8 +387,8 @@ def _with_ended(branch: Branch, fact: AttemptFinished) -> Branch:
 
 def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> SearchState:
     if fact.fate == "lost" and fact.candidate_id is not None:
-        return state  # what it wrote was not judged
-    is_new = bool(fact.round)  # what was evaluated before was worth nothing
+        return state  # its program was not judged
+    is_new = bool(fact.round)  # earlier evaluations had no worth
     correct = is_new and fact.fate in CORRECT_FATES
     return replace(state, arms=with_outcome(state.arms, model, correct=correct, better=correct and fact.improved))
 

@@ -144,7 +144,7 @@ class _Check:
         return None
 
     def _merge(self, edit: Insert) -> str | None:
-        """Refuse a second parent without code, and one whose code the first builds on, or that builds on the first."""
+        """Refuse a second parent without code, and one that is an ancestor or a descendant of the first."""
         if edit.merge == ROOT or (second := self._state.nodes.get(edit.merge)) is None:
             return f"merge {edit.merge!r} is no node with a technique to merge"
         if second.best is None:
@@ -157,7 +157,7 @@ class _Check:
 
     def _path(self, name: str) -> set[str]:
         """Return the ids of a node and its ancestors; of an earlier insert, of its ancestors."""
-        for _ in self._keys:  # at most so many steps: refused inserts may name each other
+        for _ in self._keys:  # a bound on the steps: refused inserts may name each other
             name = self._keys.get(name, name)
         node = self._state.nodes.get(name)
         return {node.node_id, *(above.node_id for above in ancestors(self._state, node))} if node else set()

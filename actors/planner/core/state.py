@@ -68,7 +68,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     """0 if nothing was evaluated for it."""
     evidence: tuple[str, ...] = ()
-    """What is known besides the outcome; bounded."""
+    """Facts besides the outcome; bounded."""
     others: tuple[str, ...] = ()
     """Outcomes of the attempt's other drafts."""
 
@@ -237,7 +237,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Tries without a correct candidate."""
     rounds: int = 0
     fates: tuple[tuple[Fate, int], ...] = ()
-    """Attempts by fate, in order of first appearance."""
+    """Attempts by status, in order of first appearance."""
     prune_reason: str = ""
     """Set when it was pruned, or will be when its branches end."""
     given_up: bool = False
@@ -261,7 +261,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def told_form(self) -> tuple[object, ...]:
-        """Everything about the node that the planner's model is told."""
+        """Everything about the node that the planner's model sees."""
         return (
             self.title, self.priority, self.difficulty, self.expected_gain, self.best, self.base, self.tries,
             self.state == "closed", self.state == "pruned", self.spent, self.forbidden, self.barred, self.pinned,
@@ -346,7 +346,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call added to what the planner's model had been told."""
+    """Additions of one call to the knowledge of the planner's model."""
 
     round: int
     nodes: tuple[Node, ...]
@@ -398,7 +398,7 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     nodes: HashTrieMap[str, Node] = HashTrieMap()
     """By id; ids are `n0` (the root), `n1`, … in order of insertion."""
     frontier_ids: HashTrieSet[str] = HashTrieSet()
-    """Index: ids of open nodes whose parent is closed."""
+    """Index: ids of open nodes with a closed parent."""
     barren_ids: HashTrieSet[str] = HashTrieSet()
     branches: HashTrieMap[str, Branch] = HashTrieMap()
     jobs: HashTrieMap[str, Job] = HashTrieMap()
@@ -407,11 +407,11 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     """By candidate; each has a better screening than the incumbent."""
     reports: tuple[Report, ...] = ()
     snapshot: Snapshot | None = None
-    """None: the planner's model was told nothing yet."""
+    """None: the planner's model knows nothing yet."""
     told: tuple[Told, ...] = ()
     """Additions since the snapshot."""
     changed_ids: HashTrieSet[str] = HashTrieSet()
-    """Index: ids of nodes that changed since they were told."""
+    """Index: ids of nodes that changed since the last prompt that showed them."""
     rates: tuple[TokenRate, ...] = ()
     """The model that answered last comes first."""
     dry: bool = False

@@ -1,1 +1,1 @@
-"""What candidates may contain: operators, symbols, imports."""
+"""Rules for candidates: operators, symbols, imports."""

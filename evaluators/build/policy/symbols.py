@@ -6,8 +6,8 @@ which linkers and debuggers use, may be missing or say something else, where a c
 They are linked with torch, and what they call through its dispatcher is denied in the runner like any other call. Not
 seen there are the kernels behind the operators, which torch's libraries export, and the vendors' libraries.
 
-The linker insists that every symbol is found (`-z defs`), so the names of the libraries say nearly all. What remains
-are symbols that may be missing, and the functions that find others while the program runs.
+The linker insists that every symbol is found (`-z defs`), so the names of the libraries say nearly all. The rest are
+symbols that may be missing, and the functions that find others while the program runs.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Image:
 
     def _load(self, segment: _Segment) -> None:
         last = self._loaded[-1] if self._loaded else None
-        # What is mapped later covers what was there.
+        # Later mappings cover earlier ones.
         if last is not None and segment.address // _PAGE * _PAGE < last.address + last.size:
             raise BadLibraryError("its segments overlap")
         self._loaded.append(segment)
@@ -167,7 +167,8 @@ _VENDORS = re.compile(
     r"vm?[sdcz](exp|ln|log|sqrt|pow|a?(sin|cos|tan)|tanh|erf|mul|add|sub|div|inv|trunc))",
     re.IGNORECASE,
 )
-"""Functions of a BLAS and of LAPACK have names without an underscore as well. What finds others by name counts, too."""
+"""Functions of a BLAS and of LAPACK have names without an underscore as well. Functions that find others by name count,
+too."""
 _BEHIND_OPERATORS = re.compile(
     r"_ZNK?2at(3cpu|6native|8cpublas|4meta|14DynamicLibrary|4cuda(?!\d+(getCurrentDeviceProperties|getDeviceProperties|warp_size|"
     r"getCurrentCUDAStream|getDefaultCUDAStream|getStreamFromPool|setCurrentCUDAStream)))"
@@ -185,7 +186,7 @@ def foreign_call_inside(folder: Path, rules: TaskRules) -> str:
     for library in sorted((folder / INLINE).glob("*/*.so")):
         try:
             found = _foreign_call(read_imports(library.read_bytes()), rules)
-        except BadLibraryError as error:  # what the candidate executes while it is built can have made it so
+        except BadLibraryError as error:  # code that the candidate executes while it is built can have made it so
             return f"extension {library.stem} cannot be looked into ({error})"
         except OSError as error:
             raise EvaluatorError(f"the build product cannot be read: {error}") from error
@@ -210,7 +211,7 @@ def _foreign_call(imports: Imports, rules: TaskRules) -> str:
 def foreign_launcher(folder: Path) -> str:
     """Return what a launcher of an artifact is linked with that none needs; empty if nothing.
 
-    What the candidate executes while it is built can have put it there.
+    Code that the candidate executes while it is built can have put it there.
 
     Raises:
         EvaluatorError: one cannot be read.

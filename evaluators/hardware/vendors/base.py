@@ -1,9 +1,9 @@
-"""What the evaluator asks of a vendor's GPUs, beyond torch. A vendor is a package beside this module, such as `nvidia`.
+"""The evaluator's interface to a vendor's GPUs, beyond torch.
 
-Each has these modules: `driver` (`Context`, `SharedMemory`, `SpanClock`, `Hold`, `attach`, as below), `facts`
-(`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`); `activities`, for profiles, it may do without. What they
-must be is said here and tested by `tests/evaluators/hardware/vendors/contract.py`, on a host that has such a GPU;
-docs/design/0011-vendors.md tells what else another vendor takes. Runners import `driver` without torch, so it needs
+A vendor is a package beside this module, such as `nvidia`. Each has these modules: `driver` (`Context`,
+`SharedMemory`, `SpanClock`, `Hold`, `attach`, as below), `facts` (`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`); `activities`, for profiles, it may do without.
+`tests/evaluators/hardware/vendors/contract.py` tests these promises on a host with a GPU of that vendor;
+docs/design/0011-vendors.md lists the other needs of a new vendor. Runners import `driver` without torch, so it needs
 nothing but the stdlib.
 """
 
@@ -32,7 +32,7 @@ class DeviceContext(Protocol):
         """Have stream-ordered allocations keep what is freed, if the driver would give it back at each wait."""
 
     def forget_persisting_l2(self) -> None:
-        """Let no cache line outlive a sweep because somebody asked for it; nothing where there are no such lines."""
+        """Let no cache line survive an L2 flush because a process asked for it."""
 
 
 class SharedArea(Protocol):
@@ -40,7 +40,7 @@ class SharedArea(Protocol):
 
     fd: int
     size_bytes: int
-    """At least what was asked for; what `attach` is to be told."""
+    """At least the requested one; the value for `attach`."""
     address: int
     """Here. It stays mapped until this process ends, whatever becomes of others."""
 
@@ -48,10 +48,9 @@ class SharedArea(Protocol):
 class Clock(Protocol):
     """Two points of a stream and the time between them, by the GPU's clock, to a microsecond or finer.
 
-    The judge's way to time (`evaluators/judge/time/gpu_cover.py`) rests on this: a GPU works for one process at a
-    time, by
-    turns. What a process asks for while the judge's own work goes on waits for its turn, its first point included; and
-    what was asked for by then goes on undisturbed from its first point to its last, so that no wait is in the time.
+    The judge's way to time (`evaluators/judge/time/gpu_cover.py`) rests on this: a GPU works for one process at a time,
+    by turns. A process that asks while the judge's own work goes on waits for its turn; its work then goes on
+    undisturbed from its first point to its last, so that no wait is in the time.
     """
 
     def begin(self) -> None:
@@ -75,7 +74,7 @@ class Hold(Protocol):
 
 
 class Facts(Protocol):
-    """What the driver says of a GPU."""
+    """The driver's facts about a GPU."""
 
     @property
     def name(self) -> str:

@@ -253,7 +253,7 @@ class Growth:
         try:
             _, resident, shared, *_ = (process / "statm").read_text(encoding="ascii").split()
             count = os.stat(process / "fd").st_size or len(os.listdir(process / "fd"))  # noqa: PTH116, PTH208
-        except OSError:  # it has ended, or hides: whoever calls it next will see
+        except OSError:  # it has ended, or hides: its next call will show that
             return
         self._calls.append(calls)
         self._memory.append((int(resident) - int(shared)) * _PAGE_BYTES)

@@ -75,7 +75,7 @@ _THREAD_BYTES = 256 << 20
 """Address space that a thread may need besides: its stack, and an arena of malloc's."""
 _CACHE_BYTES = 64 << 20
 """Largest file that a GPU candidate may write: its compiled kernels."""
-_MOST_RECORDS = 4  # of so many bytes, beside what is printed: each is taken before the next
+_MOST_RECORDS = 4  # of this size, beside its output: each is taken before the next
 _END_S = 5.0
 _RULE = "processes"
 
@@ -416,7 +416,7 @@ def cache_of(artifact: Artifact, workloads: int) -> Path:
     """
     folder = Path.cwd() / f"{_name(artifact)}{workloads}"
     folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)  # whoever the runner becomes; the judge's own folder is closed to others
+    folder.chmod(0o777)  # for any user that the runner becomes; the judge's own folder is closed to others
     return folder
 
 

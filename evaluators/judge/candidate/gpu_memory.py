@@ -22,7 +22,7 @@ _NEARLY = 0.8
 
 
 def free_bytes() -> int:
-    """Return how much memory of a GPU nobody has."""
+    """Return the free memory of a GPU."""
     torch.cuda.empty_cache()
     return int(torch.cuda.mem_get_info(DEVICE)[0])
 

@@ -275,7 +275,7 @@ class Runner:
     def __init__(
         self, spec_of: Callable[[Own], RunnerSpec], launcher: Launcher, buffers: Buffers, *, stops: bool
     ) -> None:
-        # Inside the judge's own folder: whoever ends the judge removes this with it.
+        # Inside the judge's own folder: the end of the judge removes this with it.
         self._is_closed = False
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
         nonce = int.from_bytes(os.urandom(8), "little")

@@ -146,8 +146,8 @@ class Line:
     def _poll_patiently(self, limit_s: float, urgency: Urgency) -> list[tuple[int, int]]:
         """Wait for an answer; longer than the limit only while the side has not had its share of a core.
 
-        Whether it has is looked at only if the answer is not there soon: reading what each thread did would be in its
-        time. Nothing is read at real-time priority, which ends then.
+        That is checked only if the answer is not there soon: reading the work of each thread would be in its time.
+        Nothing is read at real-time priority, which ends then.
         """
         soon_s = min(URGENT_S if urgency.is_on else _SOON_S, limit_s / 2)
         if ready := self._poll.poll(soon_s * 1000):
@@ -170,7 +170,7 @@ class Line:
         os.close(self._pidfd)
 
     def _refuse_early_answer(self, limit_s: float) -> None:
-        """See that nothing was answered before it was asked: the clock would stop as soon as it is looked at."""
+        """See that nothing was answered before the question: the clock would stop at its first reading."""
         with contextlib.suppress(OSError):
             if self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 raise NoAnswerError("bad frame", limit_s)
@@ -205,7 +205,7 @@ class Line:
         self._signal(signal.SIGSTOP)
         begun = time.perf_counter()
         while True:
-            # WNOWAIT: an exit is left for whoever reaps the process; so nothing is waited for here.
+            # WNOWAIT: the exit is left for the process that reaps it; so nothing is waited for here.
             state = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if state is not None:
                 return

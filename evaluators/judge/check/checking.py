@@ -254,7 +254,7 @@ Glance: TypeAlias = Callable[[CandidateSide], Verdict | None]
 
 
 class Checker:
-    """Checks candidates of one task, one after the other; `is_slow`: each family of data is tried once only."""
+    """Checks candidates of one task, one after the other; `is_slow`: each input distribution is tried once only."""
 
     def __init__(self, benches: Sequence[Bench], task: TaskSpec, *, is_slow: bool) -> None:
         self._benches = benches
@@ -408,7 +408,7 @@ def _further(cases: Sequence[Case], *, has_rest: bool) -> Iterator[_Step]:
     yield from (_Step(case, case.get_ready, hidden or case) for case in cases)
     if has_rest:
         yield from (_Step(case, case.run_rest, hidden or case, len(cases) > 1) for case in cases)
-    # What is wrong in a second visit says itself that it was right in the first.
+    # A failure in a second visit reports itself that the first was right.
     yield from (_Step(case, case.revisit, hidden or case) for case in cases[:-1])
     yield from (_Step(case, case.run_on_other_state, hidden or case, case is not cases[0]) for case in cases)
 

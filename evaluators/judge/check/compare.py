@@ -45,7 +45,7 @@ _MOST_OF_LINE = 0.5
 """Of a row or column may be wrong where a profile lets wrong elements through."""
 _MOST_FORGIVEN = 0.1
 """Norm of an output's error over the output's, where a profile lets wrong elements through. Values of eight bits on the
-way, rounded once more than in the reference, come to 2 or 3 %; leaving out a hundredth of all comes to 10 %."""
+way, rounded once more than in the reference, are off by 2 or 3 %; leaving out a hundredth of all makes 10 %."""
 
 
 class Errors(NamedTuple):

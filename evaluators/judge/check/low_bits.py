@@ -1,12 +1,12 @@
 """Compares outputs in floats of eight bits: by how many of the format's steps they lie apart.
 
-The next value of such a format is 6 to 25 % away, so no relative tolerance says much. A right program may round a value
-that lies between two of them to the other one, if its sums are in another order or (bfloat16) coarser: by the distance
-of values over a step, in 1 to 2 % of the elements. So
+The next value of these formats is 6 to 25 % away, so no relative tolerance fits. A right program may round a value that
+lies between two of them to the other one, if its sums are in another order or (bfloat16) coarser: by the distance of
+values over a step, in 1 to 2 % of the elements. So
 
-- no element may be more than one step off, nor be infinite or NaN where the reference is not, or the reverse;
-- one step off may be 5 % of the elements: a program that cuts off instead of rounding is, in half of them, and one
-  whose scale is wrong by 1 %, in about a tenth.
+- no element may be more than one step off, nor be infinite or NaN where the reference is not, or the reverse; - one
+step off may be 5 % of the elements: a program that cuts off instead of rounding has half of them off, and one with a
+scale that is wrong by 1 %, about a tenth.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGN, _MAGNITUDE = 0x80, 0x7F
 def steps_apart(out: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Return by how many steps of their format two tensors of one dtype of eight bits differ, element by element.
 
-    What is no number, or infinite, in one of them only is 255 steps off; two NaNs are the same, and so are 0 and -0.
+    A NaN or infinity in only one of them is 255 steps off; two NaNs are the same, and so are 0 and -0.
     """
     apart = (_ordinal(out) - _ordinal(expected)).abs()
     one, other = out.float(), expected.float()

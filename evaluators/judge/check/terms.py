@@ -33,8 +33,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     launches: bool = False
     """True if every call must launch a kernel."""
     module: Instance | None = None
-    """Of a module, whose state is its own once it is loaded, so that another state takes another process; else None.
-    A function that returns its outputs is one without state."""
+    """Of a module, with its own state once it is loaded, so that another state takes another process; else None. A
+    function that returns its outputs is one without state."""
     keeps_cores: bool = False
     """True if its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
     call: CallForm | None = None
@@ -45,7 +45,7 @@ NO_TERMS = Terms()
 
 
 def terms_for(problem: Problem, rules: TaskRules, support: LanguageSupport) -> Terms:
-    """Return what runners of a task's candidates are told."""
+    """Return the settings of runners of a task's candidates."""
     denied = denied_to_candidates(problem, rules) if support.runner in TORCH_RUNNERS else ()
     call = problem.call
     terms = Terms(denied=denied, keeps_cores=rules.threads > 0, call=call)
@@ -102,7 +102,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     buffers: Buffers
     terms: Terms = NO_TERMS
     number: int = 0
-    """Of the workload, among those whose calls a runner can be asked for."""
+    """Of the workload, among those that a runner can call."""
 
     @property
     def held_bytes(self) -> int:

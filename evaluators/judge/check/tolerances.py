@@ -46,7 +46,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     is_either: bool = False
     """Right if the absolute *or* the relative part is kept, instead of their sum."""
     is_scaled: bool = False
-    """The absolute part is for a row whose largest value is 1, and grows with that."""
+    """The absolute part is for a row with 1 as its largest value, and grows with that."""
     grows: bool = False
     """Both parts are of an output of one element, and grow with the square root of their number."""
     matched: float = 1.0

@@ -188,7 +188,7 @@ class Area(SharedArea):
         collapse(self.fd, self.size_bytes, is_new=False)
 
     def altered(self) -> bool:
-        """Return False: nobody can write, the mapping is read-only."""
+        """Return False: the mapping is read-only."""
         return False
 
     def settle(self) -> None:
@@ -198,8 +198,8 @@ class Area(SharedArea):
 class GpuArea(SharedArea):
     """Memory of the first visible GPU.
 
-    The driver keeps nobody from writing to memory that it has mapped, so the judge checks after every call that the
-    inputs are unchanged. Runners map nothing else of the judge's: expected values lie in its own context.
+    The driver protects mapped memory from no writer, so the judge checks after every call that the inputs are
+    unchanged. Runners map nothing else of the judge's: expected values lie in its own context.
     """
 
     def __init__(
@@ -301,7 +301,7 @@ def crossings(places: int) -> list[tuple[int, int]]:
     """Return the two places of each arrangement in which the places of tensors differ.
 
     They come after the arrangements with all tensors at their first place, at their second, and so on. Some tensors are
-    at the one of the two and some at the other: such a call finds results that are kept by the address of a single
+    at the one of the two and some at the other: this call finds results that are kept by the address of a single
     tensor.
     """
     return list(itertools.permutations(range(places), 2))

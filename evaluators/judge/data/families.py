@@ -37,7 +37,7 @@ _MOST_SAID = 160
 _DRAWS_OF_CONSTANTS = 3
 """Other values that are tried for an input, until the reference is finite."""
 _FEW_BITS = 2
-"""Bytes of an element, at most, whose rounding says nothing of data far from zero: that is exact as it is drawn."""
+"""Bytes of an element, at most, with rounding that says nothing of data far from zero: that is exact as it is drawn."""
 _MOST_LOST = 2.0**-12
 """A family says nothing where rounding alone moves the result by more than this, and than four roundings."""
 _MOST_LOST_LOOSELY = 2.0**-4
@@ -53,7 +53,7 @@ class DataSet:
         self.inputs = inputs
         self.state = state
         self.expected: Tensors = ()
-        """In float64 where the reference has such a form; empty for timed data, whose reference runs when they do."""
+        """In float64 where the reference has that form; empty for timed data: the reference runs when they do."""
         self.allowed: tuple[Allowed, ...] = ()
         self.complaint: Callable[[Tensors], str] | None = None
         """Says what is wrong with outputs, where the problem itself does; None: they are compared with the expected."""
@@ -303,7 +303,7 @@ class DataMaker:
 
 
 def new_seed() -> int:
-    """Return a seed that nobody could foresee."""
+    """Return an unpredictable seed."""
     return secrets.randbits(63)
 
 

@@ -225,7 +225,7 @@ class Buffers:
     def results(self) -> Tensors:
         """Outputs of the last call, as they were when it was answered.
 
-        On a host the side is stopped then, so nobody writes them any more. A GPU goes on with what was launched:
+        On a host the side is stopped then, so it cannot write them any more. A GPU goes on with what was launched:
         there they are a copy, made at once.
         """
         return self._taken or self.outputs.tensors

@@ -3,10 +3,10 @@
 Integers take values only as the task itself draws them; what it draws the same every time is left alone.
 
 Of a table, a call may need some rows; of a cache with pages, those of sequences that are as long. A floor or a roofline
-that counts whole tensors would refuse the best kernels there. So lines of an input that are not needed are looked for:
-those whose gradient is zero are given other values, all at once, and if the outputs stay the same bit by bit they are
-not needed. If the outputs move, the lines are halved and tried again, a bounded number of times. What is not shown to
-be idle counts as needed. Integers and masks always count, and so do parameters.
+that counts whole tensors would refuse the best kernels there. So the check looks for lines of an input that are not
+needed: lines with zero gradient get other values, all at once, and if the outputs stay the same bit by bit they are not
+needed. If the outputs move, the lines are halved and tried again, a bounded number of times. Parts that are not shown
+to be idle count as needed. Integers and masks always count, and so do parameters.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Answer: TypeAlias = Callable[[DataSet], Tensors]
 """Says what it would write for a data set."""
 
 _CALLS = 64
-"""Where outputs are drawn at random: an answer that is the same in so many calls is none."""
+"""For random outputs: an answer that is the same in this many calls is none."""
 
 ZEROS, STALE, MEAN = "zeros", "the output for other inputs", "the mean everywhere"
 
@@ -120,7 +120,7 @@ _TIME_S = 5.0
 
 class _Change(msgspec.Struct, frozen=True):
     influence: Influence
-    """As far as it is known before the reference runs."""
+    """As far as possible before the reference runs."""
     inputs: Tensors
     state: Tensors
 

@@ -15,7 +15,7 @@ from messages.tasks import TaskRules
 
 
 class Dispatching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode whose `__torch_dispatch__` is not kept from `torch.compile`: that imports the whole of it, for 2 s."""
+    """A mode that `torch.compile` may see: keeping it away imports the whole of dynamo, for 2 s."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -338,7 +338,7 @@ DTYPES = {
 _INPUT_COPIES = 6
 _MOST_SAID = 500
 _ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 14
-"""Memory that judging takes, in multiples of the inputs, and of all tensors (measured); a GPU's is everybody's."""
+"""Memory of judging, in multiples of the inputs, and of all tensors (measured); a GPU's is shared by all."""
 
 
 class Problem:
@@ -585,7 +585,7 @@ def needed_bytes(problem: Problem) -> int:
 def require_memory(most_bytes: int, device: str = "cpu") -> None:
     """Raise ProblemError if this host or GPU is too small, before the kernel kills a process."""
     if device != "cpu":
-        torch.cuda.empty_cache()  # what torch keeps of tensors that are gone is free, and the driver does not know it
+        torch.cuda.empty_cache()  # torch keeps the memory of freed tensors
     free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
     if most_bytes > free:
         raise ProblemError(

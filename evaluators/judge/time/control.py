@@ -167,7 +167,7 @@ def stat_fields(path: Path) -> list[str]:
 
 
 SLOWED = 1.15
-"""So much slower beside a candidate is more than chance."""
+"""A slowdown beside a candidate of more than this factor is more than chance."""
 _POLICY = TimingPolicy(
     min_pairs=4, max_pairs=12, lease_s=1.0, stretched_lease_s=1.0, half_width=0.005, hopeless_speedup=0.0
 )
@@ -208,8 +208,8 @@ class Control:
     def slowed(self, during_us: float) -> str:
         """Say that the reference was slower beside a candidate than it is alone, if so. The candidate must be dead.
 
-        What took caches or bandwidth from it, the candidate or somebody else who left at about the same time, cannot be
-        told from here. Either way its pairs say nothing.
+        The process that took caches or bandwidth from it, the candidate or another that left at about the same time, is
+        unknown here. Either way its pairs say nothing.
         """
         if during_us <= SLOWED * self._history_us:
             self._remember(during_us)

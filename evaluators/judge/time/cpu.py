@@ -63,10 +63,11 @@ module, 21 evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
 """And without huge pages: up to 29 %, see `evaluators/runners/base.py`."""
 _NOISE_BETWEEN, _NOISE_PAIRS = 2.4, 40
-"""What makes calls differ from one second to the next makes processes differ, too, as a multiple of what so many pairs
-leave open: more pairs know more of their own process, and no more of others. Of 50 evaluations by ten judges beside a
-busy core, of what moves memory, 92 % of the intervals hold what the judge before, on a quiet host, says in the middle;
-with 0.8, which was enough for the same judge's, 70 % (docs/benchmarks/evaluator_cpu_judges.json)."""
+"""Differences between calls from one second to the next are also differences between processes, as a multiple of the
+interval of this many pairs: more pairs narrow the interval of their own process, and not that of others. Of 50
+evaluations by ten judges beside a busy core, of what moves memory, 92 % of the intervals hold what the judge before, on
+a quiet host, says in the middle; with 0.8, which was enough for the same judge's, 70 %
+(docs/benchmarks/evaluator_cpu_judges.json)."""
 _COPIES = 8
 _WARM_UPS, _WARM_UP_S = 14, 2.0
 """For candidates that allocate their outputs: they are slow until their heap has grown."""
@@ -116,7 +117,8 @@ class Ground:
     def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
         """Let sides and judge go before other processes in timed calls. Yields whether that is permitted.
 
-        Of the judge its own thread alone: those of OpenMP, with which it sweeps and compares, must not go before sides.
+        Of the judge its own thread alone: those of OpenMP, with which it flushes and compares, must not go before
+        sides.
         """
         self._goes_before = is_permitted()
         for baseline in baselines:
@@ -140,7 +142,7 @@ class Ground:
             raise CandidateFailedError(Rejected(reason=refusal, rule="threads"))
 
     def sweep(self) -> None:
-        """Sweep the last-level cache, and the own caches of the core on which the sides run."""
+        """Flush the last-level cache, and the own caches of the core on which the sides run."""
         if not self.threads:
             self._sweeper.sweep()
         else:
@@ -280,7 +282,7 @@ class WorkloadTimer(OneWorkload):
             share.end(taken_ns)
         disturbance = watch.end(taken_ns)
         if late_ns:
-            # How much of its work it did between its answer and its stop, nobody knows.
+            # The share of its work between its answer and its stop is unknown.
             disturbance = disturbance or _STOPPED_LATE
         return Sample(net_ns=net_ns + late_ns, disturbance=disturbance)
 
@@ -300,7 +302,7 @@ class WorkloadTimer(OneWorkload):
         """Time the reference among all that goes on between two of its calls in pairs, the candidate's call aside.
 
         Back to back it would be a third faster: new inputs come from the judge's core, outputs are copied, processes
-        are looked for, and caches are swept once for each side.
+        are looked for, and caches are flushed once for each side.
         """
         descendants_of(os.getpid())
         self._own_data.reverse()
@@ -378,7 +380,7 @@ class WorkloadTimer(OneWorkload):
 
 def between_processes(timing: Timing, usual: float) -> float:
     """Return by which share another process of the same program may differ, on a host that is as noisy as this one."""
-    # What pairs leave open shrinks with the root of their number.
+    # The interval of pairs shrinks with the root of their number.
     noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
     return max(usual, _NOISE_BETWEEN * noise)
 

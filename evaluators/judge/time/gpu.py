@@ -123,7 +123,7 @@ class GpuReferences:
         return max(0.0, lower_quartile(copies) - lower_quartile(nothing))
 
     def outputs(self) -> Tensors:
-        """Return what the reference's last call came to; valid until the next."""
+        """Return the result of the reference's last call; valid until the next."""
         return self.eager.keep()
 
     def _behind_ns(self, side: GpuBaselineSide, cover_us: int) -> int:
@@ -180,7 +180,7 @@ _BEFORE_SEARCH = 3
 _UNLOADED_CALLS = 12
 """Behind each cover; what they are held against has a slack of 60 us."""
 _GLANCES = 2
-"""At a candidate that begins when the GPU is idle, and at one whose launches are hidden."""
+"""For a candidate that begins when the GPU is idle, and for one with hidden launches."""
 GLANCED = 1.5
 """Error factor of a glance: few calls, in the process of the checks."""
 _RECORDED_CALLS = 5
@@ -190,7 +190,7 @@ _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
 kernels of 4 to 5 us all but one of eight within 0.1 us (docs/benchmarks.md)."""
 _SLOWED, _SLOWED_WAITING = 1.2, 2.0
 """Reference slower than alone by this factor: something else works on the GPU. One that waits for the GPU in its midst
-also waits for its core, whose speed may well change by a quarter in a second (seen on an H200's host)."""
+also waits for its core, which may change its speed by a quarter in a second (seen on an H200's host)."""
 
 
 class GpuWorkloadTimer(OneWorkload):
@@ -305,7 +305,7 @@ class GpuWorkloadTimer(OneWorkload):
         for _ in range(most if is_first and not self._is_long else 1):
             data = self._data.next()
             calls.on(data)
-        if is_first:  # what it keeps for a set of addresses, it may make in the second call with them
+        if is_first:  # it may make its cache for a set of addresses in the second call with them
             for _ in range(self.bench.buffers.places if not self._is_long else 1):
                 calls.on(data)
         self._references.lay(data)
@@ -490,7 +490,7 @@ class GpuTimer:
         verdict = self._timed(artifact, policy)
         if not (isinstance(verdict, Rejected) and verdict.rule == CLOCK):
             return verdict
-        # A busy host, too, may keep a process from answering when its GPU is done; it seldom does so twice. Whose work
+        # A busy host, too, may keep a process from answering when its GPU is done; it seldom does so twice. The work
         # goes on beside its events does it again.
         again = self._timed(artifact, policy)
         note = f"timed once more in another process, since in the first one {verdict.reason}"

@@ -14,12 +14,11 @@ from evaluators.judge.time.stopwatch import BLOCK, block_means
 
 _SLACKS = ((12_000, 0.03), (20_000, 0.04), (40_000, 0.06))
 """By how much the judge's clock may exceed a candidate's events more than those of an empty call, in ns and of the
-candidate's time: noise. Of the lower quartiles, the medians and the upper quartiles: a candidate whose work goes on
-beside its events in some calls only is not seen by the lower ones, and what keeps a process waiting has the upper ones
-differ."""
+candidate's time: noise. Of the lower quartiles, the medians and the upper quartiles: the lower ones miss a candidate
+with work beside its events in some calls only, and a waiting process changes the upper ones."""
 _FIRST_SLACK_NS, _FIRST_SLACK_SHARE = 48_000, 0.02
-"""So much more for empty calls from before the candidate was loaded. Of the lower quartiles 50 us were seen on an H200
-with honest kernels."""
+"""Tolerated increase for empty calls from before the candidate was loaded. Of the lower quartiles 50 us were seen on an
+H200 with honest kernels."""
 _MOST_ADDED, _ADDED_AT_ONCE = 0.2, 0.03
 """Of a call's time, what the judge's clock may say beyond that before a candidate is refused; it is added to its time.
 Where that is more than the smaller share, and the GPU was not idle, pairs are run again first.
@@ -118,7 +117,7 @@ class Seen:
         calls, empty = self._around["call"], self._around["empty call"]
         over_ns = self._over_ns(calls, empty, _SLACKS, span_ns)
         if len(calls) >= 2 * BLOCK:  # of one block there are no quartiles
-            # What counts are blocks: of a call in each, half of what is hidden. One that waited makes a mean of noise,
+            # Blocks count: of a call in each, half of the hidden time. One that waited makes a mean of noise,
             # so only the lower ones say anything.
             over_ns = max(over_ns, self._over_ns(block_means(calls), block_means(empty), _SLACKS[:1], span_ns))
         return over_ns - usual_ns

@@ -29,15 +29,15 @@ from evaluators.hardware.vendors.nvidia.driver import Context, Hold
 from messages.tasks import Measure
 
 _FACTOR = 4
-"""A sweep writes this many times the L2 cache: no line of it is left."""
+"""An L2 flush writes this many times the L2 cache: no line of it is left."""
 IDLE = 0
-"""The call begins when the GPU is idle again, after a sweep."""
+"""The call begins when the GPU is idle again, after an L2 flush."""
 _COVERS_US = (400, 800, 1500)
 """That launches are hidden behind."""
 _PROBE_US = 6000
 """Several turns."""
 _LOOK_NS, _FIRST_LOOKS = 3_000_000, 8
-"""Longer than a turn: whoever has work has the next one. An idle desktop's GPU draws in some of so many."""
+"""Longer than a turn: a process with work has the next one. An idle desktop's GPU draws once in this many."""
 _QUEUED_NS = 500_000
 """While some small things are queued; together with them it is over long before a turn is."""
 _SWEEPS = 16
@@ -58,7 +58,7 @@ _WAITED_NS = 1_000_000
 
 
 class Cover:
-    """Holds the first visible GPU, and sweeps its L2 cache."""
+    """Blocks the first visible GPU, and flushes its L2 cache."""
 
     def __init__(self, measure: Measure) -> None:
         self._context = Context()
@@ -172,8 +172,8 @@ _SHARE = 0.25
 """Of the times between two calls; all, once something was seen. Who works in half of them is seen in 98 of 100
 screenings of 16 pairs, and in every confirmation of 40."""
 _GAP_NS = 100_000
-"""Alone, a hold of an H200 takes 4 us more than it was told at most (of 1,200); a turn of another process costs 200 to
-change."""
+"""Alone, a blocking kernel on an H200 takes at most 4 us more than requested (of 1,200); a turn of another process
+costs 200 to change."""
 _MOST, _MOST_SHARE = 1, 0.2
 """Looks, and which part of them, in which something is seen that need not be the candidate's."""
 _STIRRED_TENSORS, _STIRRED_BYTES = 8, 16 << 20
@@ -189,8 +189,8 @@ class Looks:
         """Begin.
 
         Args:
-            longest_gap_ns: holds the GPU for a while, queues first what it is told, and returns for how long at most
-                the GPU was another process's meanwhile.
+            longest_gap_ns: blocks the GPU for a while, queues the given work first, and returns the longest time
+                for which another process had the GPU.
             is_alone: false: others used the GPU before any candidate came, so nothing follows from what is seen.
         """
         self._longest_gap_ns = longest_gap_ns
@@ -208,7 +208,7 @@ class Looks:
             self._gaps_ns.append(gap_ns)
 
     def complaint(self) -> str:
-        """Say that the GPU works for somebody while the candidate is stopped; empty: not so that it matters."""
+        """Report GPU work of other processes while the candidate is stopped; empty: not enough to matter."""
         seen = len(self._gaps_ns)
         if seen <= _MOST or seen < _MOST_SHARE * self._count:
             return ""

@@ -149,7 +149,7 @@ class TimedWorkloads(Generic[_Timer]):
 
     def run(self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy) -> Rounds:
         """Run the pairs of a candidate that is loaded."""
-        # What a candidate compiles, it compiles on its first call on each workload. So all of these come before any
+        # A candidate compiles on its first call on each workload. So all of these come before any
         # pair: then nothing can be started any more, and what was started is looked for, now and in the end.
         for lane in lanes:
             lane.begin()
@@ -205,7 +205,7 @@ class TimedWorkloads(Generic[_Timer]):
 
 _FIRST_VISIT, _VISIT = 4, 8
 """Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
-them come as many as it lacks. Of a workload that needs fewer than the second number, so many."""
+them come as many as it lacks. Of a workload that needs fewer than the second number, this many."""
 _SLOW_NS = 500_000_000
 """A workload with slower reference calls gets four pairs if there are others."""
 _REPEATED = 16
@@ -278,7 +278,7 @@ class Lane:
 
     @property
     def half_width(self) -> float:
-        """Return how well it is known."""
+        """Return the width of its interval."""
         return self.timing.half_width if self.timing else math.inf
 
 

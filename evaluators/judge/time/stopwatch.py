@@ -83,12 +83,12 @@ def _between(this: float, other: float, share: float) -> float:
 
 
 _FLOOR_NS = 1000
-"""Times below a microsecond are told as one: the clock's round trip is not that fine."""
+"""Times below a microsecond count as one: the clock's round trip is not that fine."""
 _SWEEP_FACTOR = 2
 _SWEEP_PASSES = 4
-"""Once is not enough: caches protect what was there from a single pass over much memory. A copy of 4 MiB then takes
-1.3 times as long as warm, after four passes 2.4 times, after sixteen 2.6 times (docs/benchmarks/sweeps.json); and from
-one second to the next it is another part that was kept."""
+"""Once is not enough: caches protect what was there from a single pass over much memory. A copy of 4 MiB then takes 1.3
+times as long as warm, after four passes 2.4 times, after sixteen 2.6 times (docs/benchmarks/sweeps.json); and another
+part is kept from one second to the next."""
 _MAX_SWEEP_BYTES = 256 << 20
 _DEFAULT_CACHE_BYTES = 32 << 20
 BLOCK = 2
@@ -234,7 +234,7 @@ def is_unfit(pairs: Sequence[Pair], disturbed: Sequence[Pair], policy: TimingPol
 
 
 def _is_chosen(disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
-    """Return True if the candidate was kept from running so much more often than the reference that it may choose."""
+    """Return True if the candidate was kept from running so often, next to the reference, that it may choose."""
     own = sum(pair.is_own for pair in disturbed)
     return own > policy.max_own_discards + 2 * (len(disturbed) - own)
 

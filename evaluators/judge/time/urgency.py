@@ -79,7 +79,7 @@ class Urgency:
 def _hurry(thread: int, priority: int) -> None:
     """Give one thread a real-time priority; nothing if it has ended.
 
-    Niceness would not do: a normal process keeps its core until the next tick, some milliseconds, whoever waits.
+    Niceness does not suffice: a normal process keeps its core until the next tick, some milliseconds.
     """
     try:
         os.sched_setscheduler(thread, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(priority))

@@ -27,8 +27,8 @@ _MEMORY = re.compile(r"virtual memory exhausted|out of memory|Cannot allocate me
 def explain(log: str, own_files: tuple[str, ...]) -> DidNotBuild:
     """Return the first error in one line, and the first errors with their source lines.
 
-    Errors that point into the candidate's own files come first: those inside a system header are their consequence,
-    and are told with the place in those files that led there.
+    Errors that point into the candidate's own files come first: those inside a system header are their consequence, and
+    are shown with the place in those files that led there.
     """
     if errors := _Reader(own_files).read(log):
         reason, shown = first_errors(errors, own_files)
@@ -50,7 +50,7 @@ def bound(text: str) -> str:
 
 
 class _Reader:
-    """Goes through a compiler's output once. What leads to an error stands before it (g++) or in its notes (clang)."""
+    """Goes through a compiler's output once. The cause of an error stands before it (g++) or in its notes (clang)."""
 
     def __init__(self, own_files: tuple[str, ...]) -> None:
         self._own_files = own_files

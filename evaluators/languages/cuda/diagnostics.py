@@ -76,8 +76,8 @@ def summarize(log: str) -> str:
 def explain(log: str, own_files: tuple[str, ...]) -> DidNotBuild:
     """Return the first error in one line, and the first errors with their source lines.
 
-    Errors in the candidate's own files come first: those inside a header of the system are their consequence, and
-    are told with the place in those files that led there. Then those of the assemblers and linkers of the device, then
+    Errors in the candidate's own files come first: those inside a header of the system are their consequence, and are
+    shown with the place in those files that led there. Then those of the assemblers and linkers of the device, then
     whatever the compiler and linker of the host said.
     """
     log = _clean(log)

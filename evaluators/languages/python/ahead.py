@@ -16,7 +16,7 @@ _WORD = "triton"
 _LIMIT_S, _TIMEOUT_S = 90.0, 150.0
 _JOB_BYTES = 64 << 10
 """Of a job: it stands on a command line, and in one message to the warm process."""
-# No measurements of configurations, which nobody has made here.
+# No measurements of configurations: there are none here.
 _LEAVES = rf"{KERNELS}/[^/]+/((?![^/]+\.autotune\.json)[^/]+\.(json|source|ttir|ttgir|llir|ptx|cubin)|{LAUNCHER})"
 
 
@@ -73,7 +73,7 @@ def plan_ahead(candidate: Candidate, target: Target, calls: tuple[Call, ...], in
     """Return the command that reads or builds the candidate, and compiles what calls of it launch.
 
     Args:
-        candidate: one whose text names Triton.
+        candidate: one with a text that names Triton.
         target: of a GPU of `ARCHITECTURES`.
         calls: at least one.
         inline: the plan by which its extensions are built, if it has some.

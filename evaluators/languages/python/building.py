@@ -5,8 +5,8 @@ candidate.
 
 Its argument is a JSON object (`InlineJob` in `inline.py`). The file is imported, here, behind the builder's layers and
 without a GPU; then its functions without parameters that name `load_inline` or `load` are called, which is where those
-compile that compile on first use. What torch's own functions build meanwhile is kept under a key of sources and flags,
-under which the runner finds it. Ends with 0, or with 1 when nothing could be built, and says why.
+compile that compile on first use. Extensions that torch's own functions build meanwhile are kept under a key of sources
+and flags, and the runner finds them by it. Ends with 0, or with 1 when nothing could be built, and says why.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(argument: str = "") -> int:
     recorder = _Recorder(folder)
     sys.stdout.flush()
     error = _import(folder, job)
-    # What a failed compiler said is the reason only if the candidate did not go on without its extension.
+    # A failed compiler is the reason only if the candidate did not go on without its extension.
     if error is not None and recorder.failures:
         return _refuse(recorder.failures[-1])
     if error is not None and not recorder.built:

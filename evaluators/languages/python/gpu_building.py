@@ -50,7 +50,7 @@ def main(argument: str = "") -> int:
     os.environ["TRITON_CACHE_DIR"] = os.path.join(os.getcwd(), KERNELS)  # noqa: PTH109, PTH118 - the start-up
     deadline = time.monotonic() + job["limit_s"]
     told, ending = _called(job, deadline, waits=False)
-    # What is compiled by now is found the second time.
+    # Parts that are compiled by now are found the second time.
     if any("again" in entry for entry in told) and time.monotonic() < deadline:
         first = told
         told, ending = _called(job, deadline, waits=True)
@@ -94,7 +94,7 @@ def prepare() -> None:
     from evaluators.runners.warm import be_ready_to_launch  # noqa: PLC0415
 
     be_ready_to_launch()
-    # What torch knows of shapes, it reads on first use.
+    # Torch reads its table of shapes on first use.
     with torch.device("meta"):
         torch.nn.Linear(1, 1)(torch.empty(1, 1))
 
@@ -175,7 +175,7 @@ def _tell(told: list[dict[str, object]], ending: str) -> int:
 
 
 def _entries_of(written: bytes) -> list[dict[str, object]]:
-    """Return what was told, in lines of JSON; the last line may be cut."""
+    """Return the entries, in lines of JSON; the last line may be cut."""
     found = []
     for line in written.splitlines():
         with contextlib.suppress(ValueError):

@@ -37,8 +37,8 @@ def rehearse(
         job: the fields of `AheadJob` in `ahead.py`.
         deadline: by `time.monotonic`.
         tell: called with each kernel, as `Compilers` does; with `{"refused": text}` if a kernel's source is wrong
-            whenever the module is called, with `{"error": text}` if not everything was compiled, and with
-            `{"again": true}` if nothing that was told counts: launches have to wait for what they launch.
+            whenever the module is called, with `{"error": text}` if not everything was compiled, and with `{"again":
+            true}` if the entries do not count: launches have to wait for their kernels.
         waits: whether they do.
     """
     folder = os.getcwd()  # noqa: PTH109 - it is compared with file names of frames
@@ -96,7 +96,7 @@ def _arguments(call: Mapping[str, Any]) -> list[object]:
 
 
 def _made(kind: Callable[..., object], call: Mapping[str, Any]) -> torch.nn.Module:
-    """Return the candidate's module as a runner has it: with the reference's state."""
+    """Return the candidate's module with the reference's state, as in a runner."""
     arguments: tuple[object, ...] = ast.literal_eval(call["arguments"])
     with torch.device(_DEVICE):
         model = kind(*arguments)

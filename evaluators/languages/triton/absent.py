@@ -3,8 +3,8 @@
 `pretend_gpu(capability)` is entered once, in a process that does nothing else. Inside, tensors on `cuda` are torch's
 meta tensors that say they lie on `cuda:0`: shapes, strides and types are right, there are no contents, nothing is
 allocated. Triton's launch path finds them aligned as a GPU's allocator would. `torch.cuda` answers for a GPU of the
-architecture; streams, events and graphs do nothing, as if all work were done at once. What only a real GPU can tell
-(contents, timings) raises.
+architecture; streams, events and graphs do nothing, as if all work were done at once. Values that only a real GPU has
+(contents, timings) raise.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Triton reads a kernel's source in a tenth of a second, and what follows takes five times as long; a forked process does
 both. An error in the source is raised by the launch on a GPU, and the program may catch it: so a launch waits until the
-source was read. Most have none: a program that can be called again is called without waiting first. What is
-compiled lies in Triton's cache. Of a kernel with `triton.autotune` all configurations are compiled that it would try;
-none is measured.
+source was read. Most have none: a program that can be called again is called without waiting first. Compiled kernels
+are in Triton's cache. Of a kernel with `triton.autotune` all configurations are compiled that it would try; none is
+measured.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Compilers:
         triton.compiler.compile = begin
         JITFunction.run = end_with_compilation
         Autotuner.do_bench = property(lambda _tuner: _call_once)
-        # What it would keep on disk are measurements.
+        # Its files on disk would be measurements.
         Autotuner.check_disk_cache = lambda _tuner, _key, _configurations, measure: measure()
 
     def wait(self) -> None:

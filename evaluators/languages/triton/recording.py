@@ -2,9 +2,9 @@
 
 Its argument is a JSON object (`Recording` in `ahead.py`). The candidate's entry point is called with tensors that have
 no data (`absent.py`); Triton's own launch path is used, but for the launch, which here ends with the compilation. So
-argument types, constants and the specialisation of integers (equal to 1, divisible by 16) are what they would be on
-such a GPU. Of a kernel with `triton.autotune`, the first configuration that compiles is taken, and told of; in a build
-the others are compiled as well, in further processes (`apart.py`): where it runs, all are tried.
+argument types, constants and the specialisation of integers (equal to 1, divisible by 16) are those of that GPU. Of a
+kernel with `triton.autotune`, the first configuration that compiles is taken, and told of; in a build the others are
+compiled as well, in further processes (`apart.py`): where it runs, all are tried.
 """
 
 from __future__ import annotations

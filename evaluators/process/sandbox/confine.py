@@ -61,7 +61,7 @@ def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confi
     parent, signal = os.getppid(), kernel.death_signal()
     for layer in _WITH_PRIVILEGES if privileges.may_administer() else _WITHOUT:
         if layer is landlock and signal:
-            # Whoever becomes another user is no longer told of its parent's end; behind seccomp it could not ask.
+            # A process that becomes another user loses the signal of its parent's end; behind seccomp it could not ask.
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal)
             if os.getppid() != parent:
                 os._exit(1)

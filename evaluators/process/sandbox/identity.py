@@ -14,7 +14,7 @@ NOBODY = 65534
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:
-    """Become nobody. Needs a private root, in which that user reaches what the profile names."""
+    """Become the user without rights. Needs a private root, in which that user reaches what the profile names."""
     if os.geteuid() != 0:
         raise PermissionError("only root can become another user")
     if not privileges.may_become_another():

@@ -1,7 +1,7 @@
 """A private root: a file system that holds what the profile names, and nothing else. All of it read-only but for that.
 
-Built in fresh memory from bind mounts at the same paths; symbolic links on the way are kept. What is not named does
-not exist: home folders, credentials, other candidates, /tmp, other processes.
+Built in fresh memory from bind mounts at the same paths; symbolic links on the way are kept. Everything else does not
+exist: home folders, credentials, other candidates, /tmp, other processes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """seccomp-BPF: system calls that a candidate has no use for fail with EPERM. None kills: a library that tries goes on.
 
-Everything else is allowed: files, memory, threads, clocks. What a filter must know of arguments it reads from
-registers; it never follows a pointer. `clone3`, whose flags lie in memory, does not exist (ENOSYS): libraries then use
-`clone`. docs.kernel.org/userspace-api/seccomp_filter.html
+Everything else is allowed: files, memory, threads, clocks. A filter reads arguments from registers; it never follows a
+pointer. `clone3`, with flags in memory, does not exist (ENOSYS): libraries then use `clone`.
+docs.kernel.org/userspace-api/seccomp_filter.html
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OF_RUNNERS = (
     "timer_create",  # may send SIGCONT, which continues a process that the judge has stopped
 )
 _ON_ITSELF = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64")
-"""Allowed on this process, whose id is their first argument."""
+"""Allowed on this process: its id is their first argument."""
 _SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
 """So are these, also while compilers may be started: candidates are one user, who may schedule all that is his, and one
 that is checked would slow another that is timed."""
@@ -88,7 +88,7 @@ def install(*, starts_processes: bool, keeps_cores: bool = False) -> None:
         keeps_cores: have changes of affinity do nothing.
 
     Raises:
-        OSError: the host does not permit it, or is of another architecture than those whose numbers are known.
+        OSError: the host does not permit it, or has an architecture with unknown numbers.
     """
     if not (kernel.IS_X86 or kernel.IS_ARM):
         raise OSError(errno.ENOSYS, "no system call numbers are known for this architecture")

@@ -171,7 +171,7 @@ def require_sampling(definition: Definition) -> None:
 
 
 def require_indexer(definition: Definition) -> None:
-    """Refuse an indexer whose scores are not those of packed keys.
+    """Refuse an indexer with other scores than those of packed keys.
 
     Raises:
         ConfigError: they are not.
@@ -211,12 +211,12 @@ def _function(name: str, arguments: str, value: str) -> list[str]:
 
 
 TOP_K_INDEXER = "dsa_topk_indexer_fp8"
-"""What definitions begin with that return the places of the largest scores of packed keys."""
+"""Beginnings of names of definitions that return the places of the largest scores of packed keys."""
 _SAMPLED = {"probs": "probabilities", "top_p": "parts"}
 _NO_TORCH = frozenset(("float4_e2m1",))
 _QUERIES, _KEYS = "qo_indptr", "kv_indptr"
 _TOTALS = {"qo_indptr": "total_q", "kv_indptr": "num_kv_indices"}
-"""What offsets add up to where no constraint says it."""
+"""Sums of offsets where no constraint gives them."""
 _MLA_NOPE = 128
 """Of DeepSeek's attention before its matrices are absorbed, by which its scale is defined."""
 
@@ -234,7 +234,7 @@ def plan_inputs(definition: Definition, recorded: Collection[str] = ()) -> Plan:
     """Return how each tensor is made.
 
     Args:
-        definition: whose inputs they are.
+        definition: of the inputs.
         recorded: those that come from recorded tensors.
 
     Raises:

@@ -52,7 +52,7 @@ VARIABLE = "FIB_DATASET_PATH"
 ENTRY_POINT = "run"
 _LOW_BIT = "moe_fp8_block_scale"
 MATCHED_RATIO = 0.95
-"""Part of the elements that must fit in mixtures of experts, whose values of eight bits round differently."""
+"""Part of the elements that must fit in mixtures of experts: their values of eight bits round differently."""
 _DRAWN = "drawn_inputs.py"
 _CHECKS = "drawn_outputs.py"
 _RECORDED = "recorded_inputs.py"
@@ -129,7 +129,7 @@ def tolerance_of(definition: Definition) -> Tolerance:
 
 
 def require_check(definition: Definition) -> None:
-    """Refuse definitions whose outputs upstream checks in ways that are not made here.
+    """Refuse definitions with outputs that upstream checks in ways that are not made here.
 
     Raises:
         ConfigError: it is one of them.
@@ -159,7 +159,7 @@ def _workload(definition: Definition, workload: Workload, found: Recordings, *, 
 
 
 FEEDBACK = 5
-"""How many workloads candidates are timed on where nobody says it, as in the original K-Search."""
+"""Default number of workloads for timing, as in the original K-Search."""
 ALL, SMALL = "all", "small"
 _DRAWN_WORDS = ("draw", "seed", "hidden")
 _ROUNDS = 12

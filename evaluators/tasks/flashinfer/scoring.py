@@ -2,8 +2,8 @@
 
 Upstream scores a solution by the arithmetic mean of speedups over workloads, against the reference and against the one
 baseline solution of a definition; a solution that fails on any workload scores 0 (flashinfer-bench 40e6ca78,
-`TraceSet.get_solution_score`). A mean of ratios favours whoever is far ahead on a few workloads, so geometric means
-stand beside them.
+`TraceSet.get_solution_score`). A mean of ratios favours solutions that are far ahead on a few workloads, so geometric
+means stand beside them.
 
 - `score(judged, baseline_latency_us) -> Score`
 - `traces_of(verdict, definition, workloads, ...) -> tuple[Trace, ...]`
@@ -48,7 +48,7 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     """Means of one kind of speedup."""
 
     arithmetic: float
-    """As upstream has it."""
+    """As upstream."""
     geometric: float
     workloads: int
     wins: float
@@ -56,7 +56,7 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """What a candidate is worth over its workloads."""
+    """Result of a candidate over its workloads."""
 
     failed: int
     """Workloads on which it is wrong, crashes, …; any makes the means 0."""
@@ -181,7 +181,7 @@ def _timed(verdict: Verdict, workloads: Sequence[str]) -> tuple[TimedWorkload, .
 
 
 def _status(verdict: Verdict) -> Status | None:
-    """Return upstream's word for a verdict that says no; null: it says yes, or that time could not be told."""
+    """Return upstream's word for a negative verdict; None: it is positive, or no time could be determined."""
     match verdict:
         case Wrong():
             return "INCORRECT_NUMERICAL"

@@ -66,7 +66,7 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be computed: axes, inputs and outputs in call order, and a reference in Python."""
+    """A computation: axes, inputs and outputs in call order, and a reference in Python."""
 
     name: str
     op_type: str
@@ -134,7 +134,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`FILE::FUNCTION`."""
     dependencies: tuple[str, ...] = ()
     destination_passing_style: bool = True
-    """Whether outputs are passed behind the inputs and written to, instead of being returned."""
+    """True if outputs are passed behind the inputs and written to, instead of being returned."""
     binding: Literal["tvm-ffi", "torch"] | None = None
     """Of C++ and CUDA; null: tvm-ffi."""
 
@@ -186,7 +186,7 @@ Status: TypeAlias = Literal[
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a solution was worth on a workload."""
+    """Result of a solution on a workload."""
 
     status: Status
     environment: Environment
@@ -335,7 +335,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max}
 
 
 class KnownTensor(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an input."""
+    """Facts about an input."""
 
     shape: tuple[int, ...]
     values: tuple[int, ...] | None = None
@@ -658,7 +658,7 @@ class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recordings(msgspec.Struct, frozen=True, kw_only=True):
-    """What was recorded for a task's workloads."""
+    """Recorded results for a task's workloads."""
 
     names: frozenset[str] = frozenset()
     """Inputs that come from it; empty: nothing was found, and they are made up."""

@@ -19,11 +19,11 @@ from messages.tasks import Candidate, SourceFile, TaskSpec
 SUBMISSION = "submission.py"
 _MAIN = "main.py"
 _THEIRS = ("task.py", "utils.py")
-"""What the competition lays beside a submission, and it may import."""
+"""Modules that the competition puts beside a submission, which may import them."""
 _COMPILE = "compile"
 _AS_IT_IS = "(lambda function: function)"
 _REFUSED_WORD = "stream"
-"""The competition's server refuses a submission whose text holds it, in whatever meaning."""
+"""The competition's server refuses a submission with a text that contains it, in any meaning."""
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] =
             f"{own[0].path}, line {line}: the competition refuses a submission that holds the word {_REFUSED_WORD!r}"
         )
     head = (f"{task.name}; candidate {candidate.candidate_id}, found by ksearch-async.", *told)
-    # The word is kept out of the head, whatever was told.
+    # The word is kept out of the head in any case.
     lines = [f"# {line}" for part in head for line in part.splitlines() if _REFUSED_WORD not in line.lower()]
     return "\n".join((*lines, "", text.lstrip("\n")))
 
@@ -143,7 +143,7 @@ def _main_of(passes: Sequence[str]) -> SourceFile:
 
 
 def _without_compile(text: str) -> tuple[str, int]:
-    """Return a text whose calls of `torch.compile` are replaced by what they are given, and how many there were."""
+    """Return a text with calls of `torch.compile` replaced by their argument, and their number."""
     lines = text.splitlines(keepends=True)
     found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.expr) and _is_compile(node)]
     inner = {id(node.func) for node in found if isinstance(node, ast.Call)}

@@ -127,7 +127,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
     """Of the generator, by name."""
     given: dict[str, int]
-    """Arguments that no case gives and `eval.py` does: `batch_size` of a problem whose batch is fixed there."""
+    """Arguments that no case gives and `eval.py` does: `batch_size` of a problem with a fixed batch there."""
     rooms: tuple[int, ...] = ()
     """Places of the generated tuple that are uninitialised tensors for the outputs."""
     passes: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def takes_seed(self) -> bool:
-        """Whether the generator is told a seed."""
+        """True if the generator takes a seed."""
         return "seed" in self.arguments
 
 
@@ -400,7 +400,7 @@ def _checker_of(reference: ast.Module) -> ast.AST | None:
 
 
 def _compared_in(checker: ast.AST, defaults: Mapping[str, _Bounds]) -> Iterator[_Bounds | None]:
-    """Yield the bounds of each comparison that a checker makes; null where they are not to be told."""
+    """Yield the bounds of each comparison that a checker makes; None where they are unknown."""
     bound = {
         target.id: node.value
         for node in ast.walk(checker)

@@ -27,7 +27,7 @@ from messages.tasks import Dimension, SourceFile, TaskRules, TaskSpec, Tolerance
 
 TEST, BENCHMARK, UPSTREAM, CPU = "test", "benchmark", "upstream-", "cpu"
 _FEWEST, _MOST_TIMES = 2, 64
-"""Of what is for a CPU: so many cases at least, and none of more than so many times the smallest one's size."""
+"""Limits for a CPU: at least this many cases, and none larger than this multiple of the smallest one."""
 _REFERENCE, _SUBMISSION, _HARNESS = "reference.py", "@SUBMISSION@", "eval.py"
 
 
@@ -320,7 +320,7 @@ _COMMIT = 12
 
 
 def say_provenance(folder: Path) -> str:
-    """Return a sentence: path in the checkout, commit and licence, as far as they can be told."""
+    """Return a sentence: path in the checkout, commit and licence, as far as they are known."""
     above = [folder, *folder.absolute().parents][:_ABOVE]
     root = next((one for one in above if (one / ".git").exists()), None)
     licence = next((one / name for one in above for name in _LICENCES if (one / name).is_file()), None)

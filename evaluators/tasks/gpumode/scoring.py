@@ -31,7 +31,7 @@ _BENCHMARK, _UPSTREAM = "benchmark/", "upstream-benchmark/"
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """What a submission would be ranked by."""
+    """Score that ranks a submission."""
 
     ranking_by: Ranking
     as_meant_us: float | None = None
@@ -95,7 +95,7 @@ class Competition(msgspec.Struct, frozen=True, kw_only=True):
     cases: tuple[str, ...]
     """Names of the workloads that are timed."""
     reads_otherwise: bool
-    """Whether the competition's harness reads any boolean of the cases as true that is false."""
+    """True if the competition's harness reads a false boolean of the cases as true."""
 
     def score(self, verdict: Verdict) -> Score:
         """Return what a submission of this verdict would be ranked by.

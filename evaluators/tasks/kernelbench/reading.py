@@ -250,7 +250,7 @@ class Step(msgspec.Struct, frozen=True):
         return max(2, self.general // 8) if words[-1] == "groups" else self.general
 
     def of_images(self, text: str) -> Step:
-        """Return the same for a problem whose inputs are images or volumes."""
+        """Return the same for a problem with images or volumes as inputs."""
         spatial = sys.maxsize if _FIXED_WINDOW.search(text) else min(self.spatial, MOST_PIXELS)
         general = 2 * spatial if _NORM_OF_LAST.search(text) else self.general
         return msgspec.structs.replace(self, general=general, spatial=spatial, batch=min(self.batch, MOST_IMAGES))
@@ -271,7 +271,7 @@ STEPS = (
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One assignment whose numbers were capped."""
+    """One assignment with capped numbers."""
 
     name: str
     before: str
@@ -407,7 +407,7 @@ def _targets_of(statement: ast.Assign | ast.AnnAssign) -> Iterator[str]:
 
 
 def _after(statement: ast.Assign | ast.AnnAssign, edits: list[tuple[ast.Constant, int]]) -> str:
-    """Return an assignment's value as it reads now. The tree is changed; nobody reads it afterwards."""
+    """Return an assignment's value as it reads now. The tree is changed and not read afterwards."""
     for node, value in edits:
         node.value = value
     return ast.unparse(statement.value) if statement.value else ""
@@ -428,7 +428,7 @@ _IMAGE_RANK = 4
 _NORM_OF_LAST = re.compile(r"nn\.LayerNorm\(")
 """As many channels as the doubled width: two published problems normalise the one by the number of the other."""
 _FIXED_WINDOW = re.compile(r"(?<!Adaptive)AvgPool2d\((kernel_size=)?7\b")
-"""What is left of an image of 224 after it was halved five times: the network takes no other."""
+"""Size of an image of 224 after five halvings: the network takes no other."""
 _MAKERS = frozenset(["rand", "randn", "randint", "ones", "zeros", "empty"])
 
 
@@ -486,7 +486,7 @@ def _bind(target: ast.expr, value: object, known: dict[str, object]) -> None:
 
 
 def _value(node: ast.expr, known: Mapping[str, object]) -> object:
-    """Return what an expression of whole numbers comes to: a number, a tuple of them; None: unknown."""
+    """Return the value of an expression of whole numbers: a number, a tuple of them; None: unknown."""
     match node:
         case ast.Constant(value=int(number)):
             return number

@@ -1,10 +1,10 @@
 """KernelBench's metrics from our verdicts. Pure.
 
-As its `score.py` defines them (423217d, March 2026): `fast_p` is the share of *all* problems whose candidate is correct
-and more than p times as fast as the baseline; the geometric mean is over correct candidates only. Here a candidate is
-correct if every call of it was, timed ones included. One whose speed could not be told counts as correct and as not
-faster than anything but 0; it is in no mean. A problem that could not be evaluated counts as one without a correct
-candidate: leaving it out would raise the score.
+As its `score.py` defines them (423217d, March 2026): `fast_p` is the share of *all* problems with a correct candidate that is
+more than p times as fast as the baseline; the geometric mean is over correct candidates only. Here a candidate is
+correct if every call of it was, timed ones included. One with an unknown speed counts as correct and as not faster than
+anything but 0; it is in no mean. A problem that could not be evaluated counts as one without a correct candidate:
+leaving it out would raise the score.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one problem."""
+    """Result of one problem."""
 
     correct: bool
     speedup: float | None = None
@@ -36,7 +36,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     problems: int
     correct: int
     timed: int
-    """Problems whose speedup against this baseline is known."""
+    """Problems with a known speedup against this baseline."""
     fast_p: dict[str, float]
     """Threshold to share of all problems: `{"1.0": 0.25}`."""
     geometric_mean: float | None
@@ -74,7 +74,7 @@ def score(outcomes: Sequence[Outcome], baseline: str) -> Score:
 
 
 def fast_p(outcomes: Sequence[Outcome], threshold: float) -> float:
-    """Return the share of all problems with a correct candidate that is more than so many times as fast."""
+    """Return the share of all problems with a correct candidate that is more than this many times as fast."""
     fast = sum(one.correct and (threshold == 0 if one.speedup is None else one.speedup > threshold) for one in outcomes)
     return fast / len(outcomes) if outcomes else 0.0
 

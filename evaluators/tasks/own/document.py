@@ -57,13 +57,13 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     distribution: str | None = None
     """As `distributions.py` lists them; null: `normal`, of integers and booleans none."""
     as_drawn: bool = False
-    """Whether it has only values as they are drawn: no family of test data changes it."""
+    """True if it only has values as they are drawn: no input distribution changes it."""
     value: Dimension | None = None
-    """Of what is no tensor: a number, a text, true or false; a text that is a dimension's name means that."""
+    """For other values than tensors: a number, a text, true or false; a text that is a dimension's name means that."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What candidates may do, and how their time counts; see `TaskRules`."""
+    """Rules for candidates, and for their time; see `TaskRules`."""
 
     library_calls: LibraryCalls = "deny"
     allow: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     text: str
     """The sentence that it was drafted from."""
     accepted: bool = False
-    """Whether a person said yes; nothing is searched before."""
+    """True if a person accepted it; nothing is searched before."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,7 +105,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     languages: tuple[Language, ...] = ()
     calling: Literal["function", "destination"] = "function"
     baseline: Literal["eager"] = "eager"
-    """What speedups are against: the reference as it stands. `--baseline torch.compile` times another one besides."""
+    """Baseline of speedups: the reference as it stands. `--baseline torch.compile` times another one besides."""
     rules: Rules = Rules()
     draft: Draft | None = None
 

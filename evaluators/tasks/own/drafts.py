@@ -30,7 +30,7 @@ from evaluators.tasks.own.reading import find_folder, read_task
 from messages.base import ConfigError
 
 MODELS_KEYS = ("name", "description", "reference", "inputs", "workloads", "hidden_workloads")
-"""What a model may say in a document."""
+"""Fields that a model may set in a document."""
 _OPEN = re.compile(r"^(?P<before>\[draft\]\s.*?^accepted\s*=\s*)false\b", re.MULTILINE | re.DOTALL)
 
 
@@ -43,7 +43,7 @@ def read_draft(document: str, reference: str, name: str = "") -> Document:
         name: of the task; empty: as the document says.
 
     Raises:
-        ConfigError: what is wrong with it, one complaint a line: for whoever wrote it.
+        ConfigError: its errors, one complaint a line, for its author.
     """
     found = parse_document(document, DOCUMENT)
     if name:
@@ -100,7 +100,7 @@ def write_draft(parent: Path, document: Document, reference: str) -> Path:
 
 
 def draft_of(name: str) -> Draft | None:
-    """Return that a task is a draft which nobody has accepted; None where it is none.
+    """Return the error of a task that is a draft and is not accepted; None where it is none.
 
     Args:
         name: of a task, as people call it.
@@ -184,7 +184,7 @@ class _Reader:
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name, module in _bound(node)
         }
-        """What is known by each name that an import binds."""
+        """Meaning of each name that an import binds."""
         self._defined = _assigned_anywhere(tree)
 
     def complaints(self) -> Iterator[str]:
@@ -379,9 +379,10 @@ MODULES: Final = {
     "torch.fft": _words(_FFT),
     "math": _words(_MATH),
 }
-"""What may be taken of each module, by its whole name."""
+"""Names that may be taken of each module, in full."""
 ATTRIBUTES: Final = _words(_DTYPES, _OPERATIONS, _METHODS)
-"""What may be taken of anything else: methods of tensors and lists. One that ends with `_` counts as without it."""
+"""Names that may be taken of anything else: methods of tensors and lists. One that ends with `_` counts as without
+it."""
 BUILTINS: Final = _words(_BUILTINS)
 """Names that are there without being defined."""
 IN_BETWEEN: Final = frozenset({"torch.nn"})

@@ -27,11 +27,11 @@ class Function(msgspec.Struct, frozen=True):
     required: int
     """How many of them have no default."""
     takes_more: bool
-    """Whether it has `*args` or `**kwargs`."""
+    """True if it has `*args` or `**kwargs`."""
 
     @property
     def module(self) -> str:
-        """What the file is imported as."""
+        """Name under which the file is imported."""
         return self.path.removesuffix(".py").replace("/", ".")
 
 

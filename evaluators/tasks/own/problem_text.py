@@ -203,7 +203,7 @@ class _Kind(msgspec.Struct, frozen=True):
     counts: tuple[int, ...]
     """How many numbers may stand in its parentheses."""
     fits: Callable[[str], bool]
-    """Whether it can be drawn in a dtype."""
+    """True if it can be drawn in a dtype."""
     text: str
     """The expression, with `{shape}`, `{dtype}`, `{0}`, `{1}`."""
     defaults: tuple[str, ...] = ()
@@ -232,7 +232,7 @@ def drawn(distribution: str | None, dtype: str, shape: Sequence[str], where: str
     """Return the expression that draws an input, and those over dimensions that stand in it.
 
     Args:
-        distribution: as the document has it; null: nothing is said.
+        distribution: from the document; None: not given.
         dtype: torch's name without the prefix.
         shape: expressions over dimensions.
         where: file and key, for messages.

@@ -1,4 +1,4 @@
-"""Reads tasks of one's own: a folder with a `task.toml` and the files it names. Runs nothing, imports no torch.
+"""Reads your own tasks: a folder with a `task.toml` and the files it names. Runs nothing, imports no torch.
 
 own:FOLDER, FOLDER            all workloads
 FOLDER:short,long             some of them
@@ -43,7 +43,7 @@ def recognizes(path: Path) -> bool:
 
 
 def find_folder(name: str) -> Path | None:
-    """Return the folder of a task of one's own by what people call it, `own:` and workloads included; None if none."""
+    """Return the folder of an own task by its name, `own:` and workloads included; None if there is none."""
     asked = parse_selector(name)
     if asked.source not in ("", "own") or asked.path is None or not recognizes(asked.path):
         return None

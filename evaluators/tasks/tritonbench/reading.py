@@ -4,7 +4,7 @@ A problem is a Python file: the gold's kernels and functions, a line of `#`, and
 golds are Triton operators, T's are torch functions. Beside them lie descriptions, and for the sizes that its harness
 times, a class per problem that makes inputs. Here all of it is read by syntax trees; the judge runs it (`tracing.py`).
 
-    tritonbench:PATH#G/softmax_triton1        what the test calls it with
+    tritonbench:PATH#G/softmax_triton1        the arguments of the test
     tritonbench:PATH#G/softmax_triton1:cpu    the same with smaller sizes, for an interpreter
     tritonbench:PATH#T/gelu:perf              the sizes that are timed there
     tritonbench:PATH#T/gelu:test,perf/3       some of both
@@ -56,7 +56,7 @@ class ProblemParts(msgspec.Struct, frozen=True, kw_only=True):
     """Of the gold, that the test calls, in the gold's order; `Class.apply` for an autograd function's. Empty where it
     launches kernels itself, or makes modules: there is nothing to be recorded then, as the judge says."""
     draws: bool
-    """Whether the gold seems to draw random numbers."""
+    """True if the gold seems to draw random numbers."""
 
 
 def read_task(selector: str) -> TaskSpec:
@@ -230,7 +230,7 @@ def _functions(body: Sequence[ast.stmt], used: set[str], held: set[str]) -> Iter
 
 
 def _applied(node: ast.AST) -> str:
-    """Return whose `apply` it is; empty: nobody's."""
+    """Return the owner of the `apply`; empty: none."""
     match node:
         case ast.Attribute(attr="apply", value=ast.Name(id=name)):
             return name
@@ -293,7 +293,7 @@ _LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os"
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What TritonBench's authors measured of a gold on one size, on their A100."""
+    """Measurements of a gold on one size by TritonBench's authors, on their A100."""
 
     input_size: object
     """Shapes of tensors, and other arguments as they are."""
@@ -313,7 +313,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the sizes of a problem."""
+    """Facts about the sizes of a problem."""
 
     text: str = ""
     """Defines the class `performance_metrics`, on a base of that module's name that `tracing.py` has."""
@@ -411,7 +411,7 @@ def add(x, y):
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """What a checkout's list says of a problem; G and T have different fields."""
+    """Entry of a checkout's list for a problem; G and T have different fields."""
 
     file: str
     repo: str = ""

@@ -2,10 +2,9 @@
 
 As its scripts define them (thunlp/TritonBench 603e28a, `EVAL/eval_{G,T}`), with what is measured here instead:
 
-- call accuracy: the share of problems whose candidate goes through the test; here: that answers all calls, rightly or
-  not;
-- execution accuracy: the share whose candidate prints what the gold prints, which is nothing for most; here: whose
-  tensors are right on every call. Of all problems, not of those that were called;
+- call accuracy: the share of problems with a candidate that goes through the test; here: that answers all calls,
+rightly or not; - execution accuracy: the share with a candidate that prints the output of the gold, which is nothing
+for most; here: with right tensors on every call. Of all problems, not of those that were called;
 - speedup of a problem: the sum of the gold's times over its sizes by the sum of the candidate's, so that the largest
   size decides; the gold's times are measured here, in the same rounds, not taken from its authors' A100. The mean of
   the sizes' ratios (geometric) stands beside it;
@@ -27,31 +26,31 @@ import msgspec
 from messages.verdicts import CORRECT_FATES, Measured, TimedWorkload, Verdict, fate_of
 
 UNCALLED_FATES = frozenset({"did_not_build", "crashed", "timed_out", "rejected"})
-"""Fates of candidates that do not go through the calls."""
+"""Statuses of candidates that do not go through the calls."""
 _MOST_SPEEDUP, _LEAST_SPEEDUP_OF_T, _MOST_EFFICIENCY = 10.0, 0.1, 100.0
 _PREFIX = "perf/"
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a GPU can do at most."""
+    """Peak rates of a GPU."""
 
     gb_per_s: float
     tflops: float
 
 
 A100 = Peaks(gb_per_s=2039.0, tflops=312.0)
-"""What the upstream divides by."""
+"""Divisor of upstream."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """What one size asks for, by the problem's own formulas."""
+    """Work of one size, by the problem's own formulas."""
 
     bytes_moved: float
     flops: float
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one problem."""
+    """Result of one problem."""
 
     called: bool
     correct: bool

@@ -1,13 +1,13 @@
 """Takes the inputs of a TritonBench problem from its test: what the test calls the gold's functions with.
 
-The judge runs the test with recorders in the places of those functions. Once, at first, they call the gold, so that it
-is known which arguments it writes to; afterwards they give what it gave then, so that drawing inputs under another seed
-costs no kernel. The recorded calls are the inputs, a nest of tensors and constants; making them with the gold's
-functions (`replay.py`) is the reference.
+The judge runs the test with recorders in the places of those functions. At first they call the gold once, to find the
+arguments that it writes to; afterwards they give the same result, so that drawing inputs under another seed costs no
+kernel. The recorded calls are the inputs, a nest of tensors and constants; making them with the gold's functions
+(`replay.py`) is the reference.
 
-What is left out: calls with something that is no tensor, number, text, dtype or device (modules, callables), calls that
-raise, calls that neither return nor write a tensor; and whatever the test does besides: autograd's backward passes, its
-own comparisons. Memory that the test leaves uninitialised holds zeros here; elements of the gold's own that it does not
+Left out are calls with something that is no tensor, number, text, dtype or device (modules, callables), calls that
+raise, calls that neither return nor write a tensor; and other work of the test: autograd's backward passes, its own
+comparisons. Memory that the test leaves uninitialised holds zeros here; elements of the gold's own that it does not
 write (they differ with what the memory held) are not compared. Floating values that the test writes out are made
 smaller by up to a tenth, anew for each draw, unless the gold fails then: else a constant answer would be right.
 
@@ -70,7 +70,7 @@ class Trace:
         self._literals: frozenset[int] = frozenset()
         """Floating tensors, by number, that are the same under every seed: the test writes them out."""
         self._executes = False
-        """Whether the gold must be called each time, for the test to go on."""
+        """True if the gold must be called each time, for the test to go on."""
 
     def calls(self, size: int = TEST) -> list[Call]:
         """Return the calls that the test makes under torch's seed as it is, on torch's default device.
@@ -171,7 +171,7 @@ class Trace:
             except EnoughError:
                 pass
             except Exception:
-                # What it compares, or differentiates, is not what the recorders gave.
+                # Values that it compares, or differentiates, are not those of the recorders.
                 if not run.calls:
                     raise
         return run.calls
@@ -580,7 +580,7 @@ _NO_SIZES = ("seed", "block", "num_", "group", "stage", "warp", "dtype", "device
 
 
 def capped(text: str, most: int = MOST) -> str:
-    """Return a test whose sizes are at most `most`."""
+    """Return a test with sizes of at most `most`."""
     return ast.unparse(_Capper(most).visit(ast.parse(text))) + "\n"
 
 

@@ -28,7 +28,7 @@ def load_text(what: str, text: str) -> ModuleType:
     """Return the module of a text; Triton and tracebacks find its lines.
 
     Args:
-        what: what it is: `kernel`, `reference`.
+        what: the tensor's name: `kernel`, `reference`.
         text: a Python program.
     """
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
@@ -159,7 +159,7 @@ def compare(
 
     Args:
         out: the kernel's output.
-        expected: the reference in float64 where it has such a form.
+        expected: the reference in float64 where that exists.
         native: the reference in its own dtype.
         bounds: see `BOUNDS`.
     """

@@ -37,7 +37,7 @@ def home_device() -> torch.device:
 
 
 def build_command(architecture: str) -> tuple[str, list[str]]:
-    """Return nvcc and what it is told, to build for an architecture such as `sm_90`.
+    """Return nvcc and its arguments for an architecture such as `sm_90`.
 
     Raises:
         RuntimeError: there is no compiler.

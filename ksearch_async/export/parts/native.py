@@ -111,7 +111,7 @@ def wants_tvm_ffi() -> bool:
 
 
 def tvm_ffi_flags() -> tuple[str, ...]:
-    """Return what a compiler is told of tvm-ffi, for kernels that are written for it.
+    """Return the compiler's arguments for tvm-ffi, for kernels that are written for it.
 
     Raises:
         RuntimeError: it is not installed.
@@ -158,7 +158,7 @@ def load_library(product: Path) -> Callable[[Sequence[torch.Tensor], int | None]
             addresses.insert(place, ctypes.addressof(number))
         results = [tensor.data_ptr() for tensor in tensors[len(ARGUMENTS) :]]
         inputs, outputs = ((ctypes.c_void_p * len(some))(*some) for some in (addresses, results))
-        _ = dimensions  # what `shapes` points to
+        _ = dimensions  # the arrays behind `shapes`
         queue = () if stream is None else (ctypes.c_void_p(stream),)
         status = function(inputs, outputs, shapes, *queue)
         if status != 0:

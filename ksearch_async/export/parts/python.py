@@ -1,8 +1,8 @@
 """Part of exported modules: a function, or a torch module, made like the reference's model and given its state.
 
-What a module derives from its state is kept while the same tensors are given, unchanged; other ones make it anew.
-(Changes by way of `tensor.data` are not seen: PyTorch does not count them.) Its outputs are copied, so that it may
-reuse its own.
+Values that a module derives from its state are kept while the same tensors are given, unchanged; other tensors make it
+anew. (Changes by way of `tensor.data` are not seen: PyTorch does not count them.) Its outputs are copied, so that it
+may reuse its own.
 """
 
 from __future__ import annotations

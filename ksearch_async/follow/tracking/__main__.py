@@ -1,8 +1,9 @@
 """The process of one tracker: `python -m ksearch_async.follow.tracking NAME FOLDER SETTINGS`, started beside a session.
 
-It reads the run's journal from where an earlier session's process came to, until its standard input ends and the
-journal does too. So it outlives a search that was killed just long enough to tell the rest. On standard output it says
-what people should know, one `Word` a line; all that its packages print goes to `tracking/NAME.log` in the run's folder.
+It reads the run's journal from the place where an earlier session's process stopped, until its standard input ends and
+the journal does too. So it outlives a search that was killed just long enough to tell the rest. On standard output it
+says what people should know, one `Word` a line; all that its packages print goes to `tracking/NAME.log` in the run's
+folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 class Control:
-    """Says when the session is over: when there is nobody any more at the other end of a pipe."""
+    """Detects the end of the session: the other end of a pipe is closed."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

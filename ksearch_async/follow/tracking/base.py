@@ -1,4 +1,4 @@
-"""Experiment trackers: the interface that each implements, and what the session's process is told of one.
+"""Experiment trackers: the interface that each implements, and its messages to the session's process.
 
 Entries are worked out once (`ledger`); a tracker only carries them. Trackers may block and may fail: nothing else lives
 in their process.
@@ -27,7 +27,7 @@ WORLD_MODEL = "world-model"
 
 
 class TrackerError(BoundaryError):
-    """A tracker did not take what it was told."""
+    """A tracker did not take an entry."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def as_tracker_errors(own: type[Exception]) -> Iterator[None]:
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers after a round. What a tracker was told of a round before is kept."""
+    """Numbers after a round. Entries of earlier rounds are kept."""
 
     round: int
     """0: before the first one was over."""
@@ -78,7 +78,7 @@ class Tracker(Protocol):
         May be called again after it failed.
 
         Raises:
-            TrackerError: there is none, it does not answer, or lets nobody in.
+            TrackerError: there is none, it does not answer, or it refuses the sign-in.
         """
 
     def take(self, entry: Entry) -> None:
@@ -122,14 +122,14 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, kw_only=True):
-    """How far a tracker was told of a run: `tracking/NAME.json`."""
+    """Progress of a tracker in a run: `tracking/NAME.json`."""
 
     seq: int = 0
-    """Of the last record of which it was told everything."""
+    """Of the last record that it received whole."""
     url: str = ""
 
     def keep(self, folder: RunFolder, name: str, seq: int) -> None:
-        """Say that it was told up to a record; the file is always a whole one."""
+        """Note its progress up to a record; the file is always a whole one."""
         self.seq = seq
         path = mark_path(folder, name)
         fresh = path.with_name(f".{path.name}.new")
@@ -143,7 +143,7 @@ def mark_path(folder: RunFolder, name: str) -> Path:
 
 
 def read_mark(folder: RunFolder, name: str) -> Mark:
-    """Return how far a tracker was told; from the beginning if that is not known."""
+    """Return a tracker's progress; the beginning if it is unknown."""
     try:
         return msgspec.json.decode(mark_path(folder, name).read_bytes(), type=Mark)
     except (OSError, msgspec.MsgspecError):

@@ -2,7 +2,7 @@
 
 The names of a round's scores and of its artifact are those of the original K-Search, so that a board made for it goes
 on: `<task>/generate/speedup`, `<task>/generate/best_speedup` (`round_score`, `best_score` where candidates are scored),
-and `r<round>_code` with `clean/`, `raw/`, `wm/` and `eval/`. What stands without a task before it is ours.
+and `r<round>_code` with `clean/`, `raw/`, `wm/` and `eval/`. A name without a task in front is ours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMED = ("name", "speedup_vs_reference", "latency_us", "reference_latency_us")
 
 
 class Ledger:
-    """Takes a run's records, and says what a tracker is to be told of each."""
+    """Turns a run's records into entries for a tracker."""
 
     def __init__(self) -> None:
         self.run = Run()
@@ -44,7 +44,7 @@ class Ledger:
         """Candidate and raw answer by the candidate's id; it may be measured more than once."""
 
     def take(self, record: Record) -> list[Entry]:
-        """Fold a record, and return what is to be told, in order."""
+        """Fold a record, and return its entries, in order."""
         run = self.run
         tried, steps = len(run.tried), len(run.steps)
         run.fold(record)
@@ -58,7 +58,7 @@ class Ledger:
         return list(self._entries(run.started.task.name, record, run.tried[tried:], is_best=len(run.steps) > steps))
 
     def tables(self) -> list[Table]:
-        """Return what is told when a session ends: all attempts, all bests, the tree, the best's workloads."""
+        """Return the entries at the end of a session: all attempts, all bests, the tree, the best's workloads."""
         run = self.run
         attempts = [(one.fact, one.node_id, self._title(one.node_id)) for one in run.tried]
         workloads = run.step.mark.workloads if run.step else ()

@@ -34,7 +34,7 @@ class Tracked:
     def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
         """See `Tracker.begin`."""
         settings = self._settings
-        os.environ.setdefault("WANDB_DATA_DIR", str(self._folder))  # what waits to be uploaded; else in the home folder
+        os.environ.setdefault("WANDB_DATA_DIR", str(self._folder))  # else in the home folder
         with as_tracker_errors(Error):
             self._run = wandb.init(
                 project=settings.project or os.environ.get("WANDB_PROJECT") or _PROJECT,

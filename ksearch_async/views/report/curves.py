@@ -132,7 +132,7 @@ def search_trace(series: Sequence[Series]) -> Iterator[Picture]:
 
 
 def _failures(run: Run) -> dict[str, list[int]]:
-    """Return the rounds by fate, of what has no speed."""
+    """Return the rounds by status, of candidates without a speed."""
     found: dict[str, list[int]] = {}
     for tried in run.tried:
         if tried.fact.round and _value(run, tried) is None:

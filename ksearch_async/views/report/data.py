@@ -20,7 +20,7 @@ Curve: TypeAlias = tuple[tuple[float, float], ...]
 """Steps: from each x on, y."""
 
 LEVELS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-"""Speedups of which it is said when they were reached."""
+"""Speedups that have a time to reach."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):

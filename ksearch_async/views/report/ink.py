@@ -40,7 +40,7 @@ FATES: dict[str, tuple[str, str]] = {
     "rejected": ("^", RED),
     "quarantined": ("d", RED),
 }
-"""Mark and colour by fate; told apart without colour."""
+"""Mark and colour by status; distinct without colour."""
 OTHER_FATE = ("*", SOFT)
 
 WIDE, HIGH = 6.4, 3.6
@@ -78,7 +78,7 @@ def style_of(place: int) -> tuple[str, str]:
 def shown(text: str, width: int) -> str:
     """Return a text of a stranger's (a title, a name) as it can be drawn: one line, of characters that the font has.
 
-    What is drawn otherwise, or is a direction or a control, is a question mark in a box.
+    Signs that are drawn otherwise, directions and controls become a question mark in a box.
     """
     from matplotlib.font_manager import findfont, get_font  # noqa: PLC0415 - only when drawing
 

@@ -58,7 +58,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None
     """Null: a price is not known."""
     known_usd: float
-    """Of the answers whose price is known."""
+    """Of the answers with a known price."""
     unpriced_calls: int
 
 

@@ -43,9 +43,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Access rights."""
 
     token: str
-    """Whoever has it may give orders."""
+    """A client that knows it may give orders."""
     reads_need_token: bool = False
-    """Nobody may even look without it."""
+    """Without it no client may even read."""
     names: frozenset[str] = frozenset()
     """Names of this host that browsers may know it by, besides `localhost` and addresses."""
 

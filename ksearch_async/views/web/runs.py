@@ -30,7 +30,7 @@ from messages.base import KsearchError, ProtocolError
 
 T = TypeVar("T")
 _IMPOSSIBLE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError, RecursionError)
-"""Errors of folding where records are well-formed and no planner can have decided them: somebody edited them."""
+"""Errors of folding where records are well-formed and no planner can have decided them: they were edited."""
 _to_json = msgspec.json.Encoder()
 
 
@@ -153,8 +153,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     language: str = ""
     device: str = ""
     standing: str
-    """`running`, `paused`, `stopping`, `finished`; `stopped`: nobody works on it, and it has not ended; `unread`: not
-    looked at yet; `damaged`: it cannot be read."""
+    """`running`, `paused`, `stopping`, `finished`; `stopped`: no process works on it, and it has not ended; `unread`:
+    not read yet; `damaged`: it cannot be read."""
     stopped_by: str = ""
     rounds: int = 0
     max_rounds: int = 0
@@ -192,7 +192,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: str
     """ISO 8601, UTC: when it was last seen to go on."""
     is_led: bool
-    """Somebody works on it."""
+    """A process works on it."""
 
 
 class Place(Protocol):
@@ -203,12 +203,11 @@ class Place(Protocol):
     async def runs(self) -> list[Found]:
         """Return the runs that are there now.
 
-        Raises:
-            messages.base.KsearchError: that cannot be told.
+        Raises: messages.base.KsearchError: that is not known.
         """
 
     async def feed(self, run_id: str) -> Feed | None:
-        """Return a run's records; None if there is no such run. The id may come from anybody."""
+        """Return a run's records; None if there is no such run. The id comes from outside and is not trusted."""
 
     def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
         """Return the way to give a run orders, which `feed` has found; open while it is entered.
@@ -356,10 +355,10 @@ def _locked_files() -> frozenset[int] | None:
 LOOK_S = 1.0
 """How often places are looked at for runs."""
 IDLE_S = 600.0
-"""A run that nobody looks at is dropped after so long."""
+"""Seconds after which a run without viewers is dropped."""
 KEPT_RUNS, KEPT_UPDATES = 12, 16_000
-"""Of runs that nobody looks at, so many are kept at most, and of all of them together so many updates: about 80 MB.
-The list reads all runs; the newest are there at once when somebody wants them."""
+"""Most runs without viewers that are kept, and most updates of all of them together: about 80 MB. The list reads all
+runs; the newest are there at once on request."""
 
 log = structlog.get_logger(__name__)
 
@@ -419,7 +418,7 @@ class Shelf:
         return sorted(rows, key=lambda row: (row.started_at, row.run_id), reverse=True)
 
     async def roster(self) -> Roster:
-        """Return who takes part in the runs; nobody where there is no server."""
+        """Return the nodes that take part in the runs; none where there is no server."""
         for place in self._places:
             if (roster := await place.roster()) is not None:
                 return roster
@@ -479,7 +478,7 @@ class Shelf:
         return opened
 
     def _sweep(self) -> None:
-        """Drop the runs that nobody needs, those that were left first before others."""
+        """Drop the runs without viewers, those that were left first before others."""
         now, runs, updates = anyio.current_time(), 0, 0
         for opened in sorted(self._opened.values(), key=lambda each: each.left_at, reverse=True):
             if opened.failure is None and (opened.watchers or self._goes_on(opened.run_id)):
@@ -490,7 +489,7 @@ class Shelf:
                 self._drop(opened.run_id)
 
     def _goes_on(self, run_id: str) -> bool:
-        """Say whether somebody works on a run: the list would open it again at once."""
+        """Return True if a process works on a run: the list would open it again at once."""
         return run_id in self._rows and self._rows[run_id][0].is_led
 
     def _drop(self, run_id: str) -> None:
@@ -566,9 +565,9 @@ def _unknown(run_id: str) -> UnknownRunError:
 
 
 KEEP_ALIVE_S = 15.0
-"""So often something is said, so that nobody between takes the connection for dead."""
+"""Interval of keep-alive messages, so that proxies do not close the connection."""
 PACE_S = 0.25
-"""The list of runs is told no more often."""
+"""Minimum interval between two updates of the list of runs."""
 _AT_ONCE = 256
 _STILL_HERE = b": still here\n\n"
 
@@ -576,8 +575,8 @@ _STILL_HERE = b": still here\n\n"
 async def told_updates(opened: OpenedRun, after: int, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
     """Yield a run's updates behind a record, then those that come.
 
-    The last event is `reset` if the run does not go that far: it is not the one that the watcher knew; `trouble` if
-    it cannot be read any more. Whoever comes again finds it opened anew.
+    The last event is `reset` if the run does not go that far: it is not the one that the watcher knew; `trouble` if it
+    cannot be read any more. The next visitor finds it opened anew.
     """
     yield _STILL_HERE
     if after > opened.last_seq:

@@ -68,7 +68,7 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speedup_high: float | None = None
     latency_us: float | None = None
     is_least: bool = False
-    """`speedup` is the least that it may be: its time could not be told."""
+    """`speedup` is a lower bound: its time could not be determined."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -207,7 +207,7 @@ class Folding:
         self.run = Run(with_texts=True)
         self._narrator = Narrator(self.run, open_count=self._open_count)
         self._nodes: dict[str, Node] = {}
-        """As they were told last."""
+        """Values as last sent."""
         self._open = 0
         """How many of these are open."""
         self._facts: list[Fact] = []
@@ -331,7 +331,7 @@ def updates_of(records: Iterable[Record]) -> Iterator[Update]:
 
 
 def node_view(node: Node) -> NodeView:
-    """Return a node as it is told."""
+    """Return a node for the page."""
     best = taken(Worth, node.best) if node.best else None
     return taken(NodeView, node, best=best, pinned=bool(node.pinned), forbidden=node.barred)
 

@@ -198,7 +198,7 @@ class _GroupWriter:
         return lines
 
     def _find_bound(self) -> tuple[int, Bound | None]:
-        """Return a row stage whose masked columns need not be computed, since only sums over them use its result."""
+        """Return a row stage with masked columns that need not be computed: only sums over them use them."""
         for position, stage in enumerate(self._group.stages):
             bound = None if stage.is_contraction else bound_of(stage)
             name = stage.target.name

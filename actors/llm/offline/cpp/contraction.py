@@ -1,8 +1,8 @@
 """Contractions in C++, for a block of rows: plain loops, or a kernel that keeps a tile of the result in registers.
 
 Two kernels: **lanes**, where a vector holds neighbouring columns of the result and one operand (the other one is
-broadcast, or lies alike), and **dot**, where a vector holds neighbouring terms of the sum. An operand whose columns are
-not neighbours can be packed: copied into panels of as many columns as a tile has, in the order of the sum.
+broadcast, or lies alike), and **dot**, where a vector holds neighbouring terms of the sum. An operand with columns that
+are no neighbours can be packed: copied into panels as wide as a tile, in the order of the sum.
 """
 
 from __future__ import annotations

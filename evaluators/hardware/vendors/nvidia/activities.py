@@ -1,4 +1,4 @@
-"""What a process has its GPU do, as CUPTI records it: each kernel, copy and fill, with its times. Stdlib only.
+"""The GPU activity of a process, as CUPTI records it: each kernel, copy and fill, with its times. Stdlib only.
 
 - `find_cupti() -> str`: the library's path, empty where there is none
 - `Recorder(library: str)`: before the GPU is taken; `begin()`, `end() -> list[Activity]`

@@ -144,7 +144,7 @@ class Context:
     def keep_freed_memory(self) -> None:
         """Have stream-ordered allocations (`cudaMallocAsync`) find the memory that earlier calls gave back.
 
-        By default it is handed to the system whenever somebody waits for the GPU: behind a call's last event, in no
+        By default it is handed to the system whenever a process waits for the GPU: behind a call's last event, in no
         time that the events see.
         """
         pool, everything = Pointer(), ctypes.c_uint64(2**64 - 1)
@@ -156,7 +156,7 @@ class Context:
                 raise
 
     def forget_persisting_l2(self) -> None:
-        """Let no line of the L2 cache outlive a sweep because somebody asked for it."""
+        """Let no line of the L2 cache survive a flush because a process asked for it."""
         try:
             self.call("cuCtxSetLimit", _PERSISTING_L2_LIMIT, ctypes.c_size_t(0))
             self.call("cuCtxResetPersistingL2Cache")
@@ -172,7 +172,7 @@ class SharedMemory:
         """Allocate.
 
         Raises:
-            DriverError: there is not so much, or it cannot be shared.
+            DriverError: there is less memory, or it cannot be shared.
         """
         properties = _AllocationProperties(type=_PINNED, handle_types=_POSIX_DESCRIPTOR, location=_Location(_ON_DEVICE))
         granule = ctypes.c_size_t()
@@ -242,7 +242,7 @@ class SpanClock:
 
 
 class Hold:
-    """Keeps the GPU for this process, for as long as it is told, with one thread that waits."""
+    """Keeps the GPU for this process, for a given time, with one thread that waits."""
 
     def __init__(self, context: Context) -> None:
         """Have the driver compile what waits.
@@ -263,7 +263,7 @@ class Hold:
         context.call("cuMemAlloc_v2", ctypes.byref(self._longest_gap), ctypes.c_size_t(ctypes.sizeof(ctypes.c_uint64)))
 
     def begin(self, span_ns: int) -> None:
-        """Queue a wait of so many ns on the default stream."""
+        """Queue a wait of this many ns on the default stream."""
         span = ctypes.c_uint64(span_ns)
         parameters = (Pointer * 2)(ctypes.addressof(span), ctypes.addressof(self._longest_gap))
         self._context.call("cuLaunchKernel", self._function, 1, 1, 1, 1, 1, 1, 0, Pointer(), parameters, Pointer())

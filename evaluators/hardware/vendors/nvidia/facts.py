@@ -1,4 +1,4 @@
-"""What a GPU is, as NVIDIA's driver reports it.
+"""A GPU, as NVIDIA's driver reports it.
 
 - `gpu_facts(device: str) -> GpuFacts`, raises EvaluatorError (permanent), ConfigError
 
@@ -20,7 +20,7 @@ from messages.base import ConfigError, EvaluatorError
 
 _SCRIPT = Path(__file__).with_name("query.py")
 _TIMEOUT_S = 60.0
-"""The driver of a GPU that nobody uses may have to be started first."""
+"""The driver of an unused GPU may have to be started first."""
 _TRANSFERS_PER_CLOCK = 2
 
 

@@ -3,8 +3,8 @@
 - `ails(device: str) -> str`: empty if the GPU works
 
 The script's argument is the GPU's number as the driver counts (CUDA_VISIBLE_DEVICES counts). It takes the GPU, fills
-some memory, copies it, and compares. A GPU that fell off its bus fails here, as does one whose memory errors stop work
-until it is reset; a candidate that broke its own context does not.
+some memory, copies it, and compares. A GPU that fell off its bus fails here, as does one that stopped work on memory
+errors until its reset; a candidate that broke its own context does not.
 """
 
 from __future__ import annotations

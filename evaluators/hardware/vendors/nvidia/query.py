@@ -1,8 +1,8 @@
 """Asks NVIDIA's driver about one GPU and prints a JSON object: a stdlib-only script for `python -I -S`.
 
 Its argument is the GPU's number as the driver counts (CUDA_VISIBLE_DEVICES counts). A process that has called `cuInit`
-can no longer fork children that use the GPU, so nobody asks in a process that lives on. No context is made: a GPU that
-is being measured on is not disturbed.
+can no longer fork children that use the GPU, so only short-lived processes call it. No context is made: a GPU that is
+being measured on is not disturbed.
 
 Exit codes: 0, 3 (no driver), 4 (the driver refused; its words on standard error), 5 (no such GPU).
 """
