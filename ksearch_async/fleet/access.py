@@ -2,10 +2,10 @@
 
 Jobs are programs that run on other people's machines, so the server decides on the right to publish them.
 
-Two facts about nats-server decide the form. It checks the publishes and subscriptions of a client, but not
-the *reply subject of a request*: any client that may read one message could have it delivered as a job or a decision.
-So every role but `admin` and `planner` lives in an account of its own and reaches the bus through exports: answers stay
-in that account. And subjects match whole tokens, so streams and consumers are named such that the kind of job or the role is a
+Two facts about nats-server decide the form. It checks the publishes and subscriptions of a client, but not the *reply
+subject of a request*: any client that may read one message could have it delivered as a job or a decision. So every
+role but `admin` and `planner` lives in an account of its own and reaches the bus through exports: answers stay in that
+account. And subjects match whole tokens, so streams and consumers are named such that the kind of job or the role is a
 token (`$JS.ACK.*.evaluate.>`), and no right needs a run's name.
 
 Not covered: what holders of one role's credentials do to each other. They can take each other's jobs, answer in each
