@@ -87,33 +87,17 @@ class NatsDelivery:
         self._connection = connection
         self._queues = queues
         self._bury = bury
-        self._reply = reply
+        self._reply_to = reply.reply_to
         self._is_settled = False
         self._epoch = connection.epoch
         self.receipt = receipt
         self.spec = spec
+        self.queue = spec.name
         self.payload = payload
+        self.msg_id = names.named(reply.subject.rsplit(".", 1)[-1], reply.headers.get(names.ID, ""))
+        self.headers = {name: value for name, value in reply.headers.items() if name.islower()}
+        self.attempt = receipt.delivered
         self._refresh()
-
-    @property
-    def queue(self) -> str:
-        """See `Delivery.queue`."""
-        return self.spec.name
-
-    @property
-    def msg_id(self) -> str:
-        """See `Delivery.msg_id`."""
-        return names.named(self._reply.subject.rsplit(".", 1)[-1], self._reply.headers.get(names.ID, ""))
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """See `Delivery.headers`."""
-        return {name: value for name, value in self._reply.headers.items() if name.islower()}
-
-    @property
-    def attempt(self) -> int:
-        """See `Delivery.attempt`."""
-        return self.receipt.delivered
 
     async def ack(self) -> None:
         """See `Delivery.ack`. Returns when the server knows."""
@@ -167,9 +151,7 @@ class NatsDelivery:
         while True:
             is_new = self._connection.epoch == self._epoch
             try:
-                reply = await self._connection.ask(
-                    self._reply.reply_to, word, within_s=ANSWER_S if is_new else _FORGOTTEN_S
-                )
+                reply = await self._connection.ask(self._reply_to, word, within_s=ANSWER_S if is_new else _FORGOTTEN_S)
             except NoAnswerError as error:
                 tries += not is_new and self._connection.is_up
                 if tries >= _FORGOTTEN_TRIES:
