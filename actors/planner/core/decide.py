@@ -312,7 +312,11 @@ def _end_unwritten(step: Step, request: WriteRequested, fate: Fate, why: str) ->
 NO_ANSWER = "no answer arrived: a shorter one may"
 """Told to a planner's model that is asked again: most lost answers took too long."""
 EventT = TypeVar("EventT", bound=Event)
-_reactions: dict[type, Callable[[Step, Any], None]] = {}
+_reactions: dict[type, Callable[[Step, Any], None]] = {
+    StopRequested: lambda step, event: stop(step, "interrupted", event.reason),
+    SteeringRequested: lambda step, event: carry_out(step, event.order),
+    JobsUnserved: lambda _step, _event: None,  # for people
+}
 
 
 def react(state: SearchState, event: Event) -> Step:
@@ -358,11 +362,6 @@ def _resumed(step: Step, event: RunResumed) -> None:
     ask_others(step)
 
 
-@_reacts_to(StopRequested)
-def _stop_requested(step: Step, event: StopRequested) -> None:
-    stop(step, "interrupted", event.reason)
-
-
 @_reacts_to(PauseRequested)
 def _pause_requested(step: Step, event: PauseRequested) -> None:
     if step.state.running and not step.state.paused:
@@ -373,16 +372,6 @@ def _pause_requested(step: Step, event: PauseRequested) -> None:
 def _continue_requested(step: Step, _event: ContinueRequested) -> None:
     if step.state.running and step.state.paused:
         step.take(RunContinued())
-
-
-@_reacts_to(SteeringRequested)
-def _steering_requested(step: Step, event: SteeringRequested) -> None:
-    carry_out(step, event.order)
-
-
-@_reacts_to(JobsUnserved)
-def _unserved(_step: Step, _event: JobsUnserved) -> None:
-    """Change nothing: the event is for people."""
 
 
 @_reacts_to(ClockTicked)
