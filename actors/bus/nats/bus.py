@@ -118,7 +118,7 @@ class NatsBus:
         """Look at the server's data of each run, in the order of their ids."""
         found = []
         for stream in sorted(await self._names_of("ks.evt.>")):
-            run_id = names.run_of_events(stream)
+            run_id = stream.removeprefix(names.EVENTS)
             what = f"looking at run {run_id!r}"
             events = await self._connection.info(stream, what=what)
             if events is None:  # gone meanwhile

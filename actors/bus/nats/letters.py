@@ -55,7 +55,7 @@ class Letters:
                 await janitor.work()
                 await anyio.sleep(_LOOK_S)
                 continue
-            if names.is_advisory(found.headers["Nats-Subject"]):
+            if found.headers["Nats-Subject"].startswith(names.ADVISORIES):
                 await self._take_advisory(found)
             elif (letter := await self._letter(run_id, found)) is not None:
                 self._held[run_id] = found.sequence
@@ -86,7 +86,7 @@ class Letters:
         subject = found.headers["Nats-Subject"]
         queue = found.headers.get(names.QUEUE, "")
         msg_id = names.id_of(subject.rsplit(".", 1)[-1])
-        is_theirs = names.is_queue(queue) and names.is_id(msg_id)
+        is_theirs = names.QUEUE_NAME.fullmatch(queue) is not None and names.is_id(msg_id)
         if not is_theirs or subject != names.dead_letter(run_of(queue), names.kind_of(queue), msg_id):
             log.warning(
                 "dead letter left out: it is not its sender's to write", run=run_id, subject=subject, queue=queue

@@ -430,7 +430,7 @@ class Queues:
         subject = names.advisory(stream, kind)
         letters = StreamConfig(
             name=names.dead_stream(run_id),
-            subjects=(names.dead_letters_of(run_id), subject),
+            subjects=(f"ks.dead.{run_id}.>", subject),
             duplicate_window=_DUPLICATES_NS,
             allow_direct=True,
         )

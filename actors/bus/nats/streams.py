@@ -137,11 +137,11 @@ class Streams:
         """See `Bus.open_stream`."""
         blobs = StreamConfig(
             name=names.blob_stream(run_id),
-            subjects=(names.blobs_of(run_id),),
+            subjects=(f"ks.blob.{run_id}.*.*",),
             max_msgs_per_subject=1,
             allow_direct=True,
         )
-        events = StreamConfig(name=names.event_stream(run_id), subjects=(names.events_of(run_id),), allow_direct=True)
+        events = StreamConfig(name=names.event_stream(run_id), subjects=(f"ks.evt.{run_id}.>",), allow_direct=True)
         await self.ensure(blobs)
         state = (await self.ensure(events)).state
         return state.last_seq if state.messages else 0

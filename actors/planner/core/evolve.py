@@ -7,6 +7,7 @@ unread reports and the tree.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -548,9 +549,24 @@ def _barred_below(state: SearchState, node_id: str) -> SearchState:
     return state
 
 
+_NEW = SearchState()
+_MOST_FOLDED = 1024
+_folded: OrderedDict[int, tuple[SearchState, Fact, SearchState]] = OrderedDict()
+"""The latest folds, by identity of the state before: planner, recorder and views of one process share them."""
+
+
 def evolve(state: SearchState, fact: Fact) -> SearchState:
     """Return the state after the fact."""
-    return replace(FOLDS[type(fact)](state, fact), facts=state.facts + 1)
+    if state.facts == 0 and state == _NEW:
+        state = _NEW
+    known = _folded.get(id(state))
+    if known is not None and known[0] is state and known[1] == fact:
+        return known[2]
+    after = replace(FOLDS[type(fact)](state, fact), facts=state.facts + 1)
+    _folded[id(state)] = (state, fact, after)
+    if len(_folded) > _MOST_FOLDED:
+        _folded.popitem(last=False)
+    return after
 
 
 @_folds_in(NodeInserted)
