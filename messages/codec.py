@@ -169,7 +169,6 @@ def _refusal(payload: bytes, error: Exception) -> CodecError:
 
 
 def _newer_tag(message: object) -> str | None:
-    """Return a message's tag if it is one of ours that this release does not know."""
     tag = message.get("type") if isinstance(message, dict) else None
     if isinstance(tag, str) and _VERSION.match(tag) is not None and tag not in KNOWN_TAGS:
         return tag

@@ -202,8 +202,6 @@ class MemoryBus:
 
 
 class _Run:
-    """The shared part of a run's queues: cancellation, and waiting for dead letters."""
-
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.cancelled = False

@@ -241,7 +241,6 @@ class _Worker(Generic[C]):
         return error
 
     def _read(self, delivery: Delivery, run_id: str) -> C | str | OutdatedError:
-        """Return the job, or why it is none, or why others may be able to do it."""
         try:
             command = decode_command(delivery.payload)
         except NewerVersionError as error:

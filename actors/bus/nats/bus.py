@@ -144,7 +144,6 @@ class NatsBus:
                 return streams
 
     async def _measure_one(self, stream: str, dead: int) -> QueueDepth | None:
-        """Look at one queue; None if it is gone meanwhile."""
         queue = names.queue_of(stream)
         what = f"measuring queue {queue!r}"
         info = await self._connection.info(stream, what=what)

@@ -125,7 +125,6 @@ class Letters:
             log.info("a dead letter of a run without queues", job=msg_id, reason=reason)
 
     async def _get(self, stream: str, which: dict[str, object]) -> Reply | None:
-        """Return a message; None if it, or the stream, is not there."""
         subject = f"$JS.API.DIRECT.GET.{stream}"
         reply, _ = await self._connection.insist(subject, msgspec.json.encode(which), what=f"reading {stream}")
         return None if reply.status else reply
@@ -139,8 +138,6 @@ class Letters:
 
 
 class _Janitor:
-    """Looks after the queues of one run while its planner waits for dead letters."""
-
     def __init__(self, connection: Connection, letters: Letters, run_id: str, queues: Queues) -> None:
         self._connection = connection
         self._letters = letters

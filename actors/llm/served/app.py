@@ -387,7 +387,6 @@ class Served:
         return _whole(wire, asked, answer, answer_id)
 
     async def _answer(self, http: HttpRequest, asked: Asked) -> Answer:
-        """Return the answer, generated for this request or for an earlier one with the same key."""
         request_id = http.headers.get("x-client-request-id", "")
         system, prompt = asked.system, asked.prompt
         request = Request(request_id=request_id, role=role_of(prompt), system=system, parts=(prompt,))

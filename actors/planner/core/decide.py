@@ -216,7 +216,6 @@ def finish(
 
 
 def _is_measured_again(state: SearchState, request: EvaluationRequested, verdict: Verdict) -> bool:
-    """Return True if a candidate's time is worth another round: once, and only within the budget."""
     is_first = request.candidate_id not in state.known
     return isinstance(verdict, Unstable) and is_first and not state.ending and rounds_left(state) > 0
 
@@ -251,7 +250,6 @@ def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
 
 
 def _improves(branch: Branch, known: Known) -> bool:
-    """Return True if a candidate beats the branch's best by more than the measurement's interval."""
     if known.fate not in CORRECT_FATES:
         return False
     if branch.best is None:
@@ -476,7 +474,6 @@ def _proposed(step: Step, event: EditsProposed) -> None:
 
 
 def _refuse(step: Step, request: PlanRequested, refusals: tuple[Refusal, ...]) -> None:
-    """Refuse a script as a whole and ask again, or give this call up."""
     if request.tries >= step.state.settings.refusals:
         step.take(PlanAbandoned(job_id=request.job_id, reason=refusals[0].reason))
         return

@@ -403,7 +403,6 @@ def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> Searc
 
 
 def _closed(node: Node, branch: Branch) -> Node:
-    """Return a node with one branch less at work, and with its result."""
     best = better(node.best, branch.best)
     if best is not None and best != node.best:
         node = replace(node, best=best, base=branch.base, expected_then=branch.expected_gain)
@@ -486,7 +485,6 @@ def _corrected_work(work: T, known: Known) -> T:
 
 
 def _corrected_node(state: SearchState, node: Node, known: Known) -> Node:
-    """Return a node with its best corrected; if that was refuted, with its next best, or as failed."""
     if (score := _score(known)) is not None:
         return replace(node, best=score)
     best: Score | None = None
