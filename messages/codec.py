@@ -6,48 +6,18 @@ On the wire unknown fields are tolerated (an older reader meets a newer writer);
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 import msgspec
 
 from messages.base import Message, Role
-from messages.commands import BuildCandidate, Command, EvaluateCandidate, WriteCandidate
+from messages.commands import Command
 from messages.edits import EditScript
-from messages.events import (
-    CandidateBuilt,
-    CandidateEvaluated,
-    CandidateWritten,
-    ClockTicked,
-    ContinueRequested,
-    EditsProposed,
-    Event,
-    JobLost,
-    JobsUnserved,
-    PauseRequested,
-    RunResumed,
-    RunStarted,
-    StopRequested,
-)
+from messages.events import CandidateBuilt, CandidateEvaluated, CandidateWritten, Event, JobLost
 from messages.facts import Decided
-from messages.steering import SteeringRequested
 
-Body: TypeAlias = (
-    RunStarted
-    | RunResumed
-    | CandidateWritten
-    | CandidateBuilt
-    | CandidateEvaluated
-    | EditsProposed
-    | JobLost
-    | ClockTicked
-    | StopRequested
-    | PauseRequested
-    | ContinueRequested
-    | SteeringRequested
-    | JobsUnserved
-    | Decided
-)
-"""Whatever a run's event stream holds: events of actors, and the planner's decisions."""
+Body: TypeAlias = Event | Decided
+"""An entry of a run's event stream: an event of an actor, or a decision of the planner."""
 
 
 class Record(Message, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,7 +34,7 @@ class Record(Message, frozen=True, kw_only=True, omit_defaults=True):
     """In a file: the record before it, 0 for none, where that is not `seq` - 1: there was no record of ours between."""
 
 
-_to_msgpack = msgspec.msgpack.Encoder(enc_hook=None)
+_to_msgpack = msgspec.msgpack.Encoder()
 _to_json = msgspec.json.Encoder(order="deterministic")
 _body: msgspec.msgpack.Decoder[Body] = msgspec.msgpack.Decoder(Body)
 _command: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
@@ -103,7 +73,7 @@ def decode_body(payload: bytes) -> Body:
 
 
 def may_say(role: Role, body: Body) -> bool:
-    """Return True if this role may publish this body: workers only answer jobs of their kind."""
+    """Return True if this role may publish this body: workers answer jobs of their kind, and publish nothing else."""
     match body:
         case CandidateWritten():
             return role in ("coder", "planner")  # the planner says so of candidates that a person gave
@@ -165,7 +135,7 @@ def decode_script(text: str) -> EditScript:
 
 
 def survives_json(body: Body) -> bool:
-    """Say whether JSON gives back what it is given: it has no NaN and no infinity, which become null."""
+    """Return True if the body is the same after JSON, which turns NaN and infinities into null."""
     try:
         return _body_json.decode(_to_json.encode(body)) == body
     except msgspec.DecodeError:
@@ -178,7 +148,6 @@ def to_json(value: object) -> bytes:
 
 
 def _say_version(line: bytes) -> str:
-    """Say that a line was written by a newer release, if that is what is wrong with it."""
     try:
         value = _any_json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -200,32 +169,10 @@ def _refusal(payload: bytes, error: Exception) -> CodecError:
 
 
 def _newer_tag(message: object) -> str | None:
-    """Return a message's tag if it is one of ours that this release does not know."""
     tag = message.get("type") if isinstance(message, dict) else None
     if isinstance(tag, str) and _VERSION.match(tag) is not None and tag not in KNOWN_TAGS:
         return tag
     return None
 
 
-KNOWN_TAGS = frozenset(
-    str(kind.__struct_config__.tag)
-    for kind in (
-        RunStarted,
-        RunResumed,
-        CandidateWritten,
-        CandidateBuilt,
-        CandidateEvaluated,
-        EditsProposed,
-        JobLost,
-        ClockTicked,
-        StopRequested,
-        PauseRequested,
-        ContinueRequested,
-        SteeringRequested,
-        JobsUnserved,
-        Decided,
-        WriteCandidate,
-        BuildCandidate,
-        EvaluateCandidate,
-    )
-)
+KNOWN_TAGS = frozenset(str(kind.__struct_config__.tag) for kind in (*get_args(Body), *get_args(Command)))

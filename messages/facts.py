@@ -105,19 +105,6 @@ class PlanAbandoned(Message, frozen=True, kw_only=True, tag="plan.abandoned.v1")
     reason: str
 
 
-__all__ = (  # of `messages.facts`, for readers of facts
-    "CallPurpose",
-    "EditsApplied",
-    "EditsRefused",
-    "NodeInserted",
-    "NodePruned",
-    "NodeSpent",
-    "NodeUpdated",
-    "Origin",
-    "PlanAbandoned",
-    "PlanRequested",
-)
-
 StoppedBy: TypeAlias = Literal[
     "rounds", "wall_clock", "calls", "tokens", "cost", "target", "exhausted", "infrastructure", "interrupted"
 ]

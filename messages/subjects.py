@@ -21,11 +21,6 @@ def checked_id(text: str) -> str:
     return text
 
 
-def events(run_id: str) -> str:
-    """Name the run's event stream."""
-    return f"ks.evt.{checked_id(run_id)}"
-
-
 def write_jobs(run_id: str, tier: str = "default") -> str:
     """Name the queue of coder work for one class of models."""
     return f"ks.job.write.{checked_id(tier)}.any.{checked_id(run_id)}"
@@ -57,11 +52,6 @@ def role_of(queue: str) -> Role:
     if kind not in _ROLES:
         raise ValueError(f"{queue!r} is no queue of ours")
     return _ROLES[kind]
-
-
-def dead_letters(queue: str) -> str:
-    """Name of the subject for jobs of `queue` that no worker could do."""
-    return f"dlq.{queue}"
 
 
 def _token(text: str) -> str:

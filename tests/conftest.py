@@ -10,7 +10,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from blockbuster import blockbuster_ctx
 
-from actors.clock import VirtualTimeLoop
+from tests.virtual_time import VirtualTimeLoop
 
 Backend: TypeAlias = tuple[str, dict[str, object]]
 

@@ -202,8 +202,6 @@ class MemoryBus:
 
 
 class _Run:
-    """The shared part of a run's queues: cancellation, and waiting for dead letters."""
-
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.cancelled = False
@@ -261,27 +259,11 @@ class _MemoryDelivery:
     def __init__(self, queue: _Queue, job: Job) -> None:
         self._queue = queue
         self._job = job
-        self._attempt = job.deliveries
-
-    @property
-    def queue(self) -> str:
-        return self._queue.jobs.spec.name
-
-    @property
-    def payload(self) -> bytes:
-        return self._job.payload
-
-    @property
-    def msg_id(self) -> str:
-        return self._job.msg_id
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self._job.headers
-
-    @property
-    def attempt(self) -> int:
-        return self._attempt
+        self.queue = queue.jobs.spec.name
+        self.payload = job.payload
+        self.msg_id = job.msg_id
+        self.headers = job.headers
+        self.attempt = job.deliveries
 
     async def ack(self) -> None:
         await checkpoint()
@@ -290,18 +272,18 @@ class _MemoryDelivery:
 
     async def nak(self, delay_s: float = 0.0) -> None:
         await checkpoint()
-        self._queue.jobs.hand_back(self._job, self._attempt, delay_s, anyio.current_time())
+        self._queue.jobs.hand_back(self._job, self.attempt, delay_s, anyio.current_time())
         self._queue.changed()
 
     async def term(self, reason: str) -> None:
         await checkpoint()
-        self._queue.jobs.give_up(self._job, self._attempt, reason, anyio.current_time())
+        self._queue.jobs.give_up(self._job, self.attempt, reason, anyio.current_time())
         self._queue.changed()
 
     async def in_progress(self) -> None:
         await checkpoint()
         self._queue.check()
-        self._queue.jobs.refresh(self._job, self._attempt, anyio.current_time())
+        self._queue.jobs.refresh(self._job, self.attempt, anyio.current_time())
 
 
 class _State(Enum):

@@ -76,7 +76,6 @@ def read_answer(job: WriteCandidate, request: Request, answer: Answer) -> Candid
 
 
 def _quoting(job: WriteCandidate, written: CandidateWritten) -> CandidateWritten:
-    """Return the event without passages that the run's events or its own candidate hold already."""
     shown = [found for found in (job.base, job.second, job.current) if found is not None]
     given = [Original(source=TASK, text=job.task.prompt), *(each for found in shown for each in _originals(found))]
     own = _originals(written.candidate) if written.candidate is not None else []

@@ -62,7 +62,6 @@ def read_candidate(job: WriteCandidate, text: str, *, is_complete: bool = False)
 
 
 def _edited(job: WriteCandidate, found: Found, *, is_complete: bool) -> Parsed:
-    """Apply blocks to the code they are for; where they do not fit, to the other code that the job shows."""
     complaint = "there is no code yet that search/replace blocks could change: return complete files"
     for number, shown in enumerate(_shown(job)):
         try:

@@ -196,7 +196,6 @@ class _Reader:
 
 
 def _path_of(edit: SearchReplace, texts: dict[str, str]) -> str:
-    """Return the file that a block is for. Raises `UnusableError` for none or several."""
     if edit.path:
         if edit.path not in texts:
             raise UnusableError(f"there is no file {edit.path!r}; there is {', '.join(map(repr, texts))}")
@@ -210,7 +209,6 @@ def _path_of(edit: SearchReplace, texts: dict[str, str]) -> str:
 
 
 def _applied(edit: SearchReplace, text: str) -> tuple[str, str]:
-    """Return a file's text with one block applied, and a note of an inexact match."""
     if not any(line.strip() for line in edit.search):
         raise UnusableError("it searches for nothing: name lines that are there, or give the whole file")
     lines = text.split("\n")

@@ -214,7 +214,6 @@ def _fenced(file: SourceFile, tag: str) -> str:
 
 
 def _code_blocks(text: str, language: Language, *, is_complete: bool) -> list[Block]:
-    """Return the blocks that may be files of this language. Raises `UnusableError` if there are none."""
     blocks = read_blocks(text, is_complete=is_complete)
     if not blocks:
         said = " ".join(text.split())
@@ -234,7 +233,6 @@ def _code_blocks(text: str, language: Language, *, is_complete: bool) -> list[Bl
 
 
 def _without_drafts(blocks: list[Block]) -> list[Block]:
-    """Leave out the blocks that a later one with the same path replaces."""
     last = {block.path: block for block in blocks if block.path is not None}
     return [block for block in blocks if block.path is None or last[block.path] is block]
 
@@ -263,7 +261,6 @@ def _remarks(blocks: list[Block], main: Block, entry_point: str) -> tuple[str, .
 
 
 def _main_block(blocks: list[Block], entry_point: str) -> Block:
-    """Return the block of the main file. Raises `UnusableError` if none holds the entry point."""
     if not any(block.text.strip() for block in blocks):
         raise UnusableError(f"the fenced block on line {blocks[0].line} of the answer is empty")
     name = re.compile(rf"\b{re.escape(entry_point)}\b" if entry_point else r"\S")
@@ -285,7 +282,6 @@ def _definition(name: str) -> re.Pattern[str]:
 
 
 def _files(blocks: list[Block], main: Block, language: Language) -> tuple[SourceFile, ...]:
-    """Return main file and named files. Raises `UnusableError` if a path or the amount of text is out of bounds."""
     others = [block for block in blocks if block is not main and block.path is not None]
     files = [SourceFile(path=main.path or MAIN_PATHS[language], text=main.text)]
     files += [SourceFile(path=block.path or "", text=block.text) for block in others]

@@ -115,7 +115,6 @@ def request_for(job: WriteCandidate) -> Request:
 
 
 def _is_program(job: WriteCandidate) -> bool:
-    """Return True if the task is a program and no kernel: only its own evaluator knows how it is entered."""
     return not job.task.entry_point
 
 
@@ -182,7 +181,6 @@ def _latest(job: WriteCandidate) -> str:
 
 
 def _no_better(job: WriteCandidate, verdict: Measured | Scored) -> str:
-    """Compare a correct attempt with the base, on each workload, and with the device's limit."""
     versus = f" than the base ({job.base_outcome})" if job.base is not None else ""
     if isinstance(verdict, Scored):
         return "\n".join((f"Your latest attempt is no better{versus}: {outcome_line(verdict)}.", *verdict.notes))

@@ -109,8 +109,6 @@ class ChatModel(EndpointModel):
 
 
 class _Gathering:
-    """Puts the chunks of a completion together. Over with `[DONE]`, or with a finish reason."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._finish_reason: str | None = None

@@ -238,7 +238,6 @@ class EndpointModel(ABC):
         )
 
     def _read(self, response: httpx2.Response, call: Call, started: float) -> Said:
-        """Return the answer, streamed or in one piece. Raises `NotUnderstoodError`, noted."""
         if call.gathered is not None:
             self.has_streamed = True
             said = call.gathered.said
@@ -297,7 +296,6 @@ class EndpointModel(ABC):
         return self._has_answered or self._refusals <= _SPARED_REFUSALS
 
     def _refused(self, error: openai.APIStatusError, faults: list[EndpointFault]) -> tuple[str, bool]:
-        """Return advice for a status, and True if only the user can help."""
         match error.status_code:
             case 401 | 403:
                 advice, permanent = "refused the key: check the API key in the environment", True

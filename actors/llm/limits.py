@@ -52,19 +52,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 class Entry:
     """One admitted question."""
 
-    def __init__(self, gate: Gate, tokens: int, at: float) -> None:
+    def __init__(self, tokens: int, at: float) -> None:
+        self.tokens = tokens
         self.at = at
-        self.tokens = tokens
-        self._gate = gate
-
-    def failed(self, fault: EndpointFault) -> None:
-        """Note a failed try; the next one is another request."""
-        self._gate.note_fault(self, fault)
-
-    def settle(self, tokens: int) -> None:
-        """Correct the expected tokens."""
-        self.tokens = tokens
-        self._gate.note_answer()
 
 
 class Gate:
@@ -101,7 +91,7 @@ class Gate:
     def note_fault(self, entry: Entry, fault: EndpointFault) -> None:
         """Learn from a failed try."""
         now = anyio.current_time()
-        self._recent.append(Entry(self, 0, now))
+        self._recent.append(Entry(0, now))
         if fault.kind != "rate_limited":
             return
         asked_s = fault.retry_after_s
@@ -114,8 +104,9 @@ class Gate:
             log.info("the model's endpoint is asked less", pause_s=round(pause_s, 1), in_flight=int(self._window))
         self._changes.note()
 
-    def note_answer(self) -> None:
-        """Learn from an answer."""
+    def note_answer(self, entry: Entry, tokens: int) -> None:
+        """Learn from an answer; `tokens` of question and answer take the place of the expected ones."""
+        entry.tokens = tokens
         self._pauses = 0
         self._window = min(float(self._terms.in_flight), self._window + 1.0 / self._window)
         self._changes.note()
@@ -127,7 +118,7 @@ class Gate:
             while (wait_s := self._wait_s(ticket, tokens)) > 0:
                 with anyio.move_on_after(wait_s):
                     await self._changes.next()
-            entry = Entry(self, tokens, anyio.current_time())
+            entry = Entry(tokens, anyio.current_time())
             self._in_flight += 1
             self._recent.append(entry)
         finally:
@@ -184,12 +175,12 @@ class LimitedModel:
         usual = self._answer_tokens.get(request.role, _ANSWER_TOKENS)
         prompt = estimated_tokens(request.system) + estimated_tokens(request.prompt)
         async with self._gate.admitted(request.role, prompt + int(usual)) as entry:
-            token = _entry.set(entry)
+            token = _asking.set((self._gate, entry))
             try:
                 answer = await self._model.complete(request)
             finally:
-                _entry.reset(token)
-            entry.settle(answer.usage.tokens)
+                _asking.reset(token)
+            self._gate.note_answer(entry, answer.usage.tokens)
         known = self._answer_tokens.get(request.role, float(answer.usage.completion_tokens))
         self._answer_tokens[request.role] = _REMEMBERED * known + (1 - _REMEMBERED) * answer.usage.completion_tokens
         return answer
@@ -199,11 +190,12 @@ class LimitedModel:
         await self._model.aclose()
 
 
-_entry: ContextVar[Entry] = ContextVar("the question in progress")
+_asking: ContextVar[tuple[Gate, Entry]] = ContextVar("the question in progress")
 
 
 def tell_gate(fault: EndpointFault) -> None:
-    """Report a failed try to the gate of the question in progress, if any."""
-    entry = _entry.get(None)
-    if entry is not None:
-        entry.failed(fault)
+    """Report a failed try to the gate of the question in progress, if any; the next try is another request."""
+    asking = _asking.get(None)
+    if asking is not None:
+        gate, entry = asking
+        gate.note_fault(entry, fault)

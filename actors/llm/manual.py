@@ -68,7 +68,6 @@ class ManualModel:
             self.waiting.remove(prompt)
 
     def _put(self, request: Request) -> Path:
-        """Return the question's file, written unless it is there already."""
         self._folder.mkdir(parents=True, exist_ok=True)
         number = 0
         for path in sorted(self._folder.iterdir()):

@@ -141,7 +141,6 @@ class _Probing:
         return True
 
     async def find_dialects(self) -> None:
-        """Ask the same small question in each dialect, with a limit to the answer."""
         for dialect in _DIALECTS:
             asked = self._model_for(dialect, Sampling(max_tokens=_LIMIT_TOKENS))
             limited = await self._ask(asked, self._question)
@@ -187,7 +186,6 @@ class _Probing:
         self._say("usage in stream", counted, "" if counted == "yes" else "tokens of streamed answers are estimated")
 
     async def find_structured(self) -> None:
-        """Ask with a schema that the question does not mention."""
         asked = self._model_for(self.dialects[0], Sampling(max_tokens=self._limit), structured=True)
         reply = await self._ask(asked, msgspec.structs.replace(self._question, schema=_SCHEMA))
         state, said = reply.state, reply.said

@@ -183,7 +183,6 @@ def _name(part: str, number: int) -> str:
 
 
 def _first_difference(recorded: str, asked: str) -> tuple[str, str]:
-    """Return the first different line on both sides, from a little before the difference on."""
     at = common_length(recorded, asked)
     start = max(recorded.rfind("\n", 0, at) + 1, at - _LEAD)
     return _line_from(recorded, start), _line_from(asked, start)

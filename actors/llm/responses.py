@@ -106,8 +106,6 @@ class ResponsesModel(EndpointModel):
 
 
 class _Gathering:
-    """Puts the events of a response together; the last of them brings the whole once more."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._response: _Response | None = None

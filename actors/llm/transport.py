@@ -150,8 +150,6 @@ def timeout_of(timeout_s: float) -> httpx2.Timeout:
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that is an error once it is too long."""
-
     def __init__(self, body: httpx2.AsyncByteStream, limit_bytes: int) -> None:
         self._body = body
         self._limit_bytes = limit_bytes
@@ -169,7 +167,6 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 async def _read(response: httpx2.Response, request: httpx2.Request) -> None:
-    """Read the body, so that its errors are this try's fault."""
     call = _current.get(None)
     is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM) and not response.is_error
     if isinstance(response.stream, httpx2.AsyncByteStream):

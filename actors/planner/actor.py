@@ -253,7 +253,6 @@ class _Planner:
                 self._send(job.request)
 
     def _send(self, request: JobRequest | PlanRequested) -> None:
-        """Start the task that carries a request out; its content is taken from the state at its request."""
         state, started = self._asked[request.job_id], self._texts.started
         if isinstance(request, PlanRequested):
             find, profile = self._texts.find, self._texts.profile
@@ -303,7 +302,6 @@ class _Planner:
             await self._give_up_if_owed(answer)
 
     async def _propose(self, question: Request) -> None:
-        """Ask the planner's model for edits; the answer is an event like any other."""
         job_id = question.request_id
         with (
             structlog.contextvars.bound_contextvars(job=job_id),
@@ -314,7 +312,6 @@ class _Planner:
             await see_through(partial(self._publish, proposed, msg_id=f"{job_id}.r"), within_s=PARTING_S)
 
     async def _report_dead_letters(self) -> None:
-        """Turn jobs that no worker could do into events."""
         while True:
             letter = await self._bus.next_dead_letter(self._run_id)
             error = f"given up after {letter.deliveries} deliveries: {letter.reason}"
@@ -352,11 +349,6 @@ class _Planner:
             await self._publish(ticked, msg_id=f"{self._run_id}.t{session}{self._session}-{count}")
 
     async def _publish(self, body: Event | Decided, *, msg_id: str, expected_last_decision: int | None = None) -> int:
-        """Publish on the run's stream.
-
-        Raises:
-            ConflictError: somebody else leads the run.
-        """
         self._check()
         return await self._bus.publish(
             self._run_id,

@@ -87,7 +87,6 @@ def read_script(text: str) -> ReadScript:
 
 
 def _read(found: str) -> ReadScript:
-    """Read an object as it is, or else with its slips put right."""
     try:
         return ReadScript(decode_script(found), "")
     except CodecError as error:
@@ -102,8 +101,6 @@ def _read(found: str) -> ReadScript:
 
 
 class _Mending:
-    """Puts one decoded object right and collects notes."""
-
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
 

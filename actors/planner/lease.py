@@ -157,7 +157,6 @@ class Lease:
         return True
 
     async def _renew(self) -> None:
-        """Renew the lease, until the bus answers. Raises `ConflictError` if it is not ours."""
         while True:
             try:
                 await self._put(self._revision)
@@ -185,7 +184,6 @@ class Lease:
 
 
 def _bus_error(error: BaseException) -> BusError | None:
-    """Return the bus's error if nothing else went wrong; of several the loss of the leadership."""
     causes = _leaves(error)
     found = [cause for cause in causes if isinstance(cause, BusError)]
     if len(found) < len(causes):

@@ -230,7 +230,6 @@ def _written(node: Node, *, short: bool) -> str:
 
 
 def _expected(node: Node) -> list[str]:
-    """Return the expected gain; of a result, the expectation at its beginning and the gain."""
     if node.best is None:
         return [f"expects {node.expected_gain:.2f}x"] if node.expected_gain is not None else []
     found = gain_of(node.best, node.base)
@@ -283,7 +282,6 @@ def _bytes(line: str) -> int:
 
 
 def _shorten(nodes: list[Node], lines: dict[str, str], size: int) -> int:
-    """Drop the tails of titles of finished nodes. Returns the new size."""
     for position, node in enumerate(nodes):
         is_old = position < len(nodes) - _RECENT
         if node.state == "pruned" or (node.state == "closed" and is_old):
@@ -339,7 +337,6 @@ def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[
 
 
 def _settled(nodes: list[Node], protected: set[str]) -> set[str]:
-    """Return the ids of nodes at and under which nothing is open, in flight or protected."""
     alive: set[str] = set()
     for node in reversed(nodes):  # children have larger ids than parents
         if node.node_id in alive or node.state in {"open", "in_flight"} or node.node_id in protected:
@@ -362,7 +359,6 @@ def _with_all_below(tops: list[Node], by_id: dict[str, Node]) -> Iterator[Node]:
 def _leave_out(
     nodes: list[Node], lines: dict[str, str], hidden: dict[str, _Hidden], excess: int, protected: set[str]
 ) -> str:
-    """Leave lines out, least interesting first, and count them with the counts below them."""
     left = _Hidden(states=Counter())
     present = [node for node in nodes if node.node_id in lines and node.node_id not in protected]
     for node in sorted(present, key=_interest):
@@ -516,7 +512,6 @@ def _against_base(report: Report, best: Score) -> str:
 
 
 def _failures(report: Report) -> list[str]:
-    """Describe failed attempts, status by status, with the evidence of the latest of each."""
     best_id = report.best.candidate_id if report.best is not None else ""
     others = [attempt for attempt in report.attempts if attempt.candidate_id != best_id]
     fates = Counter(attempt.fate for attempt in others if attempt.fate not in GOOD_FATES)
@@ -632,7 +627,6 @@ def budget_section(state: SearchState) -> str:
 
 
 def _frontier_line(node: Node, terms: Terms) -> str:
-    """Return a node's id and score, and why V counts for less or more."""
     reasons = [f"V {node.priority:.2f} counts {terms.belief:.2f}, {node.failures} failed"] if node.failures else []
     if node.boost:
         reasons.append(f"people added {node.boost:+.2f}")

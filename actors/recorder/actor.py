@@ -138,7 +138,6 @@ class _Recorder:
         self.last_seq = posted.seq
 
     def _quoted(self, own: Candidate | None, quote: Quote) -> str | None:
-        """Return the quoted text: of the event's own candidate, a given one, or one on disk."""
         if own is not None and own.candidate_id == quote.source:
             return text_of(own, quote.path)
         given = self._texts.quoted(quote)

@@ -251,8 +251,6 @@ class RunFiles:
 
 
 class _Place(Message, frozen=True, kw_only=True):
-    """The number of a snapshot."""
-
     seq: int
 
 
@@ -281,7 +279,6 @@ def _write_sources(folder: Path, candidate: Candidate) -> tuple[str, ...]:
 
 
 def _write_source(path: Path, text: str) -> bool:
-    """Write one; False if its name cannot be used, by its form or the other files' names."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(path, text.encode())

@@ -113,8 +113,6 @@ class FetchingEvaluator:
 
 
 class _Store:
-    """Keeps a store below its bound."""
-
     def __init__(self, artifacts: Path, max_bytes: int) -> None:
         self._artifacts = artifacts
         self._max_bytes = max_bytes

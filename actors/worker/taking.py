@@ -153,7 +153,6 @@ class Board:
             self._changes.note()
 
     def _card(self, key: str, value: bytes) -> RunCard | None:
-        """Return an entry's card; None if it is none of this run, or names impossible queues."""
         card = decode_card(value)
         if card is not None and _is_sound(key, card):
             self._refused.pop(key, None)

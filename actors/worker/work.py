@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Required, TypeAlias, TypedDict, TypeVar
 
@@ -36,10 +37,9 @@ log = structlog.get_logger(__name__)
 class Heartbeats:
     """Keeps jobs from redelivery while they are being done."""
 
-    _tasks: TaskGroup
-
-    def __init__(self, interval_s: float, beat: Callable[[Delivery], Awaitable[None]]) -> None:
+    def __init__(self, tasks: TaskGroup, interval_s: float, beat: Callable[[Delivery], Awaitable[None]]) -> None:
         """Begin; `beat` tells the bus of one job and raises only `CancelledRunError`, if it was cancelled."""
+        self._tasks = tasks
         self._interval_s = interval_s
         self._beat = beat
 
@@ -52,12 +52,6 @@ class Heartbeats:
             yield
         finally:
             beats.cancel()
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Beat until cancelled."""
-        async with anyio.create_task_group() as self._tasks:
-            task_status.started()
-            await anyio.sleep_forever()
 
     async def _keep(self, delivery: Delivery, attempt: anyio.CancelScope, beats: anyio.CancelScope) -> None:
         with beats:
@@ -98,6 +92,7 @@ class OutdatedError(BoundaryError):
 
 
 Outcome: TypeAlias = Event | BoundaryError | None
+"""The published event; or the reason for handing the job back; or None: the job was cancelled."""
 
 
 class Service(TypedDict, total=False):
@@ -110,9 +105,6 @@ class Service(TypedDict, total=False):
     """The process's presence in a distributed run; none in a run of one process."""
     task_status: TaskStatus[None]
     """Told when the first pull is about to begin."""
-
-
-"""The published event; or the reason for handing the job back; or None: the job was cancelled."""
 
 
 async def serve(
@@ -146,17 +138,14 @@ async def serve(
         member: the process's presence in a distributed run; None: a run of one process.
         task_status: told when the first pull is about to begin.
     """
-    taking = Taking(bus, queues, member)
-    worker = _Worker(
-        bus, handle, expects, taking, role=role, heartbeat_s=heartbeat_s, deadline_s=deadline_s, member=member
-    )
-
-    async def work() -> None:
-        while (delivery := await taking.next()) is not None:
-            await worker.do(delivery)
-
     async with anyio.create_task_group() as tasks:
-        await tasks.start(worker.heartbeats.run)
+        taking = Taking(bus, queues, member)
+        worker = _Worker(bus, handle, expects, role, deadline_s, member, taking, tasks, heartbeat_s)
+
+        async def work() -> None:
+            while (delivery := await taking.next()) is not None:
+                await worker.do(delivery)
+
         async with anyio.create_task_group() as working:
             for _ in range(slots):
                 working.start_soon(work)
@@ -164,30 +153,23 @@ async def serve(
         tasks.cancel_scope.cancel()
 
 
+@dataclass
 class _Worker(Generic[C]):
-    def __init__(
-        self,
-        bus: Bus,
-        handle: Callable[[C], Awaitable[Event]],
-        expects: type[C],
-        taking: Taking,
-        *,
-        role: Role,
-        heartbeat_s: float,
-        deadline_s: Callable[[C], float],
-        member: Member | None,
-    ) -> None:
-        self._bus = bus
-        self._handle = handle
-        self._expects = expects
-        self._taking = taking
-        self._role: Role = role
+    bus: Bus
+    handle: Callable[[C], Awaitable[Event]]
+    expects: type[C]
+    role: Role
+    deadline_s: Callable[[C], float]
+    member: Member | None
+    taking: Taking
+    tasks: TaskGroup
+    heartbeat_s: float
+
+    def __post_init__(self) -> None:
+        self._name = self.member.name if self.member else ""
+        self._heartbeats = Heartbeats(self.tasks, self.heartbeat_s, lambda job: self._tell("kept", job.in_progress))
         self._answering: set[str] = set()
         """Ids of the jobs that this worker has in hand."""
-        self.heartbeats = Heartbeats(heartbeat_s, lambda delivery: self._tell("kept", delivery.in_progress))
-        self._deadline_s = deadline_s
-        self._member = member
-        self._name = member.name if member else ""
 
     async def do(self, delivery: Delivery) -> None:
         """See one delivery to its end. A member survives an absent bus, and a run that is gone."""
@@ -196,13 +178,20 @@ class _Worker(Generic[C]):
         with structlog.contextvars.bound_contextvars(run=run_id, job=delivery.msg_id, **who):
             outcome: Outcome = None
             is_settled = False
-            if self._member is not None:
-                self._member.took(delivery.msg_id, run_id, attempt=delivery.attempt)
+            if self.member is not None:
+                self.member.took(delivery.msg_id, run_id, attempt=delivery.attempt)
             try:
-                outcome = await self._settle(delivery, run_id)
+                command = self._read(delivery, run_id)
+                if isinstance(command, str):
+                    log.warning("job refused", reason=command)
+                    await delivery.term(command)
+                elif isinstance(command, OutdatedError):
+                    outcome = await self._hand_back(delivery, command)
+                else:
+                    outcome = await self._attempt(delivery, command)
                 is_settled = True
             except BusError as error:
-                if self._member is None:
+                if self.member is None:
                     raise
                 if isinstance(error, UnknownQueueError):
                     log.info("job dropped: its run is gone", error=str(error))
@@ -220,39 +209,19 @@ class _Worker(Generic[C]):
     def _note(self, delivery: Delivery, outcome: Outcome, cost_s: float) -> None:
         failed = isinstance(outcome, BoundaryError | JobLost)
         if isinstance(outcome, JobLost):
-            self._taking.failed(delivery.queue, outcome.error, permanent=outcome.permanent)
+            self.taking.failed(delivery.queue, outcome.error, permanent=outcome.permanent)
         elif outcome is not None and not failed:
-            self._taking.succeeded(delivery.queue)
-        self._taking.ended(delivery.queue, cost_s)
-        if self._member is not None:
+            self.taking.succeeded(delivery.queue)
+        self.taking.ended(delivery.queue, cost_s)
+        if self.member is not None:
             result = None if isinstance(outcome, BoundaryError) else outcome
-            self._member.finished(delivery.msg_id, result, failed=failed)
+            self.member.finished(delivery.msg_id, result, failed=failed)
 
-    async def _settle(self, delivery: Delivery, run_id: str) -> Outcome:
-        """Do a job, unless it cannot be read or is answered already."""
-        command = self._read(delivery, run_id)
-        if isinstance(command, str):
-            log.warning("job refused", reason=command)
-            await delivery.term(command)
-            return None
-        if isinstance(command, OutdatedError):
-            return await self._hand_back(delivery, command)
-        ids: dict[str, Attribute] = {"run": run_id, "job": command.job_id, "worker": self._name}
-        with span(
-            _KINDS[type(command)], ids | {"attempt": delivery.attempt}, side="consumer", headers=delivery.headers
-        ):
-            log.info("job taken", attempt=delivery.attempt)
-            outcome: Outcome = None
-            if not await self._is_answered(delivery, command, run_id):
-                outcome = await self._attempt(delivery, command, run_id)
-            note(outcome=_word_for(outcome))
-            return outcome
-
-    async def _is_answered(self, delivery: Delivery, command: C, run_id: str) -> bool:
+    async def _is_answered(self, delivery: Delivery, command: C) -> bool:
         """Return True, with the delivery settled, if the job has a result or is in hand here."""
         # A job may also be submitted again after it was acknowledged, and models' answers are paid for.
-        may_be_answered = delivery.attempt > 1 or (self._member is not None and self._role == "coder")
-        if may_be_answered and await self._bus.find(run_id, f"{command.job_id}.r", role=self._role) is not None:
+        may_be_answered = delivery.attempt > 1 or (self.member is not None and self.role == "coder")
+        if may_be_answered and await self.bus.find(command.run_id, f"{command.job_id}.r", role=self.role) is not None:
             log.info("job was answered before")
             await self._tell("acknowledged", delivery.ack)
             return True
@@ -266,74 +235,87 @@ class _Worker(Generic[C]):
     async def _hand_back(self, delivery: Delivery, error: BoundaryError) -> BoundaryError:
         log.info("job failed", attempt=delivery.attempt, error=str(error))
         if not isinstance(error, BusError):  # before others see the job: our own slots shall not take it again
-            self._taking.failed(delivery.queue, str(error), permanent=_is_permanent(error))
+            self.taking.failed(delivery.queue, str(error), permanent=_is_permanent(error))
         await delivery.nak(_PASSED_ON_S if _is_permanent(error) else delay_s(delivery.attempt))
         return error
 
     def _read(self, delivery: Delivery, run_id: str) -> C | str | OutdatedError:
-        """Return the job, or why it is none, or why others may be able to do it."""
         try:
             command = decode_command(delivery.payload)
         except NewerVersionError as error:
-            return f"cannot be read: {error}" if self._member is None else OutdatedError(str(error))
+            return f"cannot be read: {error}" if self.member is None else OutdatedError(str(error))
         except CodecError as error:
             return f"cannot be read: {error}"
-        if not isinstance(command, self._expects):
-            return f"{type(command).__name__} is no {self._expects.__name__}"
+        if not isinstance(command, self.expects):
+            return f"{type(command).__name__} is no {self.expects.__name__}"
         if command.run_id != run_id:
             return f"it is of run {command.run_id!r}, in the queue of run {run_id!r}"
         if command.job_id != delivery.msg_id:
             return f"it is job {command.job_id!r}, submitted as {delivery.msg_id!r}"
         return command
 
-    async def _attempt(self, delivery: Delivery, command: C, run_id: str) -> Outcome:
-        """Have the job done, publish its result, acknowledge it; heartbeats until then."""
-        outcome: Outcome = None
-        attempt = anyio.CancelScope()
-        self._answering.add(command.job_id)
-        try:
-            with self.heartbeats.keeping(delivery, attempt):
-                with attempt:
-                    outcome = await self._handled(command)
-                if isinstance(outcome, BoundaryError) and (
-                    delivery.attempt >= MAX_ATTEMPTS or (self._member is None and _is_permanent(outcome))
-                ):
-                    outcome = self._lost(command, outcome)
-                if outcome is not None and not isinstance(outcome, BoundaryError):
-                    if self._name and isinstance(outcome, CandidateWritten | CandidateBuilt | CandidateEvaluated):
-                        outcome = msgspec.structs.replace(outcome, worker=self._name)
-                    outcome = await self._publish(run_id, command, outcome)
-        finally:
-            self._answering.discard(command.job_id)
-        if isinstance(outcome, BoundaryError):
-            return await self._hand_back(delivery, outcome)
-        await self._tell("acknowledged", delivery.ack)
-        return outcome
+    async def _attempt(self, delivery: Delivery, command: C) -> Outcome:
+        """Have the job done unless it is answered, publish its result, acknowledge it; heartbeats until then."""
+        ids: dict[str, Attribute] = {"run": command.run_id, "job": command.job_id, "worker": self._name}
+        kind = _KINDS[type(command)]
+        with span(kind, ids | {"attempt": delivery.attempt}, side="consumer", headers=delivery.headers):
+            log.info("job taken", attempt=delivery.attempt)
+            outcome: Outcome = None
+            if not await self._is_answered(delivery, command):
+                attempt = anyio.CancelScope()
+                self._answering.add(command.job_id)
+                try:
+                    with self._heartbeats.keeping(delivery, attempt):
+                        with attempt:
+                            outcome = await self._result(delivery, command)
+                        if outcome is not None and not isinstance(outcome, BoundaryError):
+                            outcome = await self._publish(command, outcome)
+                finally:
+                    self._answering.discard(command.job_id)
+                if isinstance(outcome, BoundaryError):
+                    await self._hand_back(delivery, outcome)
+                else:
+                    await self._tell("acknowledged", delivery.ack)
+            note(outcome=_word_for(outcome))
+            return outcome
 
-    async def _handled(self, command: C) -> Event | BoundaryError:
-        limit_s = self._deadline_s(command)
+    async def _result(self, delivery: Delivery, command: C) -> Event | BoundaryError:
+        """Do the job. Returns its event, or the error for which others are to try it."""
+        kind, limit_s = _KINDS[type(command)], self.deadline_s(command)
+        error: BoundaryError = EvaluatorError(f"{kind} job {command.job_id!r} had not ended after {limit_s:g} s")
         with anyio.move_on_after(limit_s):
             try:
-                return await self._handle(command)
-            except BoundaryError as error:
-                return error
-        return EvaluatorError(f"{_KINDS[type(command)]} job {command.job_id!r} had not ended after {limit_s:g} s")
+                result = await self.handle(command)
+            except BoundaryError as failure:
+                error = failure
+            else:
+                if self._name and isinstance(result, CandidateWritten | CandidateBuilt | CandidateEvaluated):
+                    return msgspec.structs.replace(result, worker=self._name)
+                return result
+        if delivery.attempt < MAX_ATTEMPTS and (self.member is not None or not _is_permanent(error)):
+            return error
+        return self._lost(command, error)
 
     def _lost(self, command: C, error: BoundaryError) -> JobLost:
         log.error("job lost", error=str(error))
-        permanent = self._member is None and _is_permanent(error)
+        permanent = self.member is None and _is_permanent(error)
         faults = error.faults if isinstance(error, ModelError) else ()
         kind = _KINDS[type(command)]
         return JobLost(job_id=command.job_id, kind=kind, error=str(error), permanent=permanent, faults=faults)
 
-    async def _publish(self, run_id: str, command: C, result: Event) -> Event:
+    async def _publish(self, command: C, result: Event) -> Event:
         """Publish a result and return it, also when stopped: it was paid for. A member waits for an absent bus."""
         payload = encode(result)
         if len(payload) > MAX_EVENT_BYTES:
             result = self._lost(command, EvaluatorError(f"its result has {len(payload)} bytes: too large for the bus"))
             payload = encode(result)
         say = partial(
-            self._bus.publish, run_id, payload, msg_id=f"{command.job_id}.r", role=self._role, headers=trace_headers()
+            self.bus.publish,
+            command.run_id,
+            payload,
+            msg_id=f"{command.job_id}.r",
+            role=self.role,
+            headers=trace_headers(),
         )
         until, pause_s = anyio.current_time() + RESULT_WAIT_S, _FIRST_PAUSE_S
         while True:
@@ -342,7 +324,7 @@ class _Worker(Generic[C]):
             except UnknownQueueError:
                 raise
             except BusError as error:
-                if self._member is None or anyio.current_time() >= until:
+                if self.member is None or anyio.current_time() >= until:
                     raise
                 if pause_s == _FIRST_PAUSE_S:
                     log.warning("result not published yet; trying again", error=str(error))

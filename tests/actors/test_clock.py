@@ -7,7 +7,8 @@ import time
 import anyio
 import pytest
 
-from actors.clock import HORIZON_S, DeadlockError, VirtualTimeLoop, utc_now
+from actors.clock import utc_now
+from tests.virtual_time import HORIZON_S, DeadlockError, VirtualTimeLoop
 
 VIRTUAL = {"loop_factory": VirtualTimeLoop}
 

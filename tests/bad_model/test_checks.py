@@ -10,7 +10,6 @@ import anyio
 import msgspec
 import pytest
 
-from actors.clock import VirtualTimeLoop
 from actors.llm.base import Request, ScriptedModel
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, Event, JobLost
@@ -40,6 +39,7 @@ from tests.bad_model.checks import (
     unexplained,
     waits,
 )
+from tests.virtual_time import VirtualTimeLoop
 
 ROUNDS = 30
 

@@ -9,7 +9,6 @@ import anyio
 import msgspec
 import pytest
 
-from actors.clock import VirtualTimeLoop
 from actors.llm.base import ScriptedModel
 from actors.llm.served.app import Ledger, Report
 from messages.base import Usage
@@ -19,6 +18,7 @@ from messages.facts import AttemptFinished, BranchStarted, ConfirmationFinished,
 from messages.settings import Budget, SearchSettings
 from tests.actors.planner.rig import Rig, both, coder_answers, planner_answers
 from tests.chaos.checks import answers_of, differences, facts_of, not_a_beginning, paid_twice, problems_of_run
+from tests.virtual_time import VirtualTimeLoop
 
 ROUNDS = 40
 

@@ -118,7 +118,7 @@ class NatsBus:
         """Look at the server's data of each run, in the order of their ids."""
         found = []
         for stream in sorted(await self._names_of("ks.evt.>")):
-            run_id = names.run_of_events(stream)
+            run_id = stream.removeprefix(names.EVENTS)
             what = f"looking at run {run_id!r}"
             events = await self._connection.info(stream, what=what)
             if events is None:  # gone meanwhile
@@ -144,7 +144,6 @@ class NatsBus:
                 return streams
 
     async def _measure_one(self, stream: str, dead: int) -> QueueDepth | None:
-        """Look at one queue; None if it is gone meanwhile."""
         queue = names.queue_of(stream)
         what = f"measuring queue {queue!r}"
         info = await self._connection.info(stream, what=what)

@@ -1,8 +1,8 @@
 """Dead letters of a run, and the janitor that makes them.
 
 A worker that ends a job copies it first. A job delivered too often leaves the server's advisory; the server notices at
-a pull, so the janitor pulls with a limit of one byte, which no job fits into. If the advisory was lost, the job is in
-its queue and counts neither as waiting nor as in hand; a periodic scan finds it by that.
+a pull, so the janitor pulls with a limit of one byte, which no job fits into. If the advisory was lost, the job is
+in its queue; a periodic scan finds it once no other job of the queue is in hand.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 _LOOK_S = 0.25
 _NUDGE_S = 1.0
 _REASON_CHARS = 2000
-_BATCH = 1024
-_ANSWER_S = 5.0
 _advisory = msgspec.json.Decoder(Advisory)
 _NUDGE = msgspec.json.encode({"batch": 1, "no_wait": True, "max_bytes": 1})
 
@@ -57,7 +55,7 @@ class Letters:
                 await janitor.work()
                 await anyio.sleep(_LOOK_S)
                 continue
-            if names.is_advisory(found.headers["Nats-Subject"]):
+            if found.headers["Nats-Subject"].startswith(names.ADVISORIES):
                 await self._take_advisory(found)
             elif (letter := await self._letter(run_id, found)) is not None:
                 self._held[run_id] = found.sequence
@@ -88,7 +86,7 @@ class Letters:
         subject = found.headers["Nats-Subject"]
         queue = found.headers.get(names.QUEUE, "")
         msg_id = names.id_of(subject.rsplit(".", 1)[-1])
-        is_theirs = names.is_queue(queue) and names.is_id(msg_id)
+        is_theirs = names.QUEUE_NAME.fullmatch(queue) is not None and names.is_id(msg_id)
         if not is_theirs or subject != names.dead_letter(run_of(queue), names.kind_of(queue), msg_id):
             log.warning(
                 "dead letter left out: it is not its sender's to write", run=run_id, subject=subject, queue=queue
@@ -127,7 +125,6 @@ class Letters:
             log.info("a dead letter of a run without queues", job=msg_id, reason=reason)
 
     async def _get(self, stream: str, which: dict[str, object]) -> Reply | None:
-        """Return a message; None if it, or the stream, is not there."""
         subject = f"$JS.API.DIRECT.GET.{stream}"
         reply, _ = await self._connection.insist(subject, msgspec.json.encode(which), what=f"reading {stream}")
         return None if reply.status else reply
@@ -140,16 +137,7 @@ class Letters:
             log.debug("a message was gone already", stream=stream, seq=seq, code=error.code)
 
 
-class _Suspects(msgspec.Struct, frozen=True):
-    """Jobs of which `dead` are dead; which ones is known when no others are left."""
-
-    seqs: frozenset[int]
-    dead: int
-
-
 class _Janitor:
-    """Looks after the queues of one run while its planner waits for dead letters."""
-
     def __init__(self, connection: Connection, letters: Letters, run_id: str, queues: Queues) -> None:
         self._connection = connection
         self._letters = letters
@@ -158,7 +146,8 @@ class _Janitor:
         self._nudged_at = anyio.current_time()
         self._sweep_s = connection.options.sweep_s
         self._swept_at = anyio.current_time() - self._sweep_s / 2
-        self._suspects: dict[str, _Suspects] = {}
+        self._suspects: dict[str, int] = {}
+        """First message of each queue without a job in hand at the last scan."""
 
     async def work(self) -> None:
         now = anyio.current_time()
@@ -181,54 +170,21 @@ class _Janitor:
             log.debug("no answer to a nudge", stream=stream, error=str(error))
 
     async def _sweep(self, stream: str) -> None:
-        before = self._suspects.pop(stream, None)
-        now = await self._count(stream)
-        if now is None:
-            return
-        if before is None:
-            self._suspects[stream] = now
-            return
-        left = before.seqs & now.seqs
-        dead = min(before.dead, now.dead)
-        if len(left) > dead:
-            self._suspects[stream] = _Suspects(left, dead)
-            return
+        """Find a dead job: delivered, still there, and in no hands at two looks in a row."""
+        before = self._suspects.pop(stream, 0)
         spec = await self._queues.spec_of(names.queue_of(stream))
-        for seq in sorted(left):
-            log.warning("a dead job without an advisory", queue=spec.name, seq=seq)
-            await self._letters.convert(stream, seq, spec.max_deliver)
-
-    async def _count(self, stream: str) -> _Suspects | None:
-        """Return the delivered jobs, and the number of them without a worker; None if none is.
-
-        Changes between the three questions make the number smaller, never larger.
-        """
-        request = f"CONSUMER.INFO.{stream}.{names.kind_of(names.queue_of(stream))}"
         what = f"sweeping {stream}"
         try:
-            first = await self._connection.call(request, None, ConsumerInfo, what=what)
-            state = await self._connection.info(stream, what=what)
-            if state is None or state.state.messages <= first.num_pending + first.num_ack_pending:
-                return None
-            seqs = await self._delivered(stream, first.delivered.stream_seq)
-            second = await self._connection.call(request, None, ConsumerInfo, what=what)
+            request = f"CONSUMER.INFO.{stream}.{names.kind_of(spec.name)}"
+            consumer = await self._connection.call(request, None, ConsumerInfo, what=what)
+            found = await self._connection.info(stream, what=what)
         except RefusedError:
-            return None
-        dead = len(seqs) - max(first.num_ack_pending, second.num_ack_pending)
-        return _Suspects(frozenset(seqs), dead) if dead > 0 else None
-
-    async def _delivered(self, stream: str, last: int) -> list[int]:
-        seqs: list[int] = []
-        inbox = await self._connection.open_inbox()
-        try:
-            body = {"seq": 1, "next_by_subj": ">", "batch": _BATCH}
-            await inbox.ask(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))
-            while True:
-                reply = await inbox.take(_ANSWER_S)
-                if reply.status or reply.sequence > last:
-                    return seqs
-                seqs.append(reply.sequence)
-        except NoAnswerError:
-            return []
-        finally:
-            await inbox.drop()
+            return
+        if found is None or not found.state.messages or consumer.num_ack_pending:
+            return
+        first = found.state.first_seq
+        if first != before:
+            self._suspects[stream] = first
+        elif first <= consumer.delivered.stream_seq:
+            log.warning("a dead job without an advisory", queue=spec.name, seq=first)
+            await self._letters.convert(stream, first, spec.max_deliver)

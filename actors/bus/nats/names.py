@@ -77,6 +77,9 @@ ENTRIES: Final = "$KV.ks."
 JOBS: Final = "KS_JOB_"
 EVENTS: Final = "KS_EVT_"
 
+ADVISORIES: Final = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
+QUEUE_NAME: Final = re.compile(r"ks\.job\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+")
+
 ID: Final = "Ks-Id"
 BLOB: Final = "Ks-Blob"
 """Digest of the blob that is the message's payload, where that is too large for a message."""
@@ -89,9 +92,7 @@ MESSAGE_ID: Final = "Nats-Msg-Id"
 TTL: Final = "Nats-TTL"
 OPERATION: Final = "KV-Operation"
 
-_ADVISORIES = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
 _MESSAGE_ID = re.compile(r"[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)*")
-_QUEUE = re.compile(r"ks\.job\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+")
 
 
 def token_of(msg_id: str) -> str:
@@ -122,16 +123,6 @@ def event_stream(run_id: str) -> str:
     return f"{EVENTS}{checked_id(run_id)}"
 
 
-def run_of_events(stream: str) -> str:
-    """Return the run of an event stream."""
-    return stream.removeprefix(EVENTS)
-
-
-def events_of(run_id: str) -> str:
-    """Match the subjects of all events of a run."""
-    return f"ks.evt.{checked_id(run_id)}.>"
-
-
 def event_subject(run_id: str, role: Role, msg_id: str) -> str:
     """Name the subject of one event."""
     return f"ks.evt.{checked_id(run_id)}.{role}.{token_of(msg_id)}"
@@ -145,14 +136,9 @@ def decision_subject(run_id: str) -> str:
 @lru_cache(maxsize=4096)
 def job_stream(queue: str) -> str:
     """Name the stream of a queue. Raises `BusError` if it is none of our queues."""
-    if _QUEUE.fullmatch(queue) is None:
+    if QUEUE_NAME.fullmatch(queue) is None:
         raise BusError(f"{queue!r} is no queue: ks.job.<kind>.<class>.<language>.<run>")
     return JOBS + queue.removeprefix("ks.job.").replace(".", "_")
-
-
-def is_queue(text: str) -> bool:
-    """Return True if this is the name of a queue of ours."""
-    return _QUEUE.fullmatch(text) is not None
 
 
 def queue_of(stream: str) -> str:
@@ -180,11 +166,6 @@ def dead_stream(run_id: str) -> str:
     return f"KS_DEAD_{checked_id(run_id)}"
 
 
-def dead_letters_of(run_id: str) -> str:
-    """Match the subjects of a run's dead letters."""
-    return f"ks.dead.{checked_id(run_id)}.>"
-
-
 def dead_letter(run_id: str, kind: str, msg_id: str) -> str:
     """Name the subject of one dead letter."""
     return f"ks.dead.{checked_id(run_id)}.{kind}.{token_of(msg_id)}"
@@ -192,22 +173,12 @@ def dead_letter(run_id: str, kind: str, msg_id: str) -> str:
 
 def advisory(stream: str, consumer: str) -> str:
     """Name the subject of the server's advisories about jobs that were delivered too often."""
-    return f"{_ADVISORIES}{stream}.{consumer}"
-
-
-def is_advisory(subject: str) -> bool:
-    """Return True if the subject is an advisory's."""
-    return subject.startswith(_ADVISORIES)
+    return f"{ADVISORIES}{stream}.{consumer}"
 
 
 def blob_stream(run_id: str) -> str:
     """Name the stream of a run's blobs."""
     return f"KS_BLOB_{checked_id(run_id)}"
-
-
-def blobs_of(run_id: str) -> str:
-    """Match the subjects of a run's blobs."""
-    return f"ks.blob.{checked_id(run_id)}.*.*"
 
 
 def blob_part(run_id: str, digest: str, number: int) -> str:

@@ -4,8 +4,8 @@ One queue: the request waits at the server. A cancelled wait first takes back it
 job to somebody else, and hands back messages on their way.
 
 Several queues: one request cannot wait at several streams at once. A bell is rung at each submission, and the first of
-the tasks that wait for the same queues looks through them; if it finds a job the next one looks too. They also look
-once a second: bells may be lost, and returned jobs ring none.
+the tasks that wait for the same queues looks through them; once it has a job, the next one does. It also looks once a
+second: bells may be lost, and returned jobs ring none.
 
 A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
 unacknowledged, and may come again afterwards.
@@ -13,9 +13,7 @@ unacknowledged, and may come again afterwards.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 from uuid import uuid4
@@ -55,19 +53,16 @@ from actors.bus.nats.wire import (
     StreamInfo,
     receipt_of,
 )
+from actors.bus.waiting import Changes
 from messages.base import BusError
 from messages.subjects import run_of
 
 log = structlog.get_logger(__name__)
 
-_MARGIN = 0.05
-
-
 Bury: TypeAlias = Callable[["NatsDelivery", str], Awaitable[None]]
 """Makes a dead letter of a job, with the reason."""
+_MARGIN = 0.05
 """Part of the ack time-out kept back: the server's clock for a job starts a little before ours."""
-
-
 _FORGOTTEN_S = 0.5
 _FORGOTTEN_TRIES = 2
 
@@ -92,33 +87,17 @@ class NatsDelivery:
         self._connection = connection
         self._queues = queues
         self._bury = bury
-        self._reply = reply
+        self._reply_to = reply.reply_to
         self._is_settled = False
         self._epoch = connection.epoch
         self.receipt = receipt
         self.spec = spec
+        self.queue = spec.name
         self.payload = payload
+        self.msg_id = names.named(reply.subject.rsplit(".", 1)[-1], reply.headers.get(names.ID, ""))
+        self.headers = {name: value for name, value in reply.headers.items() if name.islower()}
+        self.attempt = receipt.delivered
         self._refresh()
-
-    @property
-    def queue(self) -> str:
-        """See `Delivery.queue`."""
-        return self.spec.name
-
-    @property
-    def msg_id(self) -> str:
-        """See `Delivery.msg_id`."""
-        return names.named(self._reply.subject.rsplit(".", 1)[-1], self._reply.headers.get(names.ID, ""))
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """See `Delivery.headers`."""
-        return {name: value for name, value in self._reply.headers.items() if name.islower()}
-
-    @property
-    def attempt(self) -> int:
-        """See `Delivery.attempt`."""
-        return self.receipt.delivered
 
     async def ack(self) -> None:
         """See `Delivery.ack`. Returns when the server knows."""
@@ -172,9 +151,7 @@ class NatsDelivery:
         while True:
             is_new = self._connection.epoch == self._epoch
             try:
-                reply = await self._connection.ask(
-                    self._reply.reply_to, word, within_s=ANSWER_S if is_new else _FORGOTTEN_S
-                )
+                reply = await self._connection.ask(self._reply_to, word, within_s=ANSWER_S if is_new else _FORGOTTEN_S)
             except NoAnswerError as error:
                 tries += not is_new and self._connection.is_up
                 if tries >= _FORGOTTEN_TRIES:
@@ -218,7 +195,10 @@ class Pulls:
         self._bury = bury
         self._idle: list[Inbox] = []
         self._bells: set[str] = set()
-        self._waiting: deque[_Turn] = deque()
+        """Kinds of jobs with a subscription."""
+        self._rung = Changes()
+        self._lines: dict[frozenset[str], anyio.Lock] = {}
+        """Of the tasks that wait for the same queues only the first one looks."""
 
     async def pull(self, *queues: str) -> NatsDelivery:
         """See `Bus.pull`."""
@@ -230,8 +210,6 @@ class Pulls:
             found = await self._take(queues[0], _LONG)
             if found is not None:
                 return found
-
-    # --- one queue ----------------------------------------------------------------------------------------------
 
     async def _take(self, queue: str, request: bytes) -> NatsDelivery | None:
         """Ask once. None: there is no job, or not now."""
@@ -267,41 +245,18 @@ class Pulls:
             await inbox.drop()
         return await self._connection.open_inbox()
 
-    # --- several queues -----------------------------------------------------------------------------------------
-
     async def _look_through(self, queues: tuple[str, ...]) -> NatsDelivery:
         for kind in {names.kind_of(queue) for queue in queues} - self._bells:
             self._bells.add(kind)
-            await self._connection.listen(names.bell(kind), self._rung)
-        turn = _Turn(frozenset(queues))
-        self._waiting.append(turn)
-        try:
+            await self._connection.listen(names.bell(kind), lambda _: self._rung.note())
+        async with self._lines.setdefault(frozenset(queues), anyio.Lock()):
             while True:
                 for queue in queues:
                     found = await self._take(queue, _NOW)
                     if found is not None:
-                        self._call(lambda other: other is not turn and bool(other.queues & turn.queues))
                         return found
-                await turn.wait()
-                while not turn.called.is_set():
-                    if next(other for other in self._waiting if other.queues == turn.queues) is turn:
-                        break
-                    await turn.wait()
-                turn.called.clear()
-        finally:
-            self._waiting.remove(turn)
-
-    def _rung(self, payload: bytes) -> None:
-        queue = payload.decode(errors="replace")
-        self._call(lambda turn: queue in turn.queues and not turn.called.is_set())
-
-    def _call(self, suits: Callable[[_Turn], bool]) -> None:
-        for turn in self._waiting:
-            if suits(turn):
-                turn.called.set()
-                return
-
-    # --- both ---------------------------------------------------------------------------------------------------
+                with anyio.move_on_after(LOOK_S):
+                    await self._rung.next()
 
     async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery:
         receipt = receipt_of(reply.reply_to)
@@ -323,16 +278,6 @@ class Pulls:
                 await self._connection.ask(reply.reply_to, b"-NAK", within_s=PARTING_S)
             except NoAnswerError as error:
                 log.warning("a job could not be handed back; it comes back later", job=reply.subject, error=str(error))
-
-
-class _Turn:
-    def __init__(self, queues: frozenset[str]) -> None:
-        self.queues = queues
-        self.called = asyncio.Event()
-
-    async def wait(self) -> None:
-        with anyio.move_on_after(LOOK_S):
-            await self.called.wait()
 
 
 _SPEC = "ksearch_spec"
@@ -485,7 +430,7 @@ class Queues:
         subject = names.advisory(stream, kind)
         letters = StreamConfig(
             name=names.dead_stream(run_id),
-            subjects=(names.dead_letters_of(run_id), subject),
+            subjects=(f"ks.dead.{run_id}.>", subject),
             duplicate_window=_DUPLICATES_NS,
             allow_direct=True,
         )

@@ -269,7 +269,6 @@ def _read_ports(store: Path) -> tuple[int, _Ports] | None:
 
 
 def _reachable(host: str) -> str:
-    """Return an address at which this host reaches the server."""
     if host in ("0.0.0.0", "::", "[::]", ""):  # noqa: S104 - recognised, not bound
         return "127.0.0.1"
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -132,17 +132,12 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Configuration of a consumer. Times are nanoseconds."""
 
     name: str
-    durable_name: str = ""
+    durable_name: str
     ack_policy: str
-    deliver_policy: str = "all"
-    opt_start_seq: int = 0
-    ack_wait: int = 0
-    max_deliver: int = 0
-    max_ack_pending: int = 0
-    max_waiting: int = 0
-    inactive_threshold: int = 0
-    mem_storage: bool = False
-    num_replicas: int = 0
+    ack_wait: int
+    max_deliver: int
+    max_ack_pending: int
+    max_waiting: int
 
 
 class Delivered(msgspec.Struct, frozen=True):
@@ -177,8 +172,6 @@ class Receipt(msgspec.Struct, frozen=True):
     stream: str
     delivered: int
     stream_seq: int
-    consumer_seq: int
-    stored_ns: int
 
 
 def receipt_of(reply_to: str) -> Receipt | None:
@@ -186,12 +179,10 @@ def receipt_of(reply_to: str) -> Receipt | None:
     parts = reply_to.split(".")
     if len(parts) < 9 or parts[:2] != ["$JS", "ACK"]:
         return None
-    skip = 0 if len(parts) == 9 else 2
-    numbers = parts[4 + skip : 8 + skip]
-    if not all(number.isdigit() for number in numbers):
-        return None
-    delivered, stream_seq, consumer_seq, stored_ns = map(int, numbers)
-    return Receipt(parts[2 + skip], delivered, stream_seq, consumer_seq, stored_ns)
+    if len(parts) > 9:
+        del parts[2:4]
+    delivered, stream_seq = parts[4:6]
+    return Receipt(parts[2], int(delivered), int(stream_seq)) if delivered.isdigit() and stream_seq.isdigit() else None
 
 
 def proves_nothing(there: int, expected: int) -> bool:

@@ -11,7 +11,7 @@ waits for its answer.
 from __future__ import annotations
 
 import hmac
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Final, Literal, TypeAlias, get_args
@@ -139,19 +139,15 @@ class Given(msgspec.Struct, frozen=True):
     is_replay: bool
 
 
-class _Pending:
+class _Known:
     def __init__(self, question: bytes) -> None:
         self.question = question
         self.settled = anyio.Event()
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    question: bytes
-    answer: Answer
+        self.answer: Answer | None = None
 
     @property
     def size_bytes(self) -> int:
-        return len(self.answer.text) + _OVERHEAD_BYTES
+        return 0 if self.answer is None else len(self.answer.text) + _OVERHEAD_BYTES
 
 
 class Answers:
@@ -159,9 +155,8 @@ class Answers:
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._size_bytes = 0
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._pending: dict[str, _Pending] = {}
+        self._known: dict[str, _Known] = {}
+        """The one not asked for the longest comes first."""
 
     async def give(self, key: str, question: bytes, generate: Callable[[], Awaitable[Answer]]) -> Given:
         """Return the key's answer, generating it if there is none; an empty key has none.
@@ -173,33 +168,30 @@ class Answers:
         """
         if not key:
             return Given(await generate(), is_replay=False)
-        while (pending := self._pending.get(key)) is not None:
-            _check(pending.question, question)
-            await pending.settled.wait()
-        if (kept := self._kept.get(key)) is not None:
-            _check(kept.question, question)
-            self._kept.move_to_end(key)
-            return Given(kept.answer, is_replay=True)
-        pending = self._pending[key] = _Pending(question)
+        while (known := self._known.get(key)) is not None:
+            if known.question != question:
+                raise OtherQuestionError("this Idempotency-Key was used with another question")
+            if known.answer is not None:
+                self._known[key] = self._known.pop(key)
+                return Given(known.answer, is_replay=True)
+            await known.settled.wait()
+        known = self._known[key] = _Known(question)
         try:
-            answer = await generate()
-            self._keep(key, _Kept(question, answer))
+            known.answer = await generate()
+            return Given(known.answer, is_replay=False)
         finally:
-            del self._pending[key]
-            pending.settled.set()
-        return Given(answer, is_replay=False)
+            if known.answer is None:
+                del self._known[key]
+            known.settled.set()
+            self._trim()
 
-    def _keep(self, key: str, kept: _Kept) -> None:
-        self._kept[key] = kept
-        self._size_bytes += kept.size_bytes
-        while self._size_bytes > self._limit_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self._size_bytes -= oldest.size_bytes
-
-
-def _check(known: bytes, question: bytes) -> None:
-    if known != question:
-        raise OtherQuestionError("this Idempotency-Key was used with another question")
+    def _trim(self) -> None:
+        size_bytes = sum(known.size_bytes for known in self._known.values())
+        for key, known in list(self._known.items()):
+            if size_bytes <= self._limit_bytes:
+                return
+            if known.answer is not None:
+                size_bytes -= self._known.pop(key).size_bytes
 
 
 FaultKind: TypeAlias = Literal["rate_limit", "server_error", "hang", "cut", "endless"]
@@ -225,8 +217,7 @@ class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
 
     def pairs(self) -> tuple[tuple[FaultKind, float], ...]:
         """Return kind and rate."""
-        rates = (self.rate_limit, self.server_error, self.hang, self.cut, self.endless)
-        return tuple(zip(FAULTS, rates, strict=True))
+        return tuple(zip(FAULTS, msgspec.structs.astuple(self), strict=True))
 
     def drawn(self, number: int, *, seed: int) -> FaultKind | None:
         """Return the fault of the request of this number; the same for the same seed."""
@@ -396,7 +387,6 @@ class Served:
         return _whole(wire, asked, answer, answer_id)
 
     async def _answer(self, http: HttpRequest, asked: Asked) -> Answer:
-        """Return the answer, generated for this request or for an earlier one with the same key."""
         request_id = http.headers.get("x-client-request-id", "")
         system, prompt = asked.system, asked.prompt
         request = Request(request_id=request_id, role=role_of(prompt), system=system, parts=(prompt,))

@@ -117,7 +117,6 @@ def _affordable(state: SearchState) -> tuple[Offer, ...]:
 
 
 def _fits(state: SearchState, usage: Usage, offer: Offer) -> bool:
-    """Return True if an answer is expected to fit into tokens and money, along with those under way."""
     if not _is_limited(state):
         return True
     is_first = not state.calls and not state.questions

@@ -216,7 +216,6 @@ def finish(
 
 
 def _is_measured_again(state: SearchState, request: EvaluationRequested, verdict: Verdict) -> bool:
-    """Return True if a candidate's time is worth another round: once, and only within the budget."""
     is_first = request.candidate_id not in state.known
     return isinstance(verdict, Unstable) and is_first and not state.ending and rounds_left(state) > 0
 
@@ -251,7 +250,6 @@ def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
 
 
 def _improves(branch: Branch, known: Known) -> bool:
-    """Return True if a candidate beats the branch's best by more than the measurement's interval."""
     if known.fate not in CORRECT_FATES:
         return False
     if branch.best is None:
@@ -312,7 +310,11 @@ def _end_unwritten(step: Step, request: WriteRequested, fate: Fate, why: str) ->
 NO_ANSWER = "no answer arrived: a shorter one may"
 """Told to a planner's model that is asked again: most lost answers took too long."""
 EventT = TypeVar("EventT", bound=Event)
-_reactions: dict[type, Callable[[Step, Any], None]] = {}
+_reactions: dict[type, Callable[[Step, Any], None]] = {
+    StopRequested: lambda step, event: stop(step, "interrupted", event.reason),
+    SteeringRequested: lambda step, event: carry_out(step, event.order),
+    JobsUnserved: lambda _step, _event: None,  # for people
+}
 
 
 def react(state: SearchState, event: Event) -> Step:
@@ -358,11 +360,6 @@ def _resumed(step: Step, event: RunResumed) -> None:
     ask_others(step)
 
 
-@_reacts_to(StopRequested)
-def _stop_requested(step: Step, event: StopRequested) -> None:
-    stop(step, "interrupted", event.reason)
-
-
 @_reacts_to(PauseRequested)
 def _pause_requested(step: Step, event: PauseRequested) -> None:
     if step.state.running and not step.state.paused:
@@ -373,16 +370,6 @@ def _pause_requested(step: Step, event: PauseRequested) -> None:
 def _continue_requested(step: Step, _event: ContinueRequested) -> None:
     if step.state.running and step.state.paused:
         step.take(RunContinued())
-
-
-@_reacts_to(SteeringRequested)
-def _steering_requested(step: Step, event: SteeringRequested) -> None:
-    carry_out(step, event.order)
-
-
-@_reacts_to(JobsUnserved)
-def _unserved(_step: Step, _event: JobsUnserved) -> None:
-    """Change nothing: the event is for people."""
 
 
 @_reacts_to(ClockTicked)
@@ -487,7 +474,6 @@ def _proposed(step: Step, event: EditsProposed) -> None:
 
 
 def _refuse(step: Step, request: PlanRequested, refusals: tuple[Refusal, ...]) -> None:
-    """Refuse a script as a whole and ask again, or give this call up."""
     if request.tries >= step.state.settings.refusals:
         step.take(PlanAbandoned(job_id=request.job_id, reason=refusals[0].reason))
         return

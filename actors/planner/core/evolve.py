@@ -7,6 +7,7 @@ unread reports and the tree.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
@@ -184,13 +185,45 @@ def _report_size(report: Report) -> int:
 
 
 _Fold: TypeAlias = Callable[[SearchState, Any], SearchState]
-FOLDS: dict[type, _Fold] = {}
-"""How each kind of fact changes the state."""
+FOLDS: dict[type, _Fold] = {
+    TimeNoted: lambda state, fact: replace(state, elapsed_s=fact.elapsed_s),
+    RunStopping: lambda state, fact: replace(
+        state, status="stopping", stopped_by=fact.stopped_by, stop_detail=fact.detail
+    ),
+    RunPaused: lambda state, _: replace(state, paused=True),
+    RunContinued: lambda state, _: replace(_released_jobs(state), paused=False),
+    RunFinished: lambda state, fact: replace(
+        state, status="finished", stopped_by=fact.stopped_by, stop_detail=fact.detail
+    ),
+    ConfirmationOwed: lambda state, fact: put(state, "provisional", fact.candidate_id, copied(Provisional, fact)),
+    InstructionForgotten: lambda state, fact: replace(
+        state, instructions=tuple(said for said in state.instructions if said.number != fact.number)
+    ),
+    NodeBoosted: lambda state, fact: _with_node(state, fact, boost=fact.by),
+    NodeForbidden: lambda state, fact: _barred_below(
+        _with_node(state, fact, forbidden=fact.reason, pinned=0), fact.node_id
+    ),
+    NodeReleased: lambda state, fact: _barred_below(
+        _with_node(state, fact, forbidden=None, pinned=0, boost=0.0), fact.node_id
+    ),
+    NodeSpent: lambda state, fact: _with_node(state, fact, spent=True),
+    CandidateGiven: lambda state, fact: _with_node(state, fact, given_id=fact.candidate_id),
+    SteeringRefused: lambda state, _: state,
+    EditsRefused: lambda state, fact: drop(state, "jobs", fact.job_id),
+    PlanAbandoned: lambda state, fact: replace(_conclude_plan(state, fact.job_id), dry=True, misread=True),
+}
+"""How each kind of fact changes the state: the short ones here, the others registered below."""
 
 
-def folds_in(kind: type[Fact]) -> Callable[[_Fold], _Fold]:
-    """Register a fold."""
+def _with_node(
+    state: SearchState,
+    fact: NodeBoosted | NodeForbidden | NodeReleased | NodeSpent | CandidateGiven,
+    **changes: object,
+) -> SearchState:
+    return put_node(state, replace(state.node(fact.node_id), **changes))
 
+
+def _folds_in(kind: type[Fact]) -> Callable[[_Fold], _Fold]:
     def register(fold: _Fold) -> _Fold:
         FOLDS[kind] = fold
         return fold
@@ -198,13 +231,13 @@ def folds_in(kind: type[Fact]) -> Callable[[_Fold], _Fold]:
     return register
 
 
-@folds_in(SearchOpened)
+@_folds_in(SearchOpened)
 def _opened(state: SearchState, fact: SearchOpened) -> SearchState:
     opened = copied(SearchState, fact, arms=arms_of(fact.lineup), status="running", facts=state.facts)
     return put_node(opened, root_node())
 
 
-@folds_in(SearchReopened)
+@_folds_in(SearchReopened)
 def _reopened(state: SearchState, fact: SearchReopened) -> SearchState:
     lineup = fact.lineup or state.lineup
     for job_id, job in list(state.jobs.items()):
@@ -226,7 +259,7 @@ def _reopened(state: SearchState, fact: SearchReopened) -> SearchState:
     )
 
 
-@folds_in(SpendRecorded)
+@_folds_in(SpendRecorded)
 def _spend_recorded(state: SearchState, fact: SpendRecorded) -> SearchState:
     state = replace(state, cost_usd=state.cost_usd + (fact.cost_usd or 0.0))
     if fact.role == "planner":
@@ -237,26 +270,6 @@ def _spend_recorded(state: SearchState, fact: SpendRecorded) -> SearchState:
     return replace(state, usage_coder=state.usage_coder.plus(fact.usage), arms=arms)
 
 
-@folds_in(TimeNoted)
-def _time_noted(state: SearchState, fact: TimeNoted) -> SearchState:
-    return replace(state, elapsed_s=fact.elapsed_s)
-
-
-@folds_in(RunStopping)
-def _stopping(state: SearchState, fact: RunStopping) -> SearchState:
-    return replace(state, status="stopping", stopped_by=fact.stopped_by, stop_detail=fact.detail)
-
-
-@folds_in(RunPaused)
-def _paused(state: SearchState, _fact: RunPaused) -> SearchState:
-    return replace(state, paused=True)
-
-
-@folds_in(RunContinued)
-def _continued(state: SearchState, _fact: RunContinued) -> SearchState:
-    return replace(_released_jobs(state), paused=False)
-
-
 def _released_jobs(state: SearchState) -> SearchState:
     for job_id, job in list(state.jobs.items()):
         if job.withheld:
@@ -264,12 +277,7 @@ def _released_jobs(state: SearchState) -> SearchState:
     return state
 
 
-@folds_in(RunFinished)
-def _run_finished(state: SearchState, fact: RunFinished) -> SearchState:
-    return replace(state, status="finished", stopped_by=fact.stopped_by, stop_detail=fact.detail)
-
-
-@folds_in(BranchStarted)
+@_folds_in(BranchStarted)
 def _branch_started(state: SearchState, fact: BranchStarted) -> SearchState:
     node = state.node(fact.node_id)
     second = state.nodes.get(node.second_id)
@@ -289,15 +297,15 @@ def _branch_started(state: SearchState, fact: BranchStarted) -> SearchState:
     return replace(state, issued=state.issued + 1, begun=state.begun + (not branch.extra))
 
 
-@folds_in(WriteRequested)
+@_folds_in(WriteRequested)
 def _write_requested(state: SearchState, fact: WriteRequested) -> SearchState:
     branch = state.branches[fact.branch_id]
     draft = Draft(number=fact.draft, job_id=fact.job_id, model=fact.model)
     return issue(put(state, "branches", fact.branch_id, branch.with_draft(draft)), fact)
 
 
-@folds_in(BuildRequested)
-@folds_in(EvaluationRequested)
+@_folds_in(BuildRequested)
+@_folds_in(EvaluationRequested)
 def _advanced(state: SearchState, fact: BuildRequested | EvaluationRequested) -> SearchState:
     if not fact.branch_id:
         return issue(state, fact)
@@ -308,7 +316,7 @@ def _advanced(state: SearchState, fact: BuildRequested | EvaluationRequested) ->
     return issue(put(state, "branches", fact.branch_id, branch.with_draft(draft)), fact)
 
 
-@folds_in(CandidateAwaited)
+@_folds_in(CandidateAwaited)
 def _awaited(state: SearchState, fact: CandidateAwaited) -> SearchState:
     branch = state.branches[fact.branch_id]
     draft = branch.draft(fact.draft)
@@ -317,7 +325,7 @@ def _awaited(state: SearchState, fact: CandidateAwaited) -> SearchState:
     return put(state, "branches", fact.branch_id, branch.with_draft(draft))
 
 
-@folds_in(AttemptFinished)
+@_folds_in(AttemptFinished)
 def _attempt_finished(state: SearchState, fact: AttemptFinished) -> SearchState:
     branch = state.branches[fact.branch_id]
     draft = branch.draft(fact.draft)
@@ -345,7 +353,7 @@ def _attempt_finished(state: SearchState, fact: AttemptFinished) -> SearchState:
     return replace(state, rounds=state.rounds + 1, idle_attempts=0, losses=0, screen_s=screen_s)
 
 
-@folds_in(BranchClosed)
+@_folds_in(BranchClosed)
 def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
     branch = state.branches[fact.branch_id]
     for job_id in branch.jobs:
@@ -362,7 +370,7 @@ def _branch_closed(state: SearchState, fact: BranchClosed) -> SearchState:
     return replace(state, reports=(*state.reports, report))
 
 
-@folds_in(QuestionDropped)
+@_folds_in(QuestionDropped)
 def _question_dropped(state: SearchState, fact: QuestionDropped) -> SearchState:
     request = state.jobs[fact.job_id].request
     state = drop(state, "jobs", fact.job_id)
@@ -372,6 +380,7 @@ def _question_dropped(state: SearchState, fact: QuestionDropped) -> SearchState:
     return put(state, "branches", branch.branch_id, branch)
 
 
+@_folds_in(InitialRequested)
 def issue(state: SearchState, request: Requested) -> SearchState:
     """Return the state with a job under way."""
     rests = state.paused and isinstance(request, WriteRequested | PlanRequested)
@@ -394,7 +403,6 @@ def _with_reward(state: SearchState, fact: AttemptFinished, model: str) -> Searc
 
 
 def _closed(node: Node, branch: Branch) -> Node:
-    """Return a node with one branch less at work, and with its result."""
     best = better(node.best, branch.best)
     if best is not None and best != node.best:
         node = replace(node, best=best, base=branch.base, expected_then=branch.expected_gain)
@@ -408,12 +416,7 @@ def _closed(node: Node, branch: Branch) -> Node:
     )
 
 
-@folds_in(ConfirmationOwed)
-def _owed(state: SearchState, fact: ConfirmationOwed) -> SearchState:
-    return put(state, "provisional", fact.candidate_id, copied(Provisional, fact))
-
-
-@folds_in(ConfirmationFinished)
+@_folds_in(ConfirmationFinished)
 def _finished(state: SearchState, fact: ConfirmationFinished) -> SearchState:
     state = drop(drop(state, "jobs", fact.job_id), "provisional", fact.candidate_id)
     before = state.known[fact.candidate_id]
@@ -482,7 +485,6 @@ def _corrected_work(work: T, known: Known) -> T:
 
 
 def _corrected_node(state: SearchState, node: Node, known: Known) -> Node:
-    """Return a node with its best corrected; if that was refuted, with its next best, or as failed."""
     if (score := _score(known)) is not None:
         return replace(node, best=score)
     best: Score | None = None
@@ -520,19 +522,13 @@ def _with_news(state: SearchState, fact: ConfirmationFinished, known: Known) -> 
     return replace(state, reports=(*state.reports, report))
 
 
-@folds_in(InstructionGiven)
+@_folds_in(InstructionGiven)
 def _given(state: SearchState, fact: InstructionGiven) -> SearchState:
     instructions = (*state.instructions, copied(Instruction, fact))
     return replace(state, instructions=instructions, instructions_given=fact.number)
 
 
-@folds_in(InstructionForgotten)
-def _forgotten(state: SearchState, fact: InstructionForgotten) -> SearchState:
-    kept = tuple(instruction for instruction in state.instructions if instruction.number != fact.number)
-    return replace(state, instructions=kept)
-
-
-@folds_in(NodePinned)
+@_folds_in(NodePinned)
 def _pinned(state: SearchState, fact: NodePinned) -> SearchState:
     """Remember when: the first of several comes first. A pruned node is open again."""
     node = state.node(fact.node_id)
@@ -540,33 +536,6 @@ def _pinned(state: SearchState, fact: NodePinned) -> SearchState:
     if node.state == "pruned":
         node = replace(node, state="open", prune_reason="", given_up=False)
     return put_node(state, node)
-
-
-@folds_in(NodeBoosted)
-def _boosted(state: SearchState, fact: NodeBoosted) -> SearchState:
-    return put_node(state, replace(state.node(fact.node_id), boost=fact.by))
-
-
-@folds_in(NodeForbidden)
-def _forbidden(state: SearchState, fact: NodeForbidden) -> SearchState:
-    node = replace(state.node(fact.node_id), forbidden=fact.reason, pinned=0)
-    return _barred_below(put_node(state, node), fact.node_id)
-
-
-@folds_in(NodeReleased)
-def _released(state: SearchState, fact: NodeReleased) -> SearchState:
-    node = replace(state.node(fact.node_id), forbidden=None, pinned=0, boost=0.0)
-    return _barred_below(put_node(state, node), fact.node_id)
-
-
-@folds_in(CandidateGiven)
-def _candidate_given(state: SearchState, fact: CandidateGiven) -> SearchState:
-    return put_node(state, replace(state.node(fact.node_id), given_id=fact.candidate_id))
-
-
-@folds_in(SteeringRefused)
-def _order_refused(state: SearchState, _fact: SteeringRefused) -> SearchState:
-    return state
 
 
 def _barred_below(state: SearchState, node_id: str) -> SearchState:
@@ -578,19 +547,34 @@ def _barred_below(state: SearchState, node_id: str) -> SearchState:
     return state
 
 
+_NEW = SearchState()
+_MOST_FOLDED = 1024
+_folded: OrderedDict[int, tuple[SearchState, Fact, SearchState]] = OrderedDict()
+"""The latest folds, by identity of the state before: planner, recorder and views of one process share them."""
+
+
 def evolve(state: SearchState, fact: Fact) -> SearchState:
     """Return the state after the fact."""
-    return replace(FOLDS[type(fact)](state, fact), facts=state.facts + 1)
+    if state.facts == 0 and state == _NEW:
+        state = _NEW
+    known = _folded.get(id(state))
+    if known is not None and known[0] is state and known[1] == fact:
+        return known[2]
+    after = replace(FOLDS[type(fact)](state, fact), facts=state.facts + 1)
+    _folded[id(state)] = (state, fact, after)
+    if len(_folded) > _MOST_FOLDED:
+        _folded.popitem(last=False)
+    return after
 
 
-@folds_in(NodeInserted)
+@_folds_in(NodeInserted)
 def _inserted(state: SearchState, fact: NodeInserted) -> SearchState:
     parent = state.node(fact.parent_id)
     node = copied(Node, fact, barred=parent.barred, depth=parent.depth + 1)
     return put_node(put_node(state, replace(parent, children=(*parent.children, node.node_id))), node)
 
 
-@folds_in(NodeUpdated)
+@_folds_in(NodeUpdated)
 def _updated(state: SearchState, fact: NodeUpdated) -> SearchState:
     believed = {
         name: value
@@ -600,7 +584,7 @@ def _updated(state: SearchState, fact: NodeUpdated) -> SearchState:
     return put_node(state, replace(state.node(fact.node_id), **believed))
 
 
-@folds_in(NodePruned)
+@_folds_in(NodePruned)
 def _pruned(state: SearchState, fact: NodePruned) -> SearchState:
     node = replace(state.node(fact.node_id), prune_reason=fact.reason)
     if node.state == "open":
@@ -610,24 +594,14 @@ def _pruned(state: SearchState, fact: NodePruned) -> SearchState:
     return put_node(state, node)
 
 
-@folds_in(NodeSpent)
-def _spent(state: SearchState, fact: NodeSpent) -> SearchState:
-    return put_node(state, replace(state.node(fact.node_id), spent=True))
-
-
-@folds_in(PlanRequested)
+@_folds_in(PlanRequested)
 def _plan_requested(state: SearchState, fact: PlanRequested) -> SearchState:
     for node_id in fact.childless:
         state = put_node(state, replace(state.node(node_id), asked=True))
     return replace(issue(with_told(state, fact), fact), begun=0)
 
 
-@folds_in(EditsRefused)
-def _refused(state: SearchState, fact: EditsRefused) -> SearchState:
-    return drop(state, "jobs", fact.job_id)
-
-
-@folds_in(EditsApplied)
+@_folds_in(EditsApplied)
 def _applied(state: SearchState, fact: EditsApplied) -> SearchState:
     state = _conclude_plan(state, fact.job_id)
     for change in fact.changes:
@@ -643,12 +617,7 @@ def _applied(state: SearchState, fact: EditsApplied) -> SearchState:
     )
 
 
-@folds_in(PlanAbandoned)
-def _abandoned(state: SearchState, fact: PlanAbandoned) -> SearchState:
-    return replace(_conclude_plan(state, fact.job_id), dry=True, misread=True)
-
-
-@folds_in(InitialScored)
+@_folds_in(InitialScored)
 def _initial_scored(state: SearchState, fact: InitialScored) -> SearchState:
     state = drop(state, "jobs", fact.job_id)
     if fact.credit is None:
@@ -658,7 +627,7 @@ def _initial_scored(state: SearchState, fact: InitialScored) -> SearchState:
     return replace(put_node(state, replace(state.node(ROOT), best=copied(Score, fact))), losses=0)
 
 
-@folds_in(IncumbentChanged)
+@_folds_in(IncumbentChanged)
 def _incumbent_changed(state: SearchState, fact: IncumbentChanged) -> SearchState:
     """Provisional candidates that cannot be better are forgotten, except the one being confirmed."""
     asked = {job.request.candidate_id for job in state.jobs.values() if is_confirmation(job.request)}
@@ -668,7 +637,7 @@ def _incumbent_changed(state: SearchState, fact: IncumbentChanged) -> SearchStat
     return replace(state, incumbent=copied(Incumbent, fact))
 
 
-@folds_in(LossNoted)
+@_folds_in(LossNoted)
 def _loss_noted(state: SearchState, fact: LossNoted) -> SearchState:
     job = state.jobs.get(fact.job_id)
     is_old = job is not None and job.reopened
@@ -681,12 +650,7 @@ def _loss_noted(state: SearchState, fact: LossNoted) -> SearchState:
     return put(state, "branches", branch.branch_id, branch.with_draft(draft))
 
 
-@folds_in(InitialRequested)
-def _initial_requested(state: SearchState, fact: InitialRequested) -> SearchState:
-    return issue(state, fact)
-
-
-@folds_in(ConfirmationRequested)
+@_folds_in(ConfirmationRequested)
 def _confirmation_requested(state: SearchState, fact: ConfirmationRequested) -> SearchState:
     for job_id, job in list(state.jobs.items()):
         if is_confirmation(job.request):  # it was built for this

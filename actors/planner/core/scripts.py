@@ -101,8 +101,6 @@ def _new_nodes(edit: Edit) -> int:
 
 
 class _Check:
-    """Checks the edits in order; knows the keys and titles of earlier ones."""
-
     def __init__(self, state: SearchState) -> None:
         self._state = state
         self._keys: dict[str, str] = {}
@@ -156,7 +154,6 @@ class _Check:
         return None
 
     def _path(self, name: str) -> set[str]:
-        """Return the ids of a node and its ancestors; of an earlier insert, of its ancestors."""
         for _ in self._keys:  # a bound on the steps: refused inserts may name each other
             name = self._keys.get(name, name)
         node = self._state.nodes.get(name)

@@ -183,7 +183,6 @@ _ATTEMPT_DIRECTLY = "Write the fastest correct program you can, fusing what the 
 
 
 def _vary(step: Step, node: Node) -> None:
-    """Insert a machine's action under a closed node: under the root, a direct attempt at the task."""
     title = "Direct attempt" if node.node_id == ROOT else f"Vary {node.node_id}"
     texts = (_ATTEMPT_SCORED, _VARY_SCORED) if step.state.scored else (_ATTEMPT_DIRECTLY, _VARIATION)
     number = 1 + _variations(step.state, node)
@@ -312,7 +311,6 @@ def _request_draft(step: Step, branch: Branch, *, number: int, given_id: str | N
 
 
 def _next_attempt(branch: Branch) -> tuple[WriteMode, Score | None, str | None, str]:
-    """Return mode, base, latest attempt if it is not the base, and the complaint about the latest answer."""
     if not branch.attempts:
         return "apply", branch.base, None, ""
     last = branch.attempts[-1]
@@ -409,7 +407,6 @@ def ask_others(step: Step) -> None:
 
 
 def _draining(state: SearchState) -> bool:
-    """Return True while builders or evaluators work on sent jobs."""
     return any(
         not isinstance(job.request, WriteRequested | PlanRequested) and not job.withheld for job in state.jobs.values()
     )
@@ -536,13 +533,11 @@ def _call_planner(step: Step) -> None:
 
 
 def _asks_planner(state: SearchState) -> bool:
-    """Return True if the planner's model may change the tree now."""
     is_first = not state.dry and _has_no_idea(state)
     return {"evolving": True, "frozen": is_first, "off": False}[state.settings.world_model]
 
 
 def _has_no_idea(state: SearchState) -> bool:
-    """Return True if there is no action but those that people brought."""
     return all(node.origin == "person" for node in state.nodes.values() if node.node_id != ROOT)
 
 
@@ -555,12 +550,10 @@ def _vary_for_free_slots(step: Step) -> None:
 
 
 def _has_news(state: SearchState) -> bool:
-    """Return True if the planner's model has not been told of an ended branch (extra samples aside)."""
     return any(not report.extra for report in state.reports)
 
 
 def _revive(step: Step) -> None:
-    """With nothing under way: reopen the best closed node, or end the run."""
     while not step.state.branches and all(is_confirmation(job.request) for job in step.state.jobs.values()):
         if not step.state.frontier_ids:
             node = _best_unvaried(step.state)

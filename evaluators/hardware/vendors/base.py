@@ -1,10 +1,10 @@
 """The evaluator's interface to a vendor's GPUs, beyond torch.
 
-A vendor is a package beside this module, such as `nvidia`. Each has these modules: `driver` (`Context`,
-`SharedMemory`, `SpanClock`, `Hold`, `attach`, as below), `facts` (`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`); `activities`, for profiles, it may do without.
-`tests/evaluators/hardware/vendors/contract.py` tests these promises on a host with a GPU of that vendor;
-docs/design/0011-vendors.md lists the other needs of a new vendor. Runners import `driver` without torch, so it needs
-nothing but the stdlib.
+A vendor is a package beside this module, such as `nvidia`. Each has these modules: `driver` (`Context`, `SharedMemory`,
+`SpanClock`, `Hold`, `attach`, as below), `facts` (`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`);
+`activities`, for profiles, it may do without. `tests/evaluators/hardware/vendors/contract.py` tests these promises on a
+host with a GPU of that vendor; docs/design/0011-vendors.md lists the other needs of a new vendor. Runners import
+`driver` without torch, so it needs nothing but the stdlib.
 """
 
 from __future__ import annotations

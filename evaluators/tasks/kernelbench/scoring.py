@@ -1,9 +1,9 @@
 """KernelBench's metrics from our verdicts. Pure.
 
 As its `score.py` defines them (423217d, March 2026): `fast_p` is the share of *all* problems with a correct candidate
-that is more than p times as fast as the baseline; the geometric mean is over correct candidates only. Here a candidate is
-correct if every call of it was, timed ones included. One with an unknown speed counts as correct and as not faster than
-anything but 0; it is in no mean. A problem that could not be evaluated counts as one without a correct candidate:
+that is more than p times as fast as the baseline; the geometric mean is over correct candidates only. Here a candidate
+is correct if every call of it was, timed ones included. One with an unknown speed counts as correct and as not faster
+than anything but 0; it is in no mean. A problem that could not be evaluated counts as one without a correct candidate:
 leaving it out would raise the score.
 """
 

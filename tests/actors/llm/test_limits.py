@@ -124,7 +124,7 @@ async def test_nothing_is_begun_before_the_endpoint_wants_to_be_asked_again() ->
     gate = Gate(Terms(in_flight=8))
     async with gate.admitted("coder", 10) as entry:
         await anyio.sleep(1.0)
-        entry.failed(EndpointFault(kind="rate_limited", status=429, retry_after_s=30.0))
+        gate.note_fault(entry, EndpointFault(kind="rate_limited", status=429, retry_after_s=30.0))
     async with gate.admitted("planner", 10):
         assert anyio.current_time() == pytest.approx(31.0)
     assert gate.window == 4.0
@@ -137,7 +137,7 @@ async def test_calls_that_were_under_way_together_cut_the_window_once() -> None:
     async def be_refused() -> None:
         async with gate.admitted("coder", 10) as entry:
             await anyio.sleep(1.0)
-            entry.failed(LIMITED)
+            gate.note_fault(entry, LIMITED)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(8):
@@ -150,12 +150,12 @@ async def test_answers_open_the_window_again_up_to_what_was_set_and_no_further()
     gate = Gate(Terms(in_flight=4))
     async with gate.admitted("coder", 10) as entry:
         await anyio.sleep(1.0)
-        entry.failed(LIMITED)
+        gate.note_fault(entry, LIMITED)
     assert gate.window == 2.0
     widths = []
     for _ in range(20):
         async with gate.admitted("coder", 10) as entry:
-            entry.settle(10)
+            gate.note_answer(entry, 10)
         widths.append(gate.window)
     assert widths == sorted(widths)
     assert 2.0 < widths[0] < 3.0
@@ -173,13 +173,13 @@ async def test_an_endpoint_that_bears_less_than_was_set_is_found_out() -> None:
         async with gate.admitted("coder", 10) as entry:
             while busy >= 3:
                 refused += 1
-                entry.failed(EndpointFault(kind="rate_limited", status=429, retry_after_s=1.0))
+                gate.note_fault(entry, EndpointFault(kind="rate_limited", status=429, retry_after_s=1.0))
                 await anyio.sleep(2.0)
             busy += 1
             await anyio.sleep(1.0)
             busy -= 1
             served += 1
-            entry.settle(10)
+            gate.note_answer(entry, 10)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(300):
@@ -224,6 +224,6 @@ async def test_failures_that_are_no_429_leave_the_window_as_it_is() -> None:
     gate = Gate(Terms(in_flight=4))
     model = LimitedModel(ScriptedModel(lambda _: "text"), gate)
     async with gate.admitted("coder", 10) as entry:
-        entry.failed(EndpointFault(kind="server_error", status=503))
+        gate.note_fault(entry, EndpointFault(kind="server_error", status=503))
     await model.complete(question(1))
     assert gate.window == 4.0

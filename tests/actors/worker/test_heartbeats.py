@@ -27,8 +27,6 @@ async def test_each_job_beats_in_its_own_time_until_it_ends(jobs: list[Delivery]
     async def beat(delivery: Delivery) -> None:
         beats.append((delivery.msg_id, anyio.current_time()))
 
-    heartbeats = Heartbeats(10, beat)
-
     async def work(job: Delivery, begins: float, takes: float) -> None:
         await anyio.sleep_until(start + begins)
         with heartbeats.keeping(job, anyio.CancelScope()):
@@ -36,7 +34,7 @@ async def test_each_job_beats_in_its_own_time_until_it_ends(jobs: list[Delivery]
 
     async with anyio.create_task_group() as tasks:
         start = anyio.current_time()
-        await tasks.start(heartbeats.run)
+        heartbeats = Heartbeats(tasks, 10, beat)
         async with anyio.create_task_group() as working:
             working.start_soon(work, jobs[0], 0, 35)
             working.start_soon(work, jobs[1], 3, 12)
@@ -54,9 +52,8 @@ async def test_a_beat_that_takes_long_holds_up_no_other_job(jobs: list[Delivery]
             await anyio.sleep(60)
         beats.append(delivery.msg_id)
 
-    heartbeats = Heartbeats(10, beat)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(heartbeats.run)
+        heartbeats = Heartbeats(tasks, 10, beat)
         scopes = anyio.CancelScope(), anyio.CancelScope()
         with heartbeats.keeping(jobs[0], scopes[0]), heartbeats.keeping(jobs[1], scopes[1]):
             await anyio.sleep(45)
@@ -69,7 +66,6 @@ async def test_only_the_job_that_nobody_wants_any_more_is_stopped(jobs: list[Del
         if delivery.msg_id == "j1":
             raise CancelledRunError("stopped")
 
-    heartbeats = Heartbeats(10, beat)
     ended: list[str] = []
 
     async def work(job: Delivery) -> None:
@@ -80,7 +76,7 @@ async def test_only_the_job_that_nobody_wants_any_more_is_stopped(jobs: list[Del
             ended.append(f"{job.msg_id} {attempt.cancelled_caught}")
 
     async with anyio.create_task_group() as tasks:
-        await tasks.start(heartbeats.run)
+        heartbeats = Heartbeats(tasks, 10, beat)
         async with anyio.create_task_group() as working:
             for job in jobs:
                 working.start_soon(work, job)
