@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
+from evaluators.languages import SPECS
 from messages.base import Language
 from messages.tasks import Candidate, SourceFile
 
@@ -100,19 +101,6 @@ MAX_SOURCE_BYTES = 128 * 1024
 MAX_FILES = 16
 MAX_PATH_CHARS = 120
 
-_TAGS: dict[Language, tuple[str, ...]] = {
-    "cpp": ("cpp", "c++", "cc", "cxx", "c", "h", "hpp"),
-    "cuda": ("cuda", "cu", "cpp", "c++", "c", "h", "cuh"),
-    "triton": ("python", "py", "python3", "triton"),
-    "python": ("python", "py", "python3"),
-}
-MAIN_PATHS: dict[Language, str] = {
-    "cpp": "kernel.cpp",
-    "cuda": "kernel.cu",
-    "triton": "kernel.py",
-    "python": "program.py",
-}
-"""Default names of the main file."""
 _HEADERS = (".h", ".hpp", ".hh", ".cuh", ".inc")
 _DECLINED = re.compile(r"\s*nothing further\b[:.,]?(?P<why>.*)", re.IGNORECASE | re.DOTALL)
 _HUNK = re.compile(r"^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@", re.MULTILINE)
@@ -204,7 +192,7 @@ def render_files(files: tuple[SourceFile, ...], language: Language) -> str:
     `parse_answer` returns the same files for any text, if the main one comes first and is the largest with the entry
     point, and all have usable paths.
     """
-    return "\n\n".join(_fenced(file, _TAGS[language][0]) for file in files)
+    return "\n\n".join(_fenced(file, SPECS[language].fences[0]) for file in files)
 
 
 def _fenced(file: SourceFile, tag: str) -> str:
@@ -222,13 +210,15 @@ def _code_blocks(text: str, language: Language, *, is_complete: bool) -> list[Bl
         if _HUNK.search(text):
             raise UnusableError(f"the answer is a diff: {_NO_DIFF}")
         raise UnusableError(f"no code block (between two lines of three backticks) in: {said[:_PROSE_SHOWN]}")
-    usable = [block for block in blocks if block.path is not None or not block.tag or block.tag in _TAGS[language]]
+    usable = [
+        block for block in blocks if block.path is not None or not block.tag or block.tag in SPECS[language].fences
+    ]
     hunks = [block for block in usable or blocks if _HUNK.search(block.text)]
     if hunks and len(hunks) == len(usable or blocks):
         raise UnusableError(f"the fenced block on line {hunks[0].line} of the answer is a diff: {_NO_DIFF}")
     if not usable:
         tags = ", ".join(sorted({repr(block.tag) for block in blocks}))
-        raise UnusableError(f"no fenced block is tagged {_TAGS[language][0]!r}; found {tags}")
+        raise UnusableError(f"no fenced block is tagged {SPECS[language].fences[0]!r}; found {tags}")
     return usable
 
 
@@ -283,7 +273,7 @@ def _definition(name: str) -> re.Pattern[str]:
 
 def _files(blocks: list[Block], main: Block, language: Language) -> tuple[SourceFile, ...]:
     others = [block for block in blocks if block is not main and block.path is not None]
-    files = [SourceFile(path=main.path or MAIN_PATHS[language], text=main.text)]
+    files = [SourceFile(path=main.path or SPECS[language].main_path, text=main.text)]
     files += [SourceFile(path=block.path or "", text=block.text) for block in others]
     for block, file in zip([main, *others], files, strict=True):
         if not file.text.strip():

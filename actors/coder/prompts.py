@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 
 from actors.coder.answers import MAX_REFUSED_BLOCKS, blocks_failed, edited, wants_edits
-from actors.coder.craft import CRAFTS
 from actors.coder.evidence import evidence_of
-from actors.coder.parse import MAIN_PATHS, render_files
+from actors.coder.parse import render_files
 from actors.llm.base import Request
 from evaluators.hardware.profiles import describe_profile
 from evaluators.hardware.roofline import describe_hardware, hardware_of, roofline, roofline_lines, share_text
+from evaluators.languages import SPECS
 from messages.base import Language
 from messages.commands import WriteCandidate
 from messages.tasks import AttemptBrief, Candidate
@@ -63,7 +63,7 @@ def system_rules(language: Language, *, is_program: bool = False, edits: bool = 
 
     `edits`: search/replace blocks may be asked for.
     """
-    edit_rules = _EDIT_RULES.format(tag=_tag(language), path=MAIN_PATHS[language]) if edits else ""
+    edit_rules = _EDIT_RULES.format(tag=SPECS[language].fences[0], path=SPECS[language].main_path) if edits else ""
     if is_program:
         return _PROGRAM_RULES + edit_rules
     return f"""\
@@ -71,7 +71,7 @@ You write fast, correct programs. You are given a task (a reference program, its
 action to try, and the best code so far. Carry the action out and return a complete program.
 
 Rules
-{CRAFTS[language].RULES}
+{SPECS[language].craft.RULES}
 - Correct first: every call is checked against the reference, on fresh inputs, within the tolerance of the dtype.
 - Do the whole work in every call: the tensors' contents and addresses change. Keep no results, inputs or addresses
   between calls; detect no benchmark.
@@ -80,14 +80,14 @@ Rules
 
 Answer format
 - Put each file into its own fenced block whose first line is three backticks, the language tag and `path=NAME`, e.g.
-  ```{_tag(language)} path={MAIN_PATHS[language]}
+  ```{SPECS[language].fences[0]} path={SPECS[language].main_path}
 - Return complete files: no fragments, no diffs, no placeholders. Put nothing else into fenced blocks, and nothing but a
   line between them.
 - The main file defines the entry point of the contract. Before it, say in two or three sentences what
   you did.{edit_rules}
 
 An answer to another task:
-{CRAFTS[language].EXAMPLE}"""
+{SPECS[language].craft.EXAMPLE}"""
 
 
 def request_for(job: WriteCandidate) -> Request:
@@ -118,14 +118,10 @@ def _is_program(job: WriteCandidate) -> bool:
     return not job.task.entry_point
 
 
-def _tag(language: Language) -> str:
-    return "python" if language == "triton" else language
-
-
 def _hardware(job: WriteCandidate) -> str:
     if job.target is None or _is_program(job):
         return ""
-    lines = [f"- {line}" for line in CRAFTS[job.language].advice(hardware_of(job.target))]
+    lines = [f"- {line}" for line in SPECS[job.language].craft.advice(hardware_of(job.target))]
     return "\n".join(("# Hardware", "", describe_hardware(job.target), *lines, *roofline_lines(job.task, job.target)))
 
 

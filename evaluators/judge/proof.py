@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from evaluators.base import Builder, Evaluator
+from evaluators.languages import SPECS
 from messages.base import EvaluatorError, Language
 from messages.commands import BuildCandidate, EvaluateCandidate
 from messages.events import Built
@@ -93,96 +94,9 @@ def get_init_inputs():
 """,
 )
 
-_SOURCES: dict[Language, SourceFile] = {
-    "cpp": SourceFile(
-        path="main.cpp",
-        text="""
-#include <cstdint>
-
-extern "C" int ksearch_run(const void* const* inputs, void* const* outputs, const int64_t* const* shapes) {
-    const float* x = static_cast<const float*>(inputs[0]);
-    float* y = static_cast<float*>(outputs[0]);
-    const int64_t rows = shapes[0][0], columns = shapes[0][1];
-    for (int64_t r = 0; r < rows; ++r) {
-        double sum = 0;
-        for (int64_t c = 0; c < columns; ++c) sum += x[r * columns + c];
-        const float mean = static_cast<float>(sum / columns);
-        for (int64_t c = 0; c < columns; ++c) y[r * columns + c] = 2.0f * x[r * columns + c] + mean;
-    }
-    return 0;
-}
-""",
-    ),
-    "triton": SourceFile(
-        path="main.py",
-        text="""
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def add_mean(x_ptr, y_ptr, columns, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    offsets = tl.arange(0, BLOCK)
-    mask = offsets < columns
-    x = tl.load(x_ptr + row * columns + offsets, mask=mask, other=0.0)
-    mean = tl.sum(x, axis=0) / columns
-    tl.store(y_ptr + row * columns + offsets, 2.0 * x + mean, mask=mask)
-
-
-def ksearch_run(x, y):
-    rows, columns = x.shape
-    add_mean[(rows,)](x, y, columns, BLOCK=triton.next_power_of_2(columns))
-""",
-    ),
-    "cuda": SourceFile(
-        path="main.cu",
-        text="""
-#include <cstdint>
-#include <cuda_runtime.h>
-
-__global__ void add_mean(const float* x, float* y, int columns) {
-    __shared__ float sums[256];
-    x += int64_t(blockIdx.x) * columns;
-    y += int64_t(blockIdx.x) * columns;
-    float sum = 0.0f;
-    for (int c = threadIdx.x; c < columns; c += 256) sum += x[c];
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    for (int half = 128; half > 0; half /= 2) {
-        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-        __syncthreads();
-    }
-    const float mean = sums[0] / columns;
-    for (int c = threadIdx.x; c < columns; c += 256) y[c] = 2.0f * x[c] + mean;
-}
-
-extern "C" int ksearch_run(
-    const void* const* inputs, void* const* outputs, const int64_t* const* shapes, void* stream) {
-    const int rows = shapes[0][0], columns = shapes[0][1];
-    add_mean<<<rows, 256, 0, static_cast<cudaStream_t>(stream)>>>(
-        static_cast<const float*>(inputs[0]), static_cast<float*>(outputs[0]), columns);
-    return static_cast<int>(cudaGetLastError());
-}
-""",
-    ),
-    "python": SourceFile(
-        path="main.py",
-        text="""
-from torch import nn
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return 2.0 * x + x.mean(dim=-1, keepdim=True)
-""",
-    ),
-}
 _TRIES = 5
 _PAUSE_S = 2.0
 """A device on which something else runs for a moment, the proofs of its neighbours say, is given a few more tries."""
-_SPOILT: dict[str, str] = {"cpp": "2.0f * x", "triton": "2.0 * x", "cuda": "2.0f * x", "python": "2.0 * x"}
-"""Left out of a source to make it wrong."""
 
 
 async def prove_builder(builder: Builder, language: Language, target: Target) -> None:
@@ -191,7 +105,7 @@ async def prove_builder(builder: Builder, language: Language, target: Target) ->
     Raises:
         EvaluatorError: it does not; says what it did instead.
     """
-    await _build(builder, _candidate(language, _SOURCES[language].text), target)
+    await _build(builder, _candidate(language, SPECS[language].proof), target)
     outcome = (await builder.build(_build_job(_candidate(language, "this is (no program\n"), target))).outcome
     if not isinstance(outcome, DidNotBuild):
         raise EvaluatorError(f"a {language} text that is no program was built: this compiler proves nothing")
@@ -203,15 +117,15 @@ async def prove_evaluator(builder: Builder, evaluator: Evaluator, language: Lang
     Raises:
         EvaluatorError: it does not; says what it did instead.
     """
-    text = _SOURCES[language].text
+    spec = SPECS[language]
     for number in range(_TRIES):
         await anyio.sleep(_PAUSE_S if number else 0)
-        right = await _judge(builder, evaluator, _candidate(language, text), target)
+        right = await _judge(builder, evaluator, _candidate(language, spec.proof), target)
         if not isinstance(right, Unstable):
             break
     if not isinstance(right, Measured):
         raise EvaluatorError(f"a right {language} kernel was judged {_say(right)}")
-    wrong = await _judge(builder, evaluator, _candidate(language, text.replace(_SPOILT[language], "x")), target)
+    wrong = await _judge(builder, evaluator, _candidate(language, spec.proof.replace(spec.proof_part, "x")), target)
     if not isinstance(wrong, Wrong):
         raise EvaluatorError(f"a wrong {language} kernel was judged {_say(wrong)}: this judge proves nothing")
 
@@ -241,7 +155,7 @@ def _build_job(candidate: Candidate, target: Target) -> BuildCandidate:
 
 
 def _candidate(language: Language, text: str) -> Candidate:
-    file = SourceFile(path=_SOURCES[language].path, text=text)
+    file = SourceFile(path=f"main{SPECS[language].suffixes[0]}", text=text)
     entry_point = "ModelNew" if language == "python" else "ksearch_run"
     return Candidate(language=language, entry_point=entry_point, files=(file,))
 

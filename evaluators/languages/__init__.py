@@ -1,23 +1,23 @@
-"""Languages that candidates are written in. Siblings: each has the same files and the same functions."""
+"""Languages of candidates: a folder for each name in `messages.base.Language`, with its declaration as `SPEC`."""
 
 from __future__ import annotations
 
-from evaluators.languages.base import LanguageSupport
-from evaluators.languages.cpp import CPP
-from evaluators.languages.cuda import CUDA
-from evaluators.languages.python import PYTHON, PYTHON_GPU
-from evaluators.languages.triton import TRITON, TRITON_GPU
+from collections.abc import Mapping
+from importlib import import_module
+from typing import get_args
+
+from evaluators.languages.base import LanguageSpec, LanguageSupport
 from messages.base import ConfigError, Language
 from messages.tasks import Platform
 
-LANGUAGES: dict[tuple[Language, Platform], LanguageSupport] = {
-    ("cpp", "cpu"): CPP,
-    ("triton", "cpu"): TRITON,
-    ("python", "cpu"): PYTHON,
-    ("cuda", "cuda"): CUDA,
-    ("triton", "cuda"): TRITON_GPU,
-    ("python", "cuda"): PYTHON_GPU,
+SPECS: Mapping[Language, LanguageSpec] = {
+    language: import_module(f"{__name__}.{language}").SPEC for language in get_args(Language)
 }
+
+
+def languages_on(platform: Platform) -> tuple[Language, ...]:
+    """Return the languages that a platform has."""
+    return tuple(language for language, spec in SPECS.items() if platform in spec.supports)
 
 
 def support_of(language: Language, platform: Platform = "cpu") -> LanguageSupport:
@@ -26,11 +26,9 @@ def support_of(language: Language, platform: Platform = "cpu") -> LanguageSuppor
     Raises:
         ConfigError: this release cannot.
     """
-    try:
-        return LANGUAGES[language, platform]
-    except KeyError:
-        there = ", ".join(known for known, on in LANGUAGES if on == platform)
-        elsewhere = ", or a GPU: --device cuda:0" if (language, "cuda") in LANGUAGES else ""
-        raise ConfigError(
-            f"language {language!r} is not supported on {platform}; use one of: {there}{elsewhere}"
-        ) from None
+    spec = SPECS.get(language)
+    if spec is not None and platform in spec.supports:
+        return spec.supports[platform]
+    elsewhere = ", or a GPU: --device cuda:0" if spec is not None and "cuda" in spec.supports else ""
+    there = ", ".join(languages_on(platform))
+    raise ConfigError(f"language {language!r} is not supported on {platform}; use one of: {there}{elsewhere}")

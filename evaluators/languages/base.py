@@ -9,9 +9,10 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from evaluators.hardware.roofline import Hardware
 from messages.base import ConfigError
 from messages.calls import CallForm, Number
-from messages.tasks import Candidate, ModuleTerms, Target, TensorSpec
+from messages.tasks import Candidate, ModuleTerms, Platform, Target, TensorSpec
 from messages.verdicts import Crashed, DidNotBuild, Wrong
 
 Passed: TypeAlias = TensorSpec | Number
@@ -159,3 +160,34 @@ class LanguageSupport(Protocol):
             call: what stands beside them in a call; None: nothing.
             entry_point: what functions are to be called, where tasks say so.
         """
+
+
+class Craft(Protocol):
+    """Advice to coders: a module of the language's folder."""
+
+    RULES: str
+    """For every device."""
+    EXAMPLE: str
+    """An answer to another, small task."""
+
+    def advice(self, hardware: Hardware) -> tuple[str, ...]:
+        """Return lines for one generation of devices; may be empty."""
+
+
+class LanguageSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The declaration of a language: `SPEC` of its folder."""
+
+    main_path: str
+    """Default name of the main file."""
+    suffixes: tuple[str, ...]
+    """Of a single source for its compiler; the first one is the usual one."""
+    fences: tuple[str, ...]
+    """Tags of code blocks in models' answers; the first one stands in prompts."""
+    is_native: bool
+    """True if kernels are built as shared libraries; else they are Python."""
+    supports: Mapping[Platform, LanguageSupport]
+    craft: Craft
+    proof: str
+    """A right kernel: twice the input plus the mean of its row, with the language's entry point."""
+    proof_part: str
+    """Part of `proof` that makes it wrong if it is replaced by `x`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaluators.languages import support_of
-from evaluators.languages.triton import TRITON
+from evaluators.languages.triton.support import TRITON
 from messages.base import Language
 from messages.tasks import Candidate, Platform, TaskSpec
 

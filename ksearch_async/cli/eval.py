@@ -25,9 +25,10 @@ from ksearch_async.fleet.workers import is_task, open_workers
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.candidates import Provenance, read_provenance
 from ksearch_async.runs.folder import find_run, runs_dir_or_default
-from ksearch_async.settings.table import KernelLanguage, ProgramSettings, WorkerSettings
+from ksearch_async.settings.table import ProgramSettings, WorkerSettings
 from ksearch_async.views.terminal import note, put, put_json, put_lines
 from ksearch_async.views.text import TITLES, headline, kernel_rows, left_out, workload_table
+from messages.base import Language
 from messages.commands import Purpose
 from messages.tasks import Candidate, TaskSpec
 from messages.verdicts import (
@@ -461,7 +462,7 @@ def _name_of(source: Path | Candidate) -> str:
 def _compile(
     task: TaskSpec,
     sources: Sequence[Path | Candidate],
-    language: KernelLanguage | None,
+    language: Language | None,
     arch: str,
     *,
     as_json: bool,

@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.settings.options import GROUPS, NATS, SESSION_SETTINGS, SETTINGS, Setting
-from ksearch_async.settings.table import KernelLanguage
+from messages.base import Language
 
 _GROUPS = {name: Group(name, sort_key=place) for place, name in enumerate(GROUPS, 1)}
 """Headings of `--help`; options without one come last."""
@@ -93,7 +93,7 @@ if TYPE_CHECKING:
         """Flags of a model that answers a question outside of a search."""
 
     class _EvaluationFlags(Flags):
-        language: KernelLanguage | None
+        language: Language | None
 
 else:
     SessionFlags = _run_flags("SessionFlags", SESSION_SETTINGS)

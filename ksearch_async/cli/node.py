@@ -30,7 +30,7 @@ from ksearch_async.follow.tracing import tracing
 from ksearch_async.runs.folder import check_writable
 from ksearch_async.settings.models import open_model, writer_dialect, writer_names
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import KernelLanguage, RunConfig
+from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.terminal import put_json
 from messages.base import BusError, Language, Role
 from messages.presence import Presence, Tally
@@ -148,7 +148,7 @@ class DeviceFlags:
     device: Annotated[str, NODE] = "cpu"
     """`cpu`; `cuda:0` and so on: a GPU of this host; or `simulated[:SECONDS]`: nothing is run, verdicts follow from
     a candidate's hash after that time."""
-    language: Annotated[tuple[KernelLanguage, ...], Parameter(group=NODE.group, negative="", show_default=False)] = ()
+    language: Annotated[tuple[Language, ...], Parameter(group=NODE.group, negative="", show_default=False)] = ()
     """Serve only this language; may be given several times. [default: all that this host can]"""
     isolation: Annotated[Literal["auto", "strict"], NODE] = "auto"
     """How candidates are kept from this host: `auto`, by what it has; `strict`, not run unless it has Landlock or a

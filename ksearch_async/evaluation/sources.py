@@ -11,7 +11,7 @@ import msgspec
 
 from actors.bus.journal import read_journal
 from actors.recorder.folder import Evidence, Manifest
-from evaluators.languages import LANGUAGES
+from evaluators.languages import SPECS
 from ksearch_async.errors import refusal
 from messages.base import BusError, Language
 from messages.events import CandidateWritten
@@ -19,9 +19,6 @@ from messages.tasks import Candidate, SourceFile, TaskSpec
 
 SourceLike: TypeAlias = str | os.PathLike[str] | Candidate
 
-_SUFFIXES: dict[Language, str] = {"cpp": ".cpp", "cuda": ".cu", "triton": ".py", "python": ".py"}
-_UNITS: dict[Language, tuple[str, ...]] = {"cpp": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}
-"""Suffix of a single file for its compiler."""
 TRITON_ENTRY_POINT = "ksearch_run"
 _TRITON = re.compile(rf"^def {TRITON_ENTRY_POINT}\b", re.MULTILINE)
 _MODULE = re.compile(r"^class ModelNew\b", re.MULTILINE)
@@ -41,12 +38,12 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
     """
     if isinstance(source, Candidate):
         return source
-    if language is not None and language not in _SUFFIXES:
-        raise refusal(f"there is no language {language!r}", f"there are: {', '.join(_SUFFIXES)}")
+    if language is not None and language not in SPECS:
+        raise refusal(f"there is no language {language!r}", f"there are: {', '.join(SPECS)}")
     if _is_text(source):
         if language is None:
             raise refusal("a kernel that is given as text does not say its language", 'name it: language="cpp"')
-        return _kernel(f"kernel{_SUFFIXES[language]}", str(source), language, task)
+        return _kernel(f"kernel{SPECS[language].suffixes[0]}", str(source), language, task)
     path = Path(source)
     if path.is_dir():
         return _kept(path)
@@ -56,9 +53,10 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
 
         return candidate_of_json(text, str(path), task)
     language = language or language_of(path.name, text, task)
-    if not path.name.endswith(_UNITS.get(language, "")):
+    suffixes = SPECS[language].suffixes
+    if SPECS[language].is_native and not path.name.endswith(suffixes):
         raise refusal(
-            f"source {str(path)!r} is taken for {language}; its files must end in {', '.join(_UNITS[language])}",
+            f"source {str(path)!r} is taken for {language}; its files must end in {', '.join(suffixes)}",
             "rename it; .cu is CUDA, .py Triton or Python",
         )
     return _kernel(path.name, text, language, task)
@@ -112,7 +110,7 @@ def language_of(name: str, text: str, task: TaskSpec | None = None) -> Language:
         return "triton" if _TRITON.search(text) and task.entry_point != TRITON_ENTRY_POINT else "python"
     if suffix == ".py":
         return "python" if _MODULE.search(text) else "triton"
-    return "cuda" if suffix == ".cu" else "cpp"
+    return next((name for name, spec in SPECS.items() if suffix in spec.suffixes), "cpp")
 
 
 def written_candidate(journal: Path, candidate_id: str) -> Candidate:
@@ -138,7 +136,7 @@ def _kernel(name: str, text: str, language: Language, task: TaskSpec | None = No
         from evaluators.tasks import candidate_of_text  # noqa: PLC0415 - of one kind of tasks
 
         return candidate_of_text(text, task, name)
-    entry_point = next(support.entry_point for (known, _), support in LANGUAGES.items() if known == language)
+    entry_point = next(iter(SPECS[language].supports.values())).entry_point
     return Candidate(language=language, entry_point=entry_point, files=(SourceFile(path=name, text=text),))
 
 

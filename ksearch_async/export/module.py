@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from evaluators.judge.check.tolerances import bounds_of
+from evaluators.languages import SPECS
 from evaluators.languages.base import passed
 from evaluators.languages.cpp.contract import COMPILER_FLAGS as CPP_FLAGS
 from evaluators.languages.cpp.toolchain import features_of
@@ -27,14 +28,6 @@ from messages.base import Language
 from messages.calls import CallForm, ConstantPlace, ListOf, Number, TensorPlace, TupleOf
 from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
 
-PARTS: Mapping[Language, tuple[str, ...]] = {
-    "cpp": ("calling", "native", "cpp", "checking"),
-    "cuda": ("calling", "native", "cuda", "checking"),
-    "triton": ("calling", "triton", "checking"),
-    "python": ("calling", "python", "checking"),
-}
-"""Files of `parts/` by language, in order."""
-_OF_ONE_FILE: tuple[Language, ...] = ("triton", "python")
 _FOLDER = Path(__file__).parent / "parts"
 _OURS = "ksearch_async"
 _PURPOSE = "Part of exported modules: "
@@ -60,9 +53,9 @@ def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
             f"{task.name!r} has {len(task.shown)} workloads, and a module is made for one",
             "export the source for one of them: ksearch export RUN/best/SOURCE --task PROBLEM:WORKLOAD -o FILE",
         )
-    if candidate.language not in PARTS:
-        raise refusal(f"kernels in {candidate.language} cannot be exported", f"there are: {', '.join(PARTS)}")
-    if candidate.language in _OF_ONE_FILE and len(candidate.files) > 1:
+    if not (_FOLDER / f"{candidate.language}.py").exists():
+        raise refusal(f"kernels in {candidate.language} cannot be exported", "ksearch best RUN --source prints them")
+    if not SPECS[candidate.language].is_native and len(candidate.files) > 1:
         raise refusal(
             f"this kernel has {len(candidate.files)} Python files, and one module can hold one",
             "put them together and export the file with --task",
@@ -119,7 +112,13 @@ def write_module(winner: Winner) -> str:
         **_target_facts(winner.candidate.language, winner.target),
     }
     header = header_of(winner, f"forward({', '.join(name for name, _ in inputs)}) -> {returned}")
-    return assemble(header, facts, _forward(inputs, outputs), (*PARTS[winner.candidate.language], "program"))
+    return assemble(header, facts, _forward(inputs, outputs), parts_of(winner.candidate.language))
+
+
+def parts_of(language: Language) -> tuple[str, ...]:
+    """Return the files of `parts/` for a language, in order."""
+    native = ("native",) if SPECS[language].is_native else ()
+    return ("calling", *native, language, "checking", "program")
 
 
 def _target_facts(language: Language, target: Target) -> dict[str, object]:

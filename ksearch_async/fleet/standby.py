@@ -199,7 +199,7 @@ class Planning:
         language = started.description.language
         return RunConfig(
             task=started.task.name,
-            language="cpp" if language not in ("cpp", "triton") else language,
+            language=language,
             seed=started.seed,
             runs_dir=str(self._runs_dir),
             search=started.settings,

@@ -22,6 +22,7 @@ from actors.bus.base import Bus
 from evaluators.base import Builder, Evaluator
 from evaluators.hardware.target import CPU, devices_of
 from evaluators.judge.check.tolerances import STRICT, check_profile
+from evaluators.languages import languages_on
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
 from ksearch_async.errors import refusal
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from evaluators.remote.near import Line
 
 
-_CPU_LANGUAGES: tuple[Language, ...] = ("cpp", "triton", "python")
-_GPU_LANGUAGES: tuple[Language, ...] = ("triton", "cuda", "python")
 SIMULATED_S = 0.2
 
 
@@ -119,7 +118,7 @@ class HostDevice:
         """
         self.name = name
         self._isolation: Isolation = isolation
-        self.languages = _CPU_LANGUAGES if name == CPU else _GPU_LANGUAGES
+        self.languages = languages_on("cpu" if name == CPU else "cuda")
 
     def describe(self) -> str:
         """Return its name as the system reports it."""

@@ -18,8 +18,8 @@ from typing import Annotated, Literal, TypedDict, get_args, get_type_hints
 import msgspec
 
 from actors.llm.base import ReasoningEffort
-from ksearch_async.settings.table import Effort, KernelLanguage, ModelKind, RunConfig, flatten, may_change
-from messages.base import EditFormat, Isolation
+from ksearch_async.settings.table import Effort, ModelKind, RunConfig, flatten, may_change
+from messages.base import EditFormat, Isolation, Language
 from messages.models import Choice
 from messages.settings import WorldModel
 from messages.tasks import LibraryCalls, Measure
@@ -283,7 +283,7 @@ class RunSettings(SessionSettings, total=False):
 
     An answer in the other form is accepted too.
     """
-    language: Annotated[KernelLanguage, Option("language", SEARCH)]
+    language: Annotated[Language, Option("language", SEARCH)]
     """Language of the kernels: `cpp` for CPUs; `cuda` for GPUs; `triton`, on a CPU run by Triton's interpreter: correct
     or not, and not timed; `python`: torch modules.
 

@@ -249,11 +249,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     here: str | None = None
 
 
-KernelLanguage: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
-"""Languages of kernels. `triton` is run by Triton's interpreter: correct or not, and not timed. `python` is a torch
-module, `ModelNew` in KernelBench's form."""
-
-
 class ProgramSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How plain Python programs are scored."""
 
@@ -303,7 +298,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     task: str
     """A bundled problem's name, or the path of a problem file or of a program."""
     effort: Effort = "standard"
-    language: KernelLanguage = "cpp"
+    language: Language = "cpp"
     seed: int = 0
     runs_dir: str = DEFAULT_RUNS_DIR
     sync: Literal["always", "never"] = "always"

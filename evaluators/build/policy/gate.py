@@ -21,6 +21,7 @@ from evaluators.build.policy.symbols import (
     foreign_launcher,
     read_imports,
 )
+from evaluators.languages import SPECS
 from messages.base import EvaluatorError
 from messages.tasks import Candidate, TaskRules
 from messages.verdicts import LIBRARY_CALL_RULE, Rejected
@@ -62,9 +63,6 @@ def _first_of_each(findings: list[Finding]) -> list[Finding]:
     return list(first.values())
 
 
-_NATIVE = frozenset(("cpp", "cuda"))
-
-
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an examination."""
 
@@ -87,7 +85,7 @@ def examine(candidate: Candidate, product: Path, rules: TaskRules) -> Examined:
 
 
 def _library_call(candidate: Candidate, product: Path, rules: TaskRules) -> Rejected | None:
-    if candidate.language in _NATIVE:
+    if SPECS[candidate.language].is_native:
         what = _linked(candidate, product, rules)
     else:
         folder = product.parent

@@ -22,6 +22,7 @@ import ast
 import re
 from pathlib import PurePosixPath
 
+from evaluators.languages import SPECS
 from evaluators.tasks.flashinfer.trace_set import Argument, BuildSpec, Definition, Solution, Source, parse_solution
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile, TaskSpec
@@ -30,7 +31,6 @@ _MAIN = "ksearch_main.py"
 _BINDING = "ksearch_binding"
 _TVM_EXPORT = "TVM_FFI_DLL_EXPORT_TYPED_FUNC"
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
-_UNITS = {"cpp": (".cpp", ".cc", ".cxx"), "cuda": (".cu",)}
 _HARDWARE = {"cpp": "cpu", "cuda": "cuda", "triton": "cuda", "python": "cuda"}
 _C_NUMBERS = {"float": "double", "int": "int64_t", "bool": "bool"}
 
@@ -278,11 +278,11 @@ def _parameter(name: str, argument: Argument) -> str:
 
 
 def _require_unit(solution: Solution) -> None:
-    endings = _UNITS[solution.spec.language]
+    endings = SPECS["cuda" if solution.spec.language == "cuda" else "cpp"].suffixes
     odd = [
         source.path
         for source in solution.sources
-        if solution.spec.language == "cuda" and source.path.endswith(_UNITS["cpp"])
+        if solution.spec.language == "cuda" and source.path.endswith(SPECS["cpp"].suffixes)
     ]
     if odd:
         raise ConfigError(

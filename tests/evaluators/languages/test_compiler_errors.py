@@ -9,9 +9,9 @@ import pytest
 
 from evaluators.languages.base import LanguageSupport
 from evaluators.languages.compiled import CompilerError, first_errors, shortened
-from evaluators.languages.cpp import CPP
 from evaluators.languages.cpp.diagnostics import explain
-from evaluators.languages.cuda import CUDA
+from evaluators.languages.cpp.support import CPP
+from evaluators.languages.cuda.support import CUDA
 from evaluators.languages.cuda.toolchain import find_nvcc
 from messages.base import EvaluatorError
 from messages.tasks import Candidate, SourceFile, Target

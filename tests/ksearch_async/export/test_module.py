@@ -9,13 +9,13 @@ from io import BytesIO
 
 import pytest
 
-from ksearch_async.export.module import PARTS, assemble, docstring, literal
+from ksearch_async.export.module import assemble, docstring, literal, parts_of
 from messages.base import Language
 
 
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python"])
 def test_every_language_can_be_assembled_and_imports_nothing_of_ours(language: Language) -> None:
-    text = assemble("it", {"TITLE": "t"}, "x = 1", (*PARTS[language], "program"))
+    text = assemble("it", {"TITLE": "t"}, "x = 1", parts_of(language))
     imported = {
         (node.module or "").split(".")[0] if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in ast.walk(ast.parse(text))

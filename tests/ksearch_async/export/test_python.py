@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.languages.python import PYTHON
+from evaluators.languages.python.support import PYTHON
 from ksearch_async.export import Winner, check_exportable
 from messages.base import ConfigError
 from messages.tasks import Candidate, SourceFile

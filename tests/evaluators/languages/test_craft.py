@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.coder.craft import CRAFTS
 from actors.coder.parse import parse_answer
 from actors.coder.prompts import system_rules
 from evaluators.hardware.roofline import hardware_of
-from evaluators.languages import support_of
+from evaluators.languages import SPECS, support_of
 from evaluators.languages.base import CalledWith
 from evaluators.languages.cuda.toolchain import find_nvcc
 from messages.base import EvaluatorError, Language
@@ -40,7 +39,7 @@ def gpu(arch: str) -> Target:
 
 def example(language: Language) -> Candidate:
     entry_point = "ModelNew" if language == "python" else "ksearch_run"
-    candidate, complaint = parse_answer(CRAFTS[language].EXAMPLE, language=language, entry_point=entry_point)
+    candidate, complaint = parse_answer(SPECS[language].craft.EXAMPLE, language=language, entry_point=entry_point)
     assert candidate is not None, complaint
     return candidate
 
@@ -78,8 +77,8 @@ def test_the_cuda_example_compiles_for_a_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python"])
 def test_a_language_is_shown_its_example_and_no_other(language: Language) -> None:
     rules = system_rules(language)
-    assert CRAFTS[language].EXAMPLE in rules
-    assert not any(craft.EXAMPLE in rules for name, craft in CRAFTS.items() if name != language)
+    assert SPECS[language].craft.EXAMPLE in rules
+    assert not any(spec.craft.EXAMPLE in rules for name, spec in SPECS.items() if name != language)
 
 
 @pytest.mark.parametrize("arch", GPUS)
@@ -88,7 +87,7 @@ def test_advice_for_a_generation_names_no_instruction_that_it_lacks(arch: str) -
     assert hardware.architecture is not None
     lacks = " ".join(hardware.architecture.lacks).split(":")[0]
     for language in ("cuda", "triton"):
-        told = " ".join(CRAFTS[language].advice(hardware))
+        told = " ".join(SPECS[language].craft.advice(hardware))
         for instruction in ("cp.async", "wgmma", "TMA", "tcgen05", "clusters"):
             if instruction in lacks:
                 assert instruction not in told, (language, instruction)
@@ -103,7 +102,10 @@ def test_a_cpu_is_advised_by_its_lanes_and_its_cache() -> None:
         device="AMD EPYC",
         cpu=CpuFacts(cores=2, l2_bytes=1 << 20),
     )
-    told = " ".join(CRAFTS["cpp"].advice(hardware_of(target)))
+    told = " ".join(SPECS["cpp"].craft.advice(hardware_of(target)))
     assert "16 fp32 at once" in told
     assert "512 KiB" in told
-    assert CRAFTS["cpp"].advice(hardware_of(Target(arch="riscv64", march="rv64gc", toolchain="g++", device="x"))) == ()
+    assert (
+        SPECS["cpp"].craft.advice(hardware_of(Target(arch="riscv64", march="rv64gc", toolchain="g++", device="x")))
+        == ()
+    )
