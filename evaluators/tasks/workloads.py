@@ -138,11 +138,7 @@ def _quoted(text: str) -> str:
 
 
 def _table(tree: ast.Module, variable: str, shown: str) -> Iterator[tuple[str, dict[str, Dimension]]]:
-    """Yield the entries of a table; none if it is not there.
-
-    Raises:
-        ConfigError: it is of another form.
-    """
+    """Yield the entries of a table; none if it is not there."""
     statement = _assignment(tree, variable)
     if statement is None:
         return
@@ -179,11 +175,7 @@ def _assignment(tree: ast.Module, variable: str) -> ast.Assign | None:
 
 
 def _check_functions(tree: ast.Module, workloads: Sequence[Workload], shown: str) -> None:
-    """See that every dimension is taken by a function, and that every argument is given.
-
-    Raises:
-        ConfigError: one is not; functions that are not written out in the file are not looked at.
-    """
+    """See that every dimension is taken by a function, and that every argument is given."""
     functions = [
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in _FUNCTIONS and workloads
     ]

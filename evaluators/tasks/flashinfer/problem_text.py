@@ -364,11 +364,7 @@ def _shape_of(argument: Argument, definition: Definition) -> list[str]:
 
 
 def _sized(axis: str, definition: Definition) -> str:
-    """Return an axis as it stands in an expression: its value if that is always the same, else its name.
-
-    Raises:
-        ConfigError: there is no such axis.
-    """
+    """Return an axis as it stands in an expression: its value if that is always the same, else its name."""
     if axis not in definition.axes:
         raise ConfigError(f"definition {definition.name!r} has no axis {axis!r}, which its integers are made by")
     constant = definition.const_axes.get(axis)

@@ -745,11 +745,7 @@ def _read(path: Path) -> dict[str, _Tensor]:
 def _fitting(
     definition: Definition, workload: Workload, name: str, given: SafetensorsInput, tensors: dict[str, _Tensor]
 ) -> _Tensor:
-    """Return a tensor that is of the definition's dtype and the workload's shape.
-
-    Raises:
-        ConfigError: it is not there, or of another.
-    """
+    """Return a tensor that is of the definition's dtype and the workload's shape."""
     where = f"workload {workload.uuid!r} of definition {definition.name!r}"
     tensor = tensors.get(given.tensor_key)
     if tensor is None:
@@ -765,11 +761,7 @@ def _fitting(
 
 
 def _check_constraints(definition: Definition, workload: Workload, opened: dict[str, dict[str, _Tensor]]) -> None:
-    """See that the constraints hold for what was recorded.
-
-    Raises:
-        ConfigError: one does not.
-    """
+    """See that the constraints hold for what was recorded."""
     known = known_of(definition, workload)
     for name, given in workload.inputs.items():
         if isinstance(given, SafetensorsInput):

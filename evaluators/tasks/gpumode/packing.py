@@ -1,6 +1,6 @@
 """A competition's `submission.py` becomes a candidate, and a candidate becomes a `submission.py`.
 
-- `read_submission(text, task) -> Packed`, raises ConfigError; `candidate_of_text(text, task) -> Candidate`
+- `candidate_of_text(text, task) -> Candidate`, raises ConfigError
 - `write_submission(candidate, task, told) -> str`, raises ConfigError
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-
-import msgspec
 
 from evaluators.tasks.gpumode.problem_text import defined_names, imported_modules, parse
 from evaluators.tasks.gpumode.reading import ENTRY_POINT
@@ -26,21 +24,10 @@ _REFUSED_WORD = "stream"
 """The competition's server refuses a submission with a text that contains it, in any meaning."""
 
 
-class Packed(msgspec.Struct, frozen=True):
-    """A candidate, and what had to be changed for it to be one."""
+def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
+    """Return a submission as a candidate; its first line says if calls of `torch.compile` were taken out.
 
-    candidate: Candidate
-    notes: tuple[str, ...] = ()
-
-
-def read_submission(text: str, task: TaskSpec) -> Packed:
-    """Return a submission as a candidate.
-
-    A call of `torch.compile` is taken out: candidates run where nothing can be compiled.
-
-    Args:
-        text: of `submission.py`.
-        task: its problem's.
+    Candidates run where nothing can be compiled.
 
     Raises:
         ConfigError: it is no Python, or defines nothing that could be called.
@@ -53,27 +40,12 @@ def read_submission(text: str, task: TaskSpec) -> Packed:
     eager, taken_out = _without_compile(text)
     needed = imported_modules(text, SUBMISSION)
     beside = [file for file in task.files if file.path in _THEIRS and file.path.removesuffix(".py") in needed]
+    if taken_out:
+        note = f"{taken_out} of torch.compile taken out: nothing is compiled where candidates run"
+        eager = f"# ksearch-async: {note}\n{eager}"
     own = SourceFile(path=SUBMISSION, text=eager)
     files = (own, *beside) if ENTRY_POINT in names else (_main_of(passes), own, *beside)
-    notes = (f"{taken_out} of torch.compile taken out: nothing is compiled where candidates run",) if taken_out else ()
-    return Packed(Candidate(language="python", entry_point=ENTRY_POINT, files=files), notes)
-
-
-def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
-    """Return a submission as a candidate; what had to be changed stands in its first lines.
-
-    Raises:
-        ConfigError: as `read_submission`.
-    """
-    packed = read_submission(text, task)
-    if not packed.notes:
-        return packed.candidate
-    head = "".join(f"# ksearch-async: {note}\n" for note in packed.notes)
-    files = tuple(
-        SourceFile(path=file.path, text=head + file.text) if file.path == SUBMISSION else file
-        for file in packed.candidate.files
-    )
-    return msgspec.structs.replace(packed.candidate, files=files)
+    return Candidate(language="python", entry_point=ENTRY_POINT, files=files)
 
 
 def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] = ()) -> str:

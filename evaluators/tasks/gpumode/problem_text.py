@@ -269,11 +269,7 @@ def _given_by(harness: ast.Module, generator: Function) -> dict[str, int]:
 
 
 def _passes_asked_for(harness: ast.Module, shown: str) -> tuple[str, ...]:
-    """Return the names of the two functions that `eval.py` wants of a submission: the texts that end so.
-
-    Raises:
-        ConfigError: it does not say.
-    """
+    """Return the names of the two functions that `eval.py` wants of a submission: the texts that end so."""
     texts = [node.value for node in ast.walk(harness) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     found = tuple(
         next((text for text in texts if text.isidentifier() and text.endswith(ending)), "")
@@ -423,11 +419,9 @@ def _compared_in(checker: ast.AST, defaults: Mapping[str, _Bounds]) -> Iterator[
 
 def _number(value: ast.expr, bound: Mapping[str, ast.expr]) -> tuple[float, bool] | None:
     """Return a number, and whether it is to be multiplied by the root of the number of elements; null: no such form."""
-    match value:
+    match _followed(value, bound):
         case ast.Constant(value=int() | float() as number):
             return float(number), False
-        case ast.Name(id=name) if name in bound:
-            return _number(bound[name], {key: one for key, one in bound.items() if key != name})
         case ast.BinOp(left=ast.Constant(value=int() | float() as number), op=ast.Mult(), right=right):
             return (float(number), True) if _is_root_of_size(right, bound) else None
         case _:
@@ -435,25 +429,27 @@ def _number(value: ast.expr, bound: Mapping[str, ast.expr]) -> tuple[float, bool
 
 
 def _is_root_of_size(value: ast.expr, bound: Mapping[str, ast.expr]) -> bool:
-    match value:
-        case ast.Name(id=name) if name in bound:
-            return _is_root_of_size(bound[name], {key: one for key, one in bound.items() if key != name})
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=0.5)):
-            return _is_size(left, bound)
+    match _followed(value, bound):
+        case ast.BinOp(left=inner, op=ast.Pow(), right=ast.Constant(value=0.5)):
+            pass
         case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr="sqrt"), args=[inner]):
-            return _is_size(inner, bound)
+            pass
         case _:
             return False
-
-
-def _is_size(value: ast.expr, bound: Mapping[str, ast.expr]) -> bool:
-    match value:
-        case ast.Name(id=name) if name in bound:
-            return _is_size(bound[name], {key: one for key, one in bound.items() if key != name})
+    match _followed(inner, bound):
         case ast.Call(func=ast.Attribute(attr="numel")):
             return True
         case _:
             return False
+
+
+def _followed(value: ast.expr, bound: Mapping[str, ast.expr]) -> ast.expr:
+    """Return the expression behind a name; each name is followed once."""
+    followed = set[str]()
+    while isinstance(value, ast.Name) and value.id in bound and value.id not in followed:
+        followed.add(value.id)
+        value = bound[value.id]
+    return value
 
 
 def _defaults_in(utils: ast.Module) -> dict[str, _Bounds]:

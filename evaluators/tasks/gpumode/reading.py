@@ -85,11 +85,7 @@ def read_ranking(selector: str) -> Document:
 
 
 def _split(selector: str) -> tuple[Path, str]:
-    """Return the folder that a selector names, and the cases behind it.
-
-    Raises:
-        ConfigError: there is no problem.
-    """
+    """Return the folder that a selector names, and the cases behind it."""
     whole, _, selection = selector.rpartition(":")
     for named, cases in ((selector, ""), (whole, selection)):
         path = Path(named).expanduser()
@@ -104,11 +100,7 @@ def _split(selector: str) -> tuple[Path, str]:
 
 
 def _read_files(folder: Path, document: Document) -> dict[str, str]:
-    """Return the Python files that a submission finds beside itself, by name.
-
-    Raises:
-        ConfigError: one cannot be read, or there is no reference.
-    """
+    """Return the Python files that a submission finds beside itself, by name."""
     found = {
         one.name: read_text(folder / one.source, repr(str(folder / one.source)))
         for one in document.files
@@ -147,11 +139,7 @@ def _workloads(document: Document, folder: Path, flags: Sequence[str]) -> tuple[
 
 
 def _chosen(workloads: Sequence[Workload], selection: str, name: str) -> tuple[Workload, ...]:
-    """Return the workloads that a selection names; of an empty one, the benchmarks, with the tests held out.
-
-    Raises:
-        ConfigError: there is none of a name.
-    """
+    """Return the workloads that a selection names; of an empty one, the benchmarks, with the tests held out."""
     if not selection:
         return _by_default(workloads)
     words = [word.strip() for word in selection.split(",")]
@@ -196,11 +184,7 @@ def _by_default(workloads: Sequence[Workload]) -> tuple[Workload, ...]:
 
 
 def _require_arguments(contract: Contract, workloads: Sequence[Workload], folder: Path) -> None:
-    """See that every case gives what the generator takes.
-
-    Raises:
-        ConfigError: one gives something else.
-    """
+    """See that every case gives what the generator takes."""
     known = set(contract.arguments)
     for workload in workloads:
         if unknown := next((name for name in workload.dimensions if name not in known), None):

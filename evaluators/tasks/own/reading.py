@@ -84,11 +84,7 @@ def _task(folder: Path, document: Document, selection: str) -> TaskSpec:
 
 
 def _workloads(document: Document) -> tuple[Workload, ...]:
-    """Return the workloads, hidden ones last.
-
-    Raises:
-        ConfigError: there is none to be shown, or two have one name or other dimensions.
-    """
+    """Return the workloads, hidden ones last."""
     found = [*_named(document.workloads, hidden=False), *_named(document.hidden_workloads, hidden=True)]
     if not document.workloads:
         raise ConfigError(f"{DOCUMENT}: there are no workloads; [workloads] needs one at least: small = {{rows = 64}}")

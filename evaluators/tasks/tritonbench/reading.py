@@ -68,15 +68,15 @@ def read_task(selector: str) -> TaskSpec:
     path, selection = _locate(selector)
     parts = read_problem(path)
     root = path.parent.parent.parent
-    sizes = read_sizes(root, parts.suite, parts.name)
+    perf_text, count = read_sizes(root, parts.suite, parts.name)
     workloads = [Workload(name=TEST, dimensions={"size": -1}), Workload(name=SMALL_TEST, dimensions={"size": -2})]
-    workloads += [Workload(name=f"perf/{place}", dimensions={"size": place}) for place in range(sizes.count)]
+    workloads += [Workload(name=f"perf/{place}", dimensions={"size": place}) for place in range(count)]
     chosen = choose(workloads, selection or TEST, f"{parts.suite}/{parts.name}")
     told = f":{selection}" if selection and selection != TEST else ""
     return TaskSpec(
         name=f"tritonbench/{parts.suite}/{parts.name}{told}",
         source="tritonbench",
-        text=problem_text(parts, sizes.text),
+        text=problem_text(parts, perf_text),
         tolerance=Tolerance(profile=PROFILE),
         rules=TaskRules(library_calls="allow"),
         workloads=chosen,
@@ -174,11 +174,7 @@ def get_init_inputs():
 
 
 def _locate(selector: str) -> tuple[Path, str]:
-    """Return a problem file, and which workloads are meant.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return a problem file, and which workloads are meant."""
     where, sharp, problem = selector.partition("#")
     if not sharp:
         path, colon, selection = where.rpartition(".py:")
@@ -292,41 +288,19 @@ def _quoted(text: str) -> str:
 _LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os", "json"}
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of a gold on one size by TritonBench's authors, on their A100."""
+class _Result(msgspec.Struct, frozen=True, kw_only=True):
+    """TritonBench's own measurement of a gold on one size; it shows that the size works."""
 
     input_size: object
-    """Shapes of tensors, and other arguments as they are."""
     ms: float
     gb_per_s: float = msgspec.field(name="GB/s")
     tflops: float = msgspec.field(name="TFLOPS")
 
-    @property
-    def bytes_moved(self) -> float:
-        """As the problem's own formula counts them."""
-        return self.gb_per_s * 1e9 * self.ms / 1e3
 
-    @property
-    def flops(self) -> float:
-        """As the problem's own formula counts them."""
-        return self.tflops * 1e12 * self.ms / 1e3
+def read_sizes(root: Path, suite: str, name: str) -> tuple[str, int]:
+    """Return the text of `performance_metrics`, which makes the timed inputs, and the number of sizes; or `("", 0)`.
 
-
-class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about the sizes of a problem."""
-
-    text: str = ""
-    """Defines the class `performance_metrics`, on a base of that module's name that `tracing.py` has."""
-    measured: tuple[Measured, ...] = ()
-
-    @property
-    def count(self) -> int:
-        """Return how many sizes there are: where one failed for the authors, there is one less."""
-        return len(self.measured) if self.text else 0
-
-
-def read_sizes(root: Path, suite: str, name: str) -> Sizes:
-    """Return the sizes of a problem of a checkout; none where it has no such files.
+    A size that failed for TritonBench's authors has no result, and does not count.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -334,10 +308,10 @@ def read_sizes(root: Path, suite: str, name: str) -> Sizes:
     folder = root / "performance_metrics" / f"perf_{suite}"
     program, results = folder / "golden_metrics" / f"{name}_perf.py", folder / "golden_results" / f"{name}.json"
     if not program.is_file() or not results.is_file():
-        return Sizes()
+        return "", 0
     try:
         tree = ast.parse(program.read_text(encoding="utf-8"))
-        measured = msgspec.json.decode(results.read_bytes(), type=tuple[Measured, ...], strict=False)
+        measured = msgspec.json.decode(results.read_bytes(), type=tuple[_Result, ...], strict=False)
     except SyntaxError as error:
         raise ConfigError(f"perf file {str(program)!r}, line {error.lineno}: {error.msg}") from error
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError, json.JSONDecodeError) as error:
@@ -346,7 +320,7 @@ def read_sizes(root: Path, suite: str, name: str) -> Sizes:
     for node in kept:
         if isinstance(node, ast.ClassDef):
             node.body = [part for part in node.body if not _runs(part)]
-    return Sizes(text=ast.unparse(ast.Module(body=kept, type_ignores=[])) + "\n", measured=measured)
+    return ast.unparse(ast.Module(body=kept, type_ignores=[])) + "\n", len(measured)
 
 
 def _is_left_out_of_sizes(node: ast.stmt) -> bool:

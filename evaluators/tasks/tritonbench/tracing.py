@@ -438,11 +438,7 @@ def _encoded_call(name: str, given: tuple[object, ...], named: dict[str, object]
 
 
 def _encoded(value: object) -> object:
-    """Return a value as `replay.py` understands it.
-
-    Raises:
-        TypeError: it has no such form.
-    """
+    """Return a value as `replay.py` understands it."""
     match value:
         case torch.Tensor():
             return _encoded_tensor(value.detach())
