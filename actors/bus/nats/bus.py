@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from actors.bus.base import DeadLetter, Posted
+from actors.bus.base import Posted
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.connection import Connection
@@ -65,13 +65,13 @@ class NatsBus:
         letters = Letters(connection, blobs)
         self._queues = queues = Queues(connection, bucket, streams, blobs)
         self._streams = streams
-        self._letters = letters
         self._blobs = blobs
         self.over = connection.over
         self.declare_queue = queues.declare
         self.submit = queues.submit
         self.pull = Pulls(connection, queues, blobs, letters.bury).pull
         self.drop_queues = queues.drop
+        self.next_dead_letter = letters.next
         self.cancel_run = queues.cancel
         self.open_stream = streams.open
         self.publish = streams.publish
@@ -86,10 +86,6 @@ class NatsBus:
     async def prepare(self, *, replicas: int = 1) -> None:
         """Make the bucket that all runs share, with administrator's rights; again changes only the replicas."""
         await self._bucket.prepare(replicas)
-
-    async def next_dead_letter(self, run_id: str) -> DeadLetter:
-        """See `Bus.next_dead_letter`."""
-        return await self._letters.next(run_id, self._queues)
 
     def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Posted, None]:
         """See `Bus.events`."""

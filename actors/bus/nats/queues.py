@@ -109,7 +109,6 @@ class NatsDelivery:
         if not self._holds():
             return
         if self.attempt >= self.spec.max_deliver:
-            # The server would only notice at somebody's next pull.
             await self.term("max_deliver")
             return
         self._is_settled = True
@@ -258,7 +257,11 @@ class Pulls:
                 with anyio.move_on_after(LOOK_S):
                     await self._rung.next()
 
-    async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery:
+    async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery | None:
+        """Return the job; None, and it is dead-lettered, if it was given out too often.
+
+        The server's own limit would leave it in the stream, with an advisory that may be lost.
+        """
         receipt = receipt_of(reply.reply_to)
         if receipt is None:
             raise BusError(f"a job of {queue!r} came without a place for its acknowledgement: {reply.reply_to!r}")
@@ -268,7 +271,11 @@ class Pulls:
         except BaseException:
             await self._hand_back(reply)
             raise
-        return NatsDelivery(self._connection, self._queues, self._bury, spec, reply, receipt, payload)
+        delivery = NatsDelivery(self._connection, self._queues, self._bury, spec, reply, receipt, payload)
+        if delivery.attempt <= spec.max_deliver:
+            return delivery
+        await delivery.term("max_deliver")
+        return None
 
     async def _hand_back(self, reply: Reply) -> None:
         if receipt_of(reply.reply_to) is None:
@@ -316,13 +323,18 @@ class Queues:
         there = _spec_of(await self._streams.ensure(config), spec.name)
         if there != spec:
             raise ConflictError(f"queue {spec.name!r} was declared otherwise: {there!r}, now {spec!r}")
-        await self._watch_deaths(spec.run_id, stream, kind)
+        letters = StreamConfig(
+            name=names.dead_stream(spec.run_id),
+            subjects=(f"ks.dead.{spec.run_id}.>",),
+            duplicate_window=_DUPLICATES_NS,
+            allow_direct=True,
+        )
+        await self._streams.ensure(letters)
         consumer = ConsumerConfig(
             name=kind,
             durable_name=kind,
             ack_policy="explicit",
             ack_wait=int(spec.ack_wait_s * 1e9),
-            max_deliver=spec.max_deliver,
             max_ack_pending=-1,
             max_waiting=_WAITING,
         )
@@ -424,23 +436,6 @@ class Queues:
             await self._connection.tell(names.bell(names.kind_of(queue)), queue.encode())
         except NoAnswerError:
             return
-
-    async def _watch_deaths(self, run_id: str, stream: str, kind: str) -> None:
-        """Have the server's advisories about the queue kept among the run's dead letters."""
-        subject = names.advisory(stream, kind)
-        letters = StreamConfig(
-            name=names.dead_stream(run_id),
-            subjects=(f"ks.dead.{run_id}.>", subject),
-            duplicate_window=_DUPLICATES_NS,
-            allow_direct=True,
-        )
-        while True:
-            found = await self._streams.ensure(letters)
-            if subject in found.subjects:
-                return
-            changed = {**found.config, "subjects": (*found.subjects, subject)}
-            what = f"watching {stream}"
-            await self._connection.call(f"STREAM.UPDATE.{letters.name}", changed, StreamInfo, what=what)
 
 
 def _spec_of(info: StreamInfo, queue: str) -> QueueSpec:
