@@ -49,6 +49,9 @@ _LONGEST_PAUSE_S = 16.0
 PARTING_S = 2.0
 """Longest clean-up of a cancelled task."""
 
+_BATCH = 512
+_BATCH_BYTES = 8 << 20
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -478,6 +481,25 @@ class Inbox:
                 timer.cancel()
                 self._waits = None
         return self._arrived.popleft()
+
+    async def stored(self, stream: str, *, after: int, subject: str = ">") -> list[Reply]:
+        """Ask for the next stored messages behind a sequence number, some hundreds at most.
+
+        Raises:
+            NoAnswerError: the answer did not come as a whole.
+            BusError: not allowed, or closed.
+        """
+        body = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
+        await self.ask(f"$JS.API.DIRECT.GET.{stream}", _encode(body))
+        found: list[Reply] = []
+        while True:
+            reply = await self.take(ANSWER_S)
+            if not reply.status:
+                found.append(reply)
+            elif reply.status in ("204", "404"):
+                return found
+            else:
+                raise NoAnswerError(f"{reply.status} {reply.description}")
 
     def arrived(self, reply: Reply) -> None:
         """Keep a message."""

@@ -1,11 +1,8 @@
 """Work queues: one stream each with one durable consumer; pulling jobs, and jobs in workers' hands.
 
-One queue: the request waits at the server. A cancelled wait first takes back its interest, so that the server gives the
-job to somebody else, and hands back messages on their way.
-
-Several queues: nobody can wait at several streams at once. A bell is rung at each submission, and the first of the
-tasks that wait for the same queues looks through them; once it has a job, the next one does. It also looks once a
-second: bells may be lost, and returned jobs ring none.
+A bell is rung at each submission, and the first of the tasks that wait for the same queues looks through them in order;
+once it has a job, the next one does. It also looks once a second: bells may be lost, and returned jobs ring none. A
+cancelled look hands back the job on its way.
 
 A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
 unacknowledged, and may come again afterwards.
@@ -17,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -169,18 +167,10 @@ class NatsDelivery:
             await patience.take("its queue has no leader")
 
 
-WAIT_S = 5.0
-"""Life of a request at the server; if the server forgets it, nobody is woken for so long."""
-_PULSE_S = 1.0
-"""Interval of the server's signs of life."""
-_SILENCE_S = 2.5
-"""Silence after which a request counts as lost with a server."""
 LOOK_S = 1.0
-"""Interval between looks through several queues without a bell."""
+"""Interval between looks without a bell."""
 _KEPT = 256
 """Idle inboxes kept for reuse."""
-_LONG = msgspec.json.encode({"batch": 1, "expires": int(WAIT_S * 1e9), "idle_heartbeat": int(_PULSE_S * 1e9)})
-_PULSE = "100"
 _NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
 
 
@@ -196,29 +186,38 @@ class Pulls:
         self._bells: set[str] = set()
         """Kinds of jobs with a subscription."""
         self._rung = Changes()
-        self._lines: dict[frozenset[str], anyio.Lock] = {}
+        self._lines: WeakValueDictionary[frozenset[str], anyio.Lock] = WeakValueDictionary()
         """Of the tasks that wait for the same queues only the first one looks."""
 
     async def pull(self, *queues: str) -> NatsDelivery:
         """See `Bus.pull`."""
         for queue in queues:
             await self._queues.spec_of(queue)
-        if len(queues) != 1:
-            return await self._look_through(queues)
-        while True:
-            found = await self._take(queues[0], _LONG)
-            if found is not None:
-                return found
+        for kind in {names.kind_of(queue) for queue in queues} - self._bells:
+            self._bells.add(kind)
+            await self._connection.listen(names.bell(kind), self._on_bell)
+        line = self._lines.setdefault(frozenset(queues), anyio.Lock())
+        async with line:
+            while True:
+                for queue in queues:
+                    found = await self._take(queue)
+                    if found is not None:
+                        return found
+                with anyio.move_on_after(LOOK_S):
+                    await self._rung.next()
 
-    async def _take(self, queue: str, request: bytes) -> NatsDelivery | None:
+    def _on_bell(self, payload: bytes) -> None:
+        queue = payload.decode(errors="replace")
+        if any(queue in queues for queues in self._lines):
+            self._rung.note()
+
+    async def _take(self, queue: str) -> NatsDelivery | None:
         """Ask once. None: there is no job, or not now."""
         inbox = await self._inbox()
         is_clean = False
         try:
-            await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{names.job_stream(queue)}.{names.kind_of(queue)}", request)
-            reply = await inbox.take(_SILENCE_S)
-            while reply.status == _PULSE:
-                reply = await inbox.take(_SILENCE_S)
+            await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{names.job_stream(queue)}.{names.kind_of(queue)}", _NOW)
+            reply = await inbox.take(ANSWER_S)
             if not reply.status:
                 is_clean = True
                 return await self._delivery(queue, reply)
@@ -243,19 +242,6 @@ class Pulls:
                 return inbox
             await inbox.drop()
         return await self._connection.open_inbox()
-
-    async def _look_through(self, queues: tuple[str, ...]) -> NatsDelivery:
-        for kind in {names.kind_of(queue) for queue in queues} - self._bells:
-            self._bells.add(kind)
-            await self._connection.listen(names.bell(kind), lambda _: self._rung.note())
-        async with self._lines.setdefault(frozenset(queues), anyio.Lock()):
-            while True:
-                for queue in queues:
-                    found = await self._take(queue, _NOW)
-                    if found is not None:
-                        return found
-                with anyio.move_on_after(LOOK_S):
-                    await self._rung.next()
 
     async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery | None:
         """Return the job; None, and it is dead-lettered, if it was given out too often.

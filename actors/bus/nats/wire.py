@@ -80,7 +80,6 @@ class StreamState(msgspec.Struct, frozen=True):
     first_ts: datetime | None = None
     last_ts: datetime | None = None
     bytes: int = 0
-    subjects: Mapping[str, int] = {}
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
