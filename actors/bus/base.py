@@ -102,25 +102,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(Protocol):
     """A job in a worker's hands. Exactly one of `ack`, `nak`, `term` ends it; a late one is harmless."""
 
-    @property
-    def queue(self) -> str:
-        """Queue of the job."""
-
-    @property
-    def payload(self) -> bytes:
-        """The job, encoded."""
-
-    @property
-    def msg_id(self) -> str:
-        """The job's id."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of the message, such as its trace; the job's meaning depends on none."""
-
-    @property
-    def attempt(self) -> int:
-        """1 on the first delivery."""
+    queue: str
+    payload: bytes
+    msg_id: str
+    headers: Mapping[str, str]
+    """Headers of the message, such as its trace; the job's meaning depends on none."""
+    attempt: int
+    """1 on the first delivery."""
 
     async def ack(self) -> None:
         """Report that the job is done and its result durable."""

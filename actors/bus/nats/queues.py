@@ -51,7 +51,6 @@ from actors.bus.nats.wire import (
     StreamInfo,
     receipt_of,
 )
-from actors.bus.waiting import Changes
 from messages.base import BusError
 from messages.subjects import run_of
 
@@ -93,7 +92,7 @@ class NatsDelivery:
         self.queue = spec.name
         self.payload = payload
         self.msg_id = names.named(reply.subject.rsplit(".", 1)[-1], reply.headers.get(names.ID, ""))
-        self.headers = {name: value for name, value in reply.headers.items() if name.islower()}
+        self.headers: Mapping[str, str] = {name: value for name, value in reply.headers.items() if name.islower()}
         self.attempt = receipt.delivered
         self._refresh()
 
@@ -185,7 +184,8 @@ class Pulls:
         self._idle: list[Inbox] = []
         self._bells: set[str] = set()
         """Kinds of jobs with a subscription."""
-        self._rung = Changes()
+        self._rung = anyio.Event()
+        """Set, and replaced, at the next bell."""
         self._lines: WeakValueDictionary[frozenset[str], anyio.Lock] = WeakValueDictionary()
         """Of the tasks that wait for the same queues only the first one looks."""
 
@@ -199,17 +199,19 @@ class Pulls:
         line = self._lines.setdefault(frozenset(queues), anyio.Lock())
         async with line:
             while True:
+                rung = self._rung
                 for queue in queues:
                     found = await self._take(queue)
                     if found is not None:
                         return found
                 with anyio.move_on_after(LOOK_S):
-                    await self._rung.next()
+                    await rung.wait()
 
     def _on_bell(self, payload: bytes) -> None:
         queue = payload.decode(errors="replace")
         if any(queue in queues for queues in self._lines):
-            self._rung.note()
+            self._rung.set()
+            self._rung = anyio.Event()
 
     async def _take(self, queue: str) -> NatsDelivery | None:
         """Ask once. None: there is no job, or not now."""
