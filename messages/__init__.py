@@ -1,1 +1,1 @@
-"""What is said: structs, subjects and the codec. Imports msgspec and nothing else."""
+"""Messages: structs, subjects and the codec. Imports msgspec and nothing else."""

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 Language: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
-"""What a candidate is written in."""
+"""Language of a candidate."""
 Isolation: TypeAlias = Literal["auto", "strict"]
 """How a candidate is kept from its host: by what the host has, or not at all run with less than is needed."""
 
@@ -17,7 +17,7 @@ EditFormat: TypeAlias = Literal["auto", "whole", "search-replace"]
 files until the code is long."""
 
 Role: TypeAlias = Literal["planner", "coder", "builder", "evaluator"]
-"""What a process of ksearch does; also who says something on a run's event stream."""
+"""Role of a process; also of the publisher of an event."""
 
 ROOT = "n0"
 """Id of the world model's root node; it stands for the reference program and carries no action."""
@@ -40,7 +40,7 @@ def copied(kind: type[S], source: msgspec.Struct, **changes: object) -> S:
 
 
 class Usage(Message, frozen=True, kw_only=True):
-    """What one or more answers of a model cost, as its endpoint reported it."""
+    """Cost of one or more answers of a model, as its endpoint reported it."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -78,11 +78,11 @@ class EndpointFault(Message, frozen=True, kw_only=True):
     status: int | None = None
     """HTTP status, where there was an answer."""
     detail: str = ""
-    """What the endpoint or the connection said, shortened."""
+    """Text of the endpoint or the connection, shortened."""
     elapsed_s: float = 0.0
-    """How long the try took."""
+    """Duration of the try."""
     retry_after_s: float | None = None
-    """How long the endpoint asked to wait before the next one."""
+    """Pause that the endpoint asked for."""
 
     @property
     def words(self) -> str:

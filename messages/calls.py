@@ -59,15 +59,15 @@ them anew."""
 
 
 class CallForm(Message, frozen=True, kw_only=True):
-    """What a call of one workload takes and returns, where that is more than one tensor after the other."""
+    """Arguments and results of a call of one workload, where they are more than one tensor after the other."""
 
     calling: Calling = "module"
     arguments: TupleOf
-    """What is given by position; its tensors are the workload's inputs, in order."""
+    """Positional arguments; their tensors are the workload's inputs, in order."""
     outputs: Structure
-    """What is returned; its tensors are the workload's outputs, in order."""
+    """The result; its tensors are the workload's outputs, in order."""
     names: tuple[str, ...] = ()
-    """What the reference calls its arguments; as many as there are, or none if nobody said."""
+    """The reference's names of its arguments; all of them, or none."""
 
     @property
     def constants(self) -> tuple[tuple[int, bool | int | float], ...]:

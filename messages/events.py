@@ -1,4 +1,4 @@
-"""What happened outside the planner: events on a run's stream. Each is durable before anybody acts on it."""
+"""Events on a run's stream from outside the planner. Each is durable before it has an effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     initial: Candidate | None = None
     """The program that a search starts from, where its score is not known before it is evaluated."""
     tier: str = "default"
-    """Which coders write for it: those of this class of models."""
+    """Class of models of its coders."""
     weight: int = 1
     """Its share of the workers beside other runs."""
     solution: Candidate | None = None
@@ -35,7 +35,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     heritage: Heritage | None = None
     """The world model of an earlier run, to begin with."""
     lineup: Lineup = Lineup()
-    """Which models it asks."""
+    """Its models."""
 
 
 class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
@@ -62,7 +62,7 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     declined: str = ""
     """Why the coder, with a correct candidate in hand, sees nothing further worth trying; empty if it does."""
     prompt: str
-    """What the model was asked, without its quotes."""
+    """The question to the model, without its quotes."""
     answer: str
     """The model's raw text, without its quotes."""
     prompt_quotes: tuple[Quote, ...] = ()
@@ -71,7 +71,7 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """How the endpoint ended the answer."""
+    """The endpoint's finish reason."""
     faults: tuple[EndpointFault, ...] = ()
     """Failed tries before this answer, on every delivery of the job that this process did."""
     worker: str = ""
@@ -131,13 +131,13 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     job_id: str
     script: EditScript | None
     complaint: str = ""
-    """Why the answer is no edit script; empty if it is."""
+    """Complaint about an answer without an edit script; else empty."""
     notes: tuple[str, ...] = ()
-    """What had to be put right on the way from the answer to the script, and which of its fields were left out."""
+    """Slips that were put right on the way to the script, and fields left out."""
     unread: tuple[Refusal, ...] = ()
     """Edits of the answer that cannot be read, by their positions there; `script` holds the others."""
     prompt: str
-    """What the model was asked, without its quotes."""
+    """The question to the model, without its quotes."""
     prompt_quotes: tuple[Quote, ...] = ()
     prompt_bytes: int = 0
     """All that was asked, the rules of the role included, as UTF-8; 0: not counted."""
@@ -148,7 +148,7 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """How the endpoint ended the answer."""
+    """The endpoint's finish reason."""
     faults: tuple[EndpointFault, ...] = ()
     """Failed tries before this answer, on every delivery of the job that this process did."""
 
@@ -193,11 +193,11 @@ class JobsUnserved(Message, frozen=True, kw_only=True, tag="jobs.unserved.v1"):
     kind: JobKind
     queue: str
     role: Role
-    """Who is missing."""
+    """Missing role."""
     waiting_s: float
-    """How long nobody has been there."""
+    """Time without one."""
     detail: str
-    """What is missing, who is there instead, and what to start."""
+    """The missing worker, those that are there, and the command to start one."""
 
 
 Event: TypeAlias = (
