@@ -13,9 +13,8 @@ from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.connection import Connection
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.letters import Letters
 from actors.bus.nats.names import NatsOptions
-from actors.bus.nats.queues import Pulls, Queues
+from actors.bus.nats.queues import Letters, Pulls, Queues
 from actors.bus.nats.streams import Streams, read_events
 from actors.bus.nats.wire import ConsumerInfo, Page, RefusedError
 from messages.subjects import run_of
@@ -69,7 +68,7 @@ class NatsBus:
         self.over = connection.over
         self.declare_queue = queues.declare
         self.submit = queues.submit
-        self.pull = Pulls(connection, queues, blobs, letters.bury).pull
+        self.pull = Pulls(connection, queues, blobs, letters).pull
         self.drop_queues = queues.drop
         self.next_dead_letter = letters.next
         self.cancel_run = queues.cancel

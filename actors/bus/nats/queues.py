@@ -1,4 +1,4 @@
-"""Work queues: one stream each with one durable consumer; pulling jobs, and jobs in workers' hands.
+"""Work queues: one stream each with one durable consumer; pulling jobs, jobs in workers' hands, and dead letters.
 
 A bell is rung at each submission, and the first of the tasks that wait for the same queues looks through them in order;
 once it has a job, the next one does. It also looks once a second: bells may be lost, and returned jobs ring none. A
@@ -11,8 +11,7 @@ unacknowledged, and may come again afterwards.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -25,6 +24,7 @@ from actors.bus.base import (
     NO_HEADERS,
     CancelledRunError,
     ConflictError,
+    DeadLetter,
     QueueFullError,
     QueueSpec,
     UnknownQueueError,
@@ -56,8 +56,89 @@ from messages.subjects import run_of
 
 log = structlog.get_logger(__name__)
 
-Bury: TypeAlias = Callable[["NatsDelivery", str], Awaitable[None]]
-"""Makes a dead letter of a job, with the reason."""
+_LETTERS_LOOK_S = 0.25
+_REASON_CHARS = 2000
+
+
+class Letters:
+    """The dead letters of all runs."""
+
+    def __init__(self, connection: Connection, blobs: Blobs) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._held: dict[str, int] = {}
+        """By run: number of the letter given last, deleted at the next call."""
+
+    async def next(self, run_id: str) -> DeadLetter:
+        """See `Bus.next_dead_letter`."""
+        stream = names.dead_stream(run_id)
+        if run_id in self._held:
+            await self._delete(stream, self._held[run_id])
+            del self._held[run_id]
+        while True:
+            body = msgspec.json.encode({"seq": 1, "next_by_subj": ">"})
+            found, _ = await self._connection.insist(f"$JS.API.DIRECT.GET.{stream}", body, what=f"reading {stream}")
+            if found.status:  # there is none, or not even the stream
+                await anyio.sleep(_LETTERS_LOOK_S)
+            elif (letter := await self._letter(run_id, found)) is not None:
+                self._held[run_id] = found.sequence
+                return letter
+            else:
+                await self._delete(stream, found.sequence)
+
+    async def bury(self, delivery: NatsDelivery, reason: str) -> None:
+        """Keep a copy of a job that a worker ends."""
+        queue, msg_id = delivery.queue, delivery.msg_id
+        if not names.is_id(msg_id):
+            log.warning("a job from outside this system was dropped", queue=queue, message=msg_id)
+            return
+        run_id = run_of(queue)
+        headers = {
+            names.EXPECTED: "0",  # no message id: whoever may write here at all could use up those of others
+            names.QUEUE: queue,
+            names.DELIVERIES: str(min(delivery.attempt, delivery.spec.max_deliver)),
+            names.REASON: reason[:_REASON_CHARS],
+        }
+        subject = names.dead_letter(run_id, names.kind_of(queue), msg_id)
+        content, headers = await self._blobs.spill(run_id, delivery.payload, headers)
+        stream, what = names.dead_stream(run_id), f"dead-lettering {msg_id!r}"
+        try:
+            await self._connection.store(subject, content, headers, stream=stream, what=what)
+        except RefusedError as error:
+            if error.code not in WRONG_LAST_SEQUENCE:
+                raise
+            log.debug("this dead letter is there already", job=msg_id)
+        except UnknownQueueError:
+            log.info("a dead letter of a run without queues", job=msg_id, reason=reason)
+
+    async def _letter(self, run_id: str, found: Reply) -> DeadLetter | None:
+        """Return a letter; None if its sender may not write of that queue: permissions hold subjects, not headers."""
+        subject = found.headers["Nats-Subject"]
+        queue = found.headers.get(names.QUEUE, "")
+        msg_id = names.id_of(subject.rsplit(".", 1)[-1])
+        is_theirs = names.QUEUE_NAME.fullmatch(queue) is not None and names.is_id(msg_id)
+        if not is_theirs or subject != names.dead_letter(run_of(queue), names.kind_of(queue), msg_id):
+            log.warning(
+                "dead letter left out: it is not its sender's to write", run=run_id, subject=subject, queue=queue
+            )
+            return None
+        deliveries = found.headers.get(names.DELIVERIES, "")
+        return DeadLetter(
+            queue=queue,
+            msg_id=msg_id,
+            payload=await self._blobs.restore(run_id, found.payload, found.headers),
+            deliveries=int(deliveries) if deliveries.isdigit() else 0,
+            reason=found.headers.get(names.REASON, ""),
+        )
+
+    async def _delete(self, stream: str, seq: int) -> None:
+        body = {"seq": seq, "no_erase": True}
+        try:
+            await self._connection.call(f"STREAM.MSG.DELETE.{stream}", body, Nothing, what=f"emptying {stream}")
+        except RefusedError as error:
+            log.debug("a message was gone already", stream=stream, seq=seq, code=error.code)
+
+
 _MARGIN = 0.05
 """Part of the ack time-out kept back: the server's clock for a job starts a little before ours."""
 _FORGOTTEN_S = 0.5
@@ -75,7 +156,7 @@ class NatsDelivery:
         self,
         connection: Connection,
         queues: Queues,
-        bury: Bury,
+        letters: Letters,
         spec: QueueSpec,
         reply: Reply,
         receipt: Receipt,
@@ -83,7 +164,7 @@ class NatsDelivery:
     ) -> None:
         self._connection = connection
         self._queues = queues
-        self._bury = bury
+        self._letters = letters
         self._reply_to = reply.reply_to
         self._is_settled = False
         self._epoch = connection.epoch
@@ -117,7 +198,7 @@ class NatsDelivery:
         if not self._holds():
             return
         self._is_settled = True
-        await self._bury(self, reason)
+        await self._letters.bury(self, reason)
         await self._say(b"+TERM " + reason.encode()[:256].replace(b"\r", b" ").replace(b"\n", b" "))
 
     async def in_progress(self) -> None:
@@ -176,11 +257,11 @@ _NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
 class Pulls:
     """All tasks of this process that wait for jobs."""
 
-    def __init__(self, connection: Connection, queues: Queues, blobs: Blobs, bury: Bury) -> None:
+    def __init__(self, connection: Connection, queues: Queues, blobs: Blobs, letters: Letters) -> None:
         self._connection = connection
         self._queues = queues
         self._blobs = blobs
-        self._bury = bury
+        self._letters = letters
         self._idle: list[Inbox] = []
         self._bells: set[str] = set()
         """Kinds of jobs with a subscription."""
@@ -259,7 +340,7 @@ class Pulls:
         except BaseException:
             await self._hand_back(reply)
             raise
-        delivery = NatsDelivery(self._connection, self._queues, self._bury, spec, reply, receipt, payload)
+        delivery = NatsDelivery(self._connection, self._queues, self._letters, spec, reply, receipt, payload)
         if delivery.attempt <= spec.max_deliver:
             return delivery
         await delivery.term("max_deliver")
