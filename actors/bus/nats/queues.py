@@ -1,7 +1,7 @@
 """Work queues: one stream each with one durable consumer; pulling jobs, jobs in workers' hands, and dead letters.
 
-A bell is rung at each submission, and the first of the tasks that wait for the same queues looks through them in order;
-once it has a job, the next one does. It also looks once a second: bells may be lost, and returned jobs ring none. A
+A bell is rung at each submission, and the first of the tasks that wait for the same queues look through them in order;
+once one has a job, the next one does. They also look once a second: bells may be lost, and returned jobs ring none. A
 cancelled look hands back the job on its way.
 
 A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
@@ -249,6 +249,8 @@ class NatsDelivery:
 
 LOOK_S = 1.0
 """Interval between looks without a bell."""
+_LOOKERS = 4
+"""Tasks that look through the same queues at once."""
 _KEPT = 256
 """Idle inboxes kept for reuse."""
 _NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
@@ -267,8 +269,8 @@ class Pulls:
         """Kinds of jobs with a subscription."""
         self._rung = anyio.Event()
         """Set, and replaced, at the next bell."""
-        self._lines: WeakValueDictionary[frozenset[str], anyio.Lock] = WeakValueDictionary()
-        """Of the tasks that wait for the same queues only the first one looks."""
+        self._lines: WeakValueDictionary[frozenset[str], anyio.Semaphore] = WeakValueDictionary()
+        """Of the tasks that wait for the same queues only the first ones look."""
 
     async def pull(self, *queues: str) -> NatsDelivery:
         """See `Bus.pull`."""
@@ -277,7 +279,7 @@ class Pulls:
         for kind in {names.kind_of(queue) for queue in queues} - self._bells:
             self._bells.add(kind)
             await self._connection.listen(names.bell(kind), self._on_bell)
-        line = self._lines.setdefault(frozenset(queues), anyio.Lock())
+        line = self._lines.setdefault(frozenset(queues), anyio.Semaphore(_LOOKERS))
         async with line:
             while True:
                 rung = self._rung

@@ -37,8 +37,8 @@ from messages.base import BusError, Role
 
 log = structlog.get_logger(__name__)
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
-"""Pauses between looks; they double while nothing comes."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.25
+"""Pauses between looks; they grow while nothing comes, so that an event waits for a fraction of the silence before."""
 _SPILL: frozenset[Role] = frozenset({"planner", "coder", "builder"})
 """Roles that may put blobs; blobs named by others cannot exist."""
 
@@ -76,7 +76,7 @@ async def _batches(connection: Connection, run_id: str, after: int) -> AsyncGene
                 yield found
             else:
                 await anyio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s = min(1.4 * pause_s, _LONGEST_PAUSE_S)
     finally:
         if inbox is not None:
             await inbox.drop()
