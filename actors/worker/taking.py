@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import TypeAlias
 
 import anyio
@@ -232,7 +231,7 @@ class Taking:
             self._tried |= trials
             try:
                 with self._queues.asking(offered):
-                    delivery = await self._wait(self._member, wanted, offered)
+                    delivery = await self._wait(wanted, offered)
                 if delivery is not None:
                     return self._noted(delivery, offered)
             finally:
@@ -267,7 +266,7 @@ class Taking:
         left_out = self._absent.keys() | self._tried
         return tuple(queue for queue in wanted if queue not in left_out and self._breaker.admits(queue, now))
 
-    async def _wait(self, member: Member, wanted: tuple[str, ...], offered: tuple[str, ...]) -> Delivery | None:
+    async def _wait(self, wanted: tuple[str, ...], offered: tuple[str, ...]) -> Delivery | None:
         """Wait for a job of those offered; None: something has changed, look again."""
         found: Delivery | None = None
         failure: BusError | None = None
@@ -276,9 +275,7 @@ class Taking:
         try:
             with anyio.CancelScope(deadline=due):
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(_cancel_after, partial(self._queues.changed, wanted), tasks.cancel_scope)
-                    tasks.start_soon(_cancel_after, self._turned.next, tasks.cancel_scope)
-                    tasks.start_soon(_cancel_after, member.changed, tasks.cancel_scope)
+                    tasks.start_soon(self._until_changed, wanted, tasks.cancel_scope)
                     try:
                         if not offered:
                             await anyio.sleep_forever()
@@ -299,6 +296,19 @@ class Taking:
             log.info("the bus gives jobs again")
             self._is_away = False
         return found
+
+    async def _until_changed(self, wanted: tuple[str, ...], pull: anyio.CancelScope) -> None:
+        """End a wait when the queues, the member's state or the breaker's decisions change."""
+
+        async def first(change: Callable[[], Awaitable[None]]) -> None:
+            await change()
+            pull.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first, lambda: self._queues.changed(wanted))
+            tasks.start_soon(first, self._turned.next)
+            if self._member is not None:
+                tasks.start_soon(first, self._member.changed)
 
     async def _without_absent(self, offered: tuple[str, ...]) -> Delivery | None:
         """Leave the missing queue out for a moment; the others may give a job meanwhile."""
@@ -339,8 +349,3 @@ class Taking:
         self._told, self._is_hindered = reasons, wholly
         said = "; ".join(f"{run_of(queue)}: {reason}" for queue, reason in sorted(reasons.items()))
         self._member.hinder(said, wholly=wholly)
-
-
-async def _cancel_after(change: Callable[[], Awaitable[None]], pull: anyio.CancelScope) -> None:
-    await change()
-    pull.cancel()
