@@ -17,7 +17,7 @@ EditFormat: TypeAlias = Literal["auto", "whole", "search-replace"]
 files until the code is long."""
 
 Role: TypeAlias = Literal["planner", "coder", "builder", "evaluator"]
-"""Roles of ksearch's processes; also the publishers on a run's event stream."""
+"""Role of a process; also of the publisher of an event."""
 
 ROOT = "n0"
 """Id of the world model's root node; it stands for the reference program and carries no action."""
@@ -78,11 +78,11 @@ class EndpointFault(Message, frozen=True, kw_only=True):
     status: int | None = None
     """HTTP status, where there was an answer."""
     detail: str = ""
-    """Message of the endpoint or the connection, shortened."""
+    """Text of the endpoint or the connection, shortened."""
     elapsed_s: float = 0.0
-    """How long the try took."""
+    """Duration of the try."""
     retry_after_s: float | None = None
-    """How long the endpoint asked to wait before the next one."""
+    """Pause that the endpoint asked for."""
 
     @property
     def words(self) -> str:

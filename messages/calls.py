@@ -58,7 +58,7 @@ Structure: TypeAlias = TensorPlace | ConstantPlace | RoomPlace | ListOf | TupleO
 
 
 class CallForm(Message, frozen=True, kw_only=True):
-    """Arguments and result of a call of one workload, where they are more than one tensor after the other."""
+    """Arguments and results of a call of one workload, where they are more than one tensor after the other."""
 
     calling: Calling = "module"
     arguments: TupleOf
@@ -66,7 +66,7 @@ class CallForm(Message, frozen=True, kw_only=True):
     outputs: Structure
     """The result; its tensors are the workload's outputs, in order."""
     names: tuple[str, ...] = ()
-    """The reference's names of its arguments; as many as there are, or none if unknown."""
+    """The reference's names of its arguments; all of them, or none."""
 
     @property
     def constants(self) -> tuple[tuple[int, bool | int | float], ...]:

@@ -1,4 +1,4 @@
-"""Requests: what one actor asks of another through a work queue. A job carries whatever it needs."""
+"""Jobs in work queues. A job carries everything that its worker needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WriteMode: TypeAlias = Literal["apply", "debug", "improve"]
 """`apply` an action to its parent's code, `debug` a failing attempt, `improve` a passing one."""
 
 Purpose: TypeAlias = Literal["screen", "confirm"]
-"""Why a candidate is timed. Results of different purposes are never mixed."""
+"""Reason for timing a candidate. Results of different purposes are never mixed."""
 
 
 class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1"):
@@ -43,16 +43,16 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     current_verdict: Verdict | None = None
     history: tuple[AttemptBrief, ...] = ()
     complaint: str = ""
-    """Why the previous answer could not be used."""
+    """Complaint about the previous answer."""
     instructions: tuple[str, ...] = ()
     """Instructions of people, oldest first."""
     target: Target | None = None
-    """Device it is written for; None: as in the task's text."""
+    """Device it is written for; null: as the task's text says."""
     edit_format: EditFormat = "whole"
     sample: int = 0
     """Number of this draw for the same action; extra samples have numbers above 0."""
     model: str = ""
-    """Which of the run's coder models is to write it; empty: the one that the coder has."""
+    """Coder model to ask; empty: the one that the coder has."""
 
 
 class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1"):
@@ -67,9 +67,9 @@ class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1
     other_tensors: tuple[tuple[TensorSpec, ...], ...] = ()
     """The same of each further workload."""
     modules: tuple[ModuleTerms, ...] = ()
-    """How candidates that are torch modules are made, of each workload; empty: unknown, or they are none."""
+    """Construction of torch modules, of each workload; empty: unknown, or none."""
     calls: tuple[CallForm, ...] = ()
-    """Arguments of a call besides tensors one after the other, of each workload; empty: none, or unknown."""
+    """Call form of each workload; empty: tensors one after the other, or unknown."""
 
     def for_task(self, described: TaskDescription) -> BuildCandidate:
         """Return the same job, told what candidates of a task are called with."""

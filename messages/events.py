@@ -1,4 +1,4 @@
-"""Events outside the planner, on a run's stream. Each is durable before any process acts on it."""
+"""Events on a run's stream from outside the planner. Each is durable before it has an effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     initial: Candidate | None = None
     """The program that a search starts from, where its score is not known before it is evaluated."""
     tier: str = "default"
-    """Which coders write for it: those of this class of models."""
+    """Class of models of its coders."""
     weight: int = 1
     """Its share of the workers beside other runs."""
     solution: Candidate | None = None
@@ -35,7 +35,7 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     heritage: Heritage | None = None
     """The world model of an earlier run, to begin with."""
     lineup: Lineup = Lineup()
-    """Which models it asks."""
+    """Its models."""
 
 
 class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
@@ -71,7 +71,7 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """How the endpoint ended the answer."""
+    """The endpoint's finish reason."""
     faults: tuple[EndpointFault, ...] = ()
     """Failed tries before this answer, on every delivery of the job that this process did."""
     worker: str = ""
@@ -131,9 +131,9 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     job_id: str
     script: EditScript | None
     complaint: str = ""
-    """Why the answer is no edit script; empty if it is."""
+    """Complaint about an answer without an edit script; else empty."""
     notes: tuple[str, ...] = ()
-    """Corrections on the way from the answer to the script, and the fields that were left out."""
+    """Slips that were put right on the way to the script, and fields left out."""
     unread: tuple[Refusal, ...] = ()
     """Edits of the answer that cannot be read, by their positions there; `script` holds the others."""
     prompt: str
@@ -148,7 +148,7 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """How the endpoint ended the answer."""
+    """The endpoint's finish reason."""
     faults: tuple[EndpointFault, ...] = ()
     """Failed tries before this answer, on every delivery of the job that this process did."""
 
@@ -193,11 +193,11 @@ class JobsUnserved(Message, frozen=True, kw_only=True, tag="jobs.unserved.v1"):
     kind: JobKind
     queue: str
     role: Role
-    """Who is missing."""
+    """Missing role."""
     waiting_s: float
-    """Time without a worker."""
+    """Time without one."""
     detail: str
-    """The missing worker, the ones that are there instead, and how to start one."""
+    """The missing worker, those that are there, and the command to start one."""
 
 
 Event: TypeAlias = (

@@ -32,11 +32,11 @@ class NodeInserted(Message, frozen=True, kw_only=True, tag="node.inserted.v1"):
     """A closed node of another branch with a technique to merge; empty: none."""
     origin: Origin = "model"
     earlier: str = ""
-    """Its result in the run that it was inherited from; empty for actions of this run."""
+    """Its outcome in the run it was inherited from; empty for actions of this run."""
 
 
 class NodeUpdated(Message, frozen=True, kw_only=True, tag="node.updated.v1"):
-    """The belief about an action changed; None: unchanged."""
+    """Beliefs about an action changed; null: unchanged."""
 
     node_id: str
     title: str | None = None
@@ -71,7 +71,7 @@ class PlanRequested(Message, frozen=True, kw_only=True, tag="plan.requested.v1")
     childless: tuple[str, ...] = ()
     """Closed nodes without an open child, asked about once."""
     refusals: tuple[Refusal, ...] = ()
-    """Why the previous answer was refused."""
+    """Refusals of the previous answer."""
     tries: int = 0
     """Refusals so far."""
     renews: bool = False
@@ -93,7 +93,7 @@ class EditsApplied(Message, frozen=True, kw_only=True, tag="edits.applied.v1"):
     job_id: str
     changes: tuple[NodeInserted | NodeUpdated | NodePruned, ...]
     refusals: tuple[Refusal, ...] = ()
-    """The parts that were left out, and why."""
+    """Refused edits."""
     summary: str = ""
     open_questions: tuple[str, ...] = ()
 
@@ -246,7 +246,7 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     measured_again: bool = False
     """It is correct with an unknown time: the same candidate is measured once more, as another round."""
     evidence: tuple[str, ...] = ()
-    """Facts for the planner's model besides the outcome: where it was wrong, how each workload did; bounded."""
+    """Details for the planner's model besides the outcome: wrong places, each workload's time; bounded."""
 
 
 class CandidateAwaited(Message, frozen=True, kw_only=True, tag="candidate.awaited.v1"):
@@ -266,7 +266,7 @@ class BranchClosed(Message, frozen=True, kw_only=True, tag="branch.closed.v1"):
     best_id: str | None
     """Its best correct candidate, attached to the node even if slower than the parent's."""
     expected_gain: float | None = None
-    """Expectation of its action when it began: a factor over its base."""
+    """Expected gain at its beginning: a factor over its base."""
     gain: float | None = None
     """That factor as measured: speedup of the best over that of the base; null without either."""
     gain_interval: Interval | None = None
@@ -311,7 +311,7 @@ class ConfirmationFinished(Message, frozen=True, kw_only=True, tag="confirmation
     screen_credit: float
     screen_speedup: float
     credit: float | None = None
-    """Its credit in the tree; None if it was refuted (wrong, crashed, …), and so is no correct candidate."""
+    """Its credit in the tree; null if it was refuted (wrong, crashed, …)."""
     speedup: float | None = None
     speedup_high: float | None = None
     latency_us: float | None = None
@@ -330,7 +330,7 @@ class IncumbentChanged(Message, frozen=True, kw_only=True, tag="incumbent.change
     """Null for a score, which is its credit."""
     latency_us: float | None = None
     screen_speedup: float | None = None
-    """Speedup of its screening; None if it was not confirmed."""
+    """Speedup of its screening; null if it was not confirmed."""
 
 
 class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1"):

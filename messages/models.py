@@ -60,7 +60,7 @@ class Offer(Message, frozen=True, kw_only=True):
 
 
 class Lineup(Message, frozen=True, kw_only=True):
-    """Who plans and who writes."""
+    """Models of a run."""
 
     planner: Offer = Offer()
     coders: tuple[Offer, ...] = ()
@@ -89,9 +89,9 @@ class Quote(Message, frozen=True, kw_only=True):
     source: str
     """A candidate's id; the id of the planner's job with the prompt; or `TASK`."""
     path: str = ""
-    """Which of a candidate's files."""
+    """File of a candidate."""
     chars: int | None = None
-    """How many of the source's first characters; null: all."""
+    """Number of the source's first characters; null: all."""
 
 
 class Original(Message, frozen=True, kw_only=True):

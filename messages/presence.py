@@ -1,4 +1,4 @@
-"""Who is there, and which runs there are: entries of the bus that their owners keep fresh and that expire without them.
+"""Processes and runs: entries of the bus that their owners keep fresh and that expire without them.
 
 Keys: `node.<role>.<name>` holds a `Presence`, `run.<run id>` a `RunCard`, `lease.<run id>` the name of the planner.
 """
@@ -40,7 +40,7 @@ class Busy(Message, frozen=True, kw_only=True):
 
 
 class Tally(Message, frozen=True, kw_only=True):
-    """Counts of a process since it started."""
+    """Work of a process since it started."""
 
     done: int = 0
     """Jobs with a result."""
@@ -70,20 +70,20 @@ class Presence(Message, frozen=True, kw_only=True, tag="presence.v1"):
     """Of ksearch_async."""
     state: WorkerState
     detail: str = ""
-    """The reason for its unfitness, the check in progress, or the lease that it waits for."""
+    """Reason for being unfit, the job that proves it, or the timing lease it waits for."""
     device: str = ""
     """As the system reports it; empty for planners and coders."""
     slots: int = 1
     served: tuple[Served, ...] = ()
     tier: str = ""
-    """Of a coder: which class of models it asks."""
+    """Of a coder: class of its models."""
     model: str = ""
     """Of a coder or planner: the model in words; never an address or a key."""
     busy: tuple[Busy, ...] = ()
     tally: Tally = Tally()
     started_at: str
     seen_at: str
-    """When it last said so, ISO 8601, UTC."""
+    """Time of this entry, ISO 8601, UTC."""
 
 
 class RunCard(Message, frozen=True, kw_only=True, tag="run_card.v1"):
@@ -114,7 +114,7 @@ class RunCard(Message, frozen=True, kw_only=True, tag="run_card.v1"):
     planner_s: float = 0.0
     """Seconds that the planner's model took to answer them."""
     tiers: tuple[str, ...] = ()
-    """Which further coders write for it, where it asks several models."""
+    """Further tiers of coders, where it asks several models."""
     speedup: float | None = None
     """Of the best candidate, against the reference; null: there is none, or it has a score."""
     submitted_at: str

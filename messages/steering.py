@@ -1,4 +1,4 @@
-"""Wishes of people during a search: orders on a run's stream, and the facts that its planner makes of them.
+"""Orders of people to a running search, and the facts that the planner makes of them.
 
 An order that cannot be carried out is refused with a reason; it never stops a run.
 """
@@ -13,7 +13,7 @@ from messages.base import ROOT, Message
 from messages.tasks import Candidate
 
 Audience: TypeAlias = Literal["planner", "coder", "both"]
-"""The role that reads an instruction."""
+"""The model that reads an instruction."""
 
 
 class Instruct(msgspec.Struct, frozen=True, kw_only=True, tag="instruct"):

@@ -11,7 +11,7 @@ from messages.base import Language, Message
 from messages.calls import CallForm, Calling
 
 Platform: TypeAlias = Literal["cpu", "cuda"]
-"""Kind of device for candidates."""
+"""Kind of device that candidates run on."""
 
 LibraryCalls: TypeAlias = Literal["allow", "deny"]
 
@@ -61,19 +61,19 @@ class Candidate(Message, frozen=True, kw_only=True):
 
 
 class TaskRules(Message, frozen=True, kw_only=True):
-    """Rules for candidates of a task, and for their time."""
+    """Rules for candidates of a task, and the definition of their time."""
 
     library_calls: LibraryCalls = "deny"
-    """Permission for the reference's own operators, or a vendor's library, to do the work."""
+    """`allow`: the reference's own operators, or a vendor's library, may do the work."""
     allowed: tuple[str, ...] = ()
     """Operators (`aten::mm`) and libraries (`cublas`) that are allowed though others are not."""
     measure: Measure = "device"
     threads: int = 0
-    """On how many threads of a CPU candidate and reference run, bound to as many cores; 0: on all, bound to none."""
+    """Threads of candidate and reference on a CPU, bound to as many cores; 0: all, bound to none."""
 
 
 class Tolerance(Message, frozen=True, kw_only=True):
-    """Largest distance of an output from the reference; None: from the profile (see docs/how-we-measure.md)."""
+    """Allowed distance of an output from the reference; null: the profile's (see docs/how-we-measure.md)."""
 
     profile: str = "strict"
     """`strict`, or what another harness lets through: `kernelbench`, `flashinfer`, `gpumode:2e-2,2e-2`."""
@@ -133,9 +133,9 @@ class TaskSpec(Message, frozen=True, kw_only=True):
     entry_point: str = ""
     """Name of the function that `python` candidates are to define where they are functions; empty: `ksearch_run`."""
     languages: tuple[Language, ...] = ()
-    """Languages of candidates; empty: any language."""
+    """Languages of candidates; empty: any."""
     notes: str = ""
-    """Text for models beyond the problem file and our own rules: definition, conventions, licence. Markdown."""
+    """Further text for models: definition, conventions, licence. Markdown."""
 
     @property
     def task_id(self) -> str:
@@ -178,18 +178,18 @@ class TensorSpec(Message, frozen=True, kw_only=True):
 
 
 class ModuleTerms(Message, frozen=True, kw_only=True):
-    """How candidates that are torch modules are made for a workload: as the reference's model is."""
+    """Construction of torch modules for a workload: as the reference's model is."""
 
     arguments: str = "()"
-    """Arguments for making them: a Python literal, a tuple."""
+    """Constructor arguments: a Python literal, a tuple."""
     parameters: int = 0
-    """How many of the tensors of role `parameter` are parameters; they come first, buffers follow."""
+    """Number of parameters among the tensors of role `parameter`; buffers follow."""
     trains: bool = True
     """True if they are left in training mode."""
 
 
 class DescribedWorkload(Message, frozen=True, kw_only=True):
-    """Facts about one of several workloads."""
+    """One of several workloads."""
 
     name: str
     tensors: tuple[TensorSpec, ...]
@@ -202,7 +202,7 @@ class DescribedWorkload(Message, frozen=True, kw_only=True):
 
 
 class TaskDescription(Message, frozen=True, kw_only=True):
-    """Facts about a task for coders and planners; made once, by running the reference."""
+    """A task's description for coders and planners; made once, by running the reference."""
 
     task_id: str
     name: str
@@ -219,7 +219,7 @@ class TaskDescription(Message, frozen=True, kw_only=True):
     """Of them, those that the outputs depend on for data as the task draws it: the mean over some draws; 0: not looked
     at."""
     intake: Intake | None = None
-    """True if the task can tell a kernel from a trick; None: not checked."""
+    """Findings on the task's own checks; null: not looked at."""
     flops: int = 0
     """Of the reference's matrix products, convolutions and attentions, two per multiply-add; 0: none, or unknown."""
     workloads: tuple[DescribedWorkload, ...] = ()
@@ -236,7 +236,7 @@ class TaskDescription(Message, frozen=True, kw_only=True):
 
 
 class CpuFacts(Message, frozen=True, kw_only=True):
-    """A host's facts about its CPU."""
+    """A host's CPU."""
 
     cores: int
     """That a process here may run on, hardware threads included."""
@@ -249,7 +249,7 @@ class CpuFacts(Message, frozen=True, kw_only=True):
 
 
 class Target(Message, frozen=True, kw_only=True):
-    """Target of an artifact; set by the process that will run it, never guessed by the builder."""
+    """Target of an artifact; given by the host that will run it, never guessed by the builder."""
 
     arch: str
     """`x86_64`, `aarch64`, `sm_90`."""
@@ -313,11 +313,11 @@ class Influence(Message, frozen=True, kw_only=True):
     tensor: str
     role: Literal["input", "parameter", "buffer"]
     matters: bool | None
-    """True if any output moves by more than the tolerance; None: not checked."""
+    """True if any output moves by more than the tolerance; null: not looked at."""
     moved_share: float = 0.0
     """Share of the output elements that do."""
     why_not: str = ""
-    """Why it was not looked at."""
+    """Reason for not looking."""
 
 
 class Intake(Message, frozen=True, kw_only=True):
@@ -325,7 +325,7 @@ class Intake(Message, frozen=True, kw_only=True):
 
     fitness: Fitness
     findings: tuple[str, ...] = ()
-    """Why it is not simply fit, a sentence each."""
+    """Reasons for not being simply fit, a sentence each."""
     tolerance: str = ""
     """The profile that it holds for."""
     reference_us: float | None = None

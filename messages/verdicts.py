@@ -22,7 +22,7 @@ class ProfiledKernel(Message, frozen=True, kw_only=True):
     time_us: float
     """Of all of them together: the median over the calls that were recorded."""
     is_own: bool
-    """True if it is in the candidate's own code, and not in a library."""
+    """True if the candidate brought or built it; false for a library's."""
     grid: tuple[int, int, int] = (0, 0, 0)
     """Blocks."""
     block: tuple[int, int, int] = (0, 0, 0)
@@ -40,7 +40,7 @@ class ProfiledKernel(Message, frozen=True, kw_only=True):
 
 
 class WorkloadProfile(Message, frozen=True, kw_only=True):
-    """Result of a call on one workload."""
+    """GPU activity of a call on one workload."""
 
     workload: str = ""
     """Empty where there is one."""
@@ -76,7 +76,7 @@ class Interval(Message, frozen=True, kw_only=True):
 
 
 class CallCheck(Message, frozen=True, kw_only=True):
-    """How one checked call compared with the reference."""
+    """One checked call compared with the reference."""
 
     family: str
     """Where the inputs came from: `given` (the task's own generator), `centred`, …"""
@@ -90,7 +90,7 @@ class CallCheck(Message, frozen=True, kw_only=True):
 
 
 class TimedWorkload(Message, frozen=True, kw_only=True):
-    """How fast a candidate is on one of several workloads; each field as in `Measured`."""
+    """Speed on one of several workloads; each field as in `Measured`."""
 
     name: str
     latency_us: float
@@ -125,9 +125,9 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     baseline_interval: Interval | None = None
     """Of `speedup_vs_baseline`."""
     measure: Measure = "device"
-    """Latency that counts here."""
+    """Definition of latency here."""
     deterministic: bool | None = None
-    """True if two calls on the same inputs gave the same bits; None: not checked."""
+    """True if two calls on the same inputs gave the same bits; null: not looked at."""
     pairs: int = 0
     checks: tuple[CallCheck, ...] = ()
     reference_dtype: str = "float64"
@@ -138,7 +138,7 @@ class Measured(Message, frozen=True, kw_only=True, tag="measured"):
     workloads: tuple[TimedWorkload, ...] = ()
     """Each of several workloads that were timed; empty where there is one."""
     profile: tuple[WorkloadProfile, ...] = ()
-    """Of a confirmed candidate on a GPU: the activity in a call, on each workload. Nothing rests on it."""
+    """GPU activity of a confirmed candidate, on each workload. Nothing rests on it."""
     printed: str = ""
     """The end of what the candidate printed, bounded. Text of its own: nothing rests on it."""
 
@@ -151,7 +151,7 @@ class Scored(Message, frozen=True, kw_only=True, tag="scored"):
     metrics: dict[str, float | str] = msgspec.field(default_factory=dict)
     """All that the evaluator returned, the score included; what is no finite number stands as text."""
     notes: tuple[str, ...] = ()
-    """Notes of the evaluator for a model, bounded."""
+    """The evaluator's notes for a model, bounded."""
 
 
 class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
@@ -160,7 +160,7 @@ class Outpaced(Message, frozen=True, kw_only=True, tag="outpaced"):
     reason: str
     speedup_interval: Interval
     workloads: tuple[TimedWorkload, ...] = ()
-    """Results so far of each of several workloads."""
+    """Times so far of each of several workloads."""
     printed: str = ""
     """As in `Measured`."""
 
@@ -185,7 +185,7 @@ class Wrong(Message, frozen=True, kw_only=True, tag="wrong"):
     """Index of the first wrong element in row-major order."""
     max_abs_error: float = 0.0
     patterns: tuple[str, ...] = ()
-    """Common property of the wrong places: `unwritten`, `tail columns`, `constant factor`, …"""
+    """Common pattern of the wrong places: `unwritten`, `tail columns`, `constant factor`, …"""
     workload: str = ""
     """On which of several; empty where there is one, or where it is one that is held out."""
     printed: str = ""

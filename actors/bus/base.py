@@ -3,7 +3,8 @@
 Each has a contract test in `tests/contracts/bus.py`; none is more than JetStream can keep:
 
 - A work queue hands each job to one worker at a time. The job comes back if it is not acknowledged, refreshed or handed
-back within `ack_wait_s`; after `max_deliver` deliveries it is dead-lettered. So a job may be done twice.
+back within `ack_wait_s`; after `max_deliver` deliveries it is dead-lettered, at the next pull at the latest. So a job
+may be done twice.
 - An event is durable when `publish` returns, has one place in its run's order, and can be read again from any place.
 - A message id is stored once per stream, and once per queue for as long as its job is unacknowledged.
 - A full queue refuses (`QueueFullError`): back-pressure is the submitter's to handle.
@@ -101,25 +102,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 class Delivery(Protocol):
     """A job in a worker's hands. Exactly one of `ack`, `nak`, `term` ends it; a late one is harmless."""
 
-    @property
-    def queue(self) -> str:
-        """Queue of the job."""
-
-    @property
-    def payload(self) -> bytes:
-        """The job, encoded."""
-
-    @property
-    def msg_id(self) -> str:
-        """The job's id."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of the message, such as its trace; the job's meaning depends on none."""
-
-    @property
-    def attempt(self) -> int:
-        """1 on the first delivery."""
+    queue: str
+    payload: bytes
+    msg_id: str
+    headers: Mapping[str, str]
+    """Headers of the message, such as its trace; the job's meaning depends on none."""
+    attempt: int
+    """1 on the first delivery."""
 
     async def ack(self) -> None:
         """Report that the job is done and its result durable."""

@@ -207,7 +207,22 @@ class Unproven:
         self.take = inner.take
 
 
-class JsonEnding:
+class _Looking:
+    """Asks about the whole text read so far, until it is usable."""
+
+    def __init__(self, is_usable: Callable[[str], bool]) -> None:
+        self._is_usable = is_usable
+        self._text: list[str] = []
+        self._looks = 0
+        self._usable = False
+
+    def _look(self) -> None:
+        if not self._usable and self._looks < _MOST_LOOKS:
+            self._looks += 1
+            self._usable = self._is_usable("".join(self._text))
+
+
+class JsonEnding(_Looking):
     """Complete while no JSON object is open and an existing one is usable. A later one is waited for."""
 
     patience_chars = 256
@@ -215,21 +230,17 @@ class JsonEnding:
 
     def __init__(self, is_usable: Callable[[str], bool]) -> None:
         """Begin; `is_usable` is asked about the whole text whenever an outermost object closes."""
-        self._is_usable = is_usable
-        self._text: list[str] = []
+        super().__init__(is_usable)
         self._depth = 0
         self._quoted = False
         self._escaped = False
-        self._looks = 0
-        self._whole = False
 
     def take(self, piece: str) -> bool:
         """See `actors.llm.base.Ending`."""
         self._text.append(piece)
-        if self._closes(piece) and not self._whole and self._looks < _MOST_LOOKS:
-            self._looks += 1
-            self._whole = self._is_usable("".join(self._text))
-        return self._whole and not self._depth
+        if self._closes(piece):
+            self._look()
+        return self._usable and not self._depth
 
     def _closes(self, piece: str) -> bool:
         """Read on; True if an outermost object was closed. Quotes count inside objects only."""
@@ -250,7 +261,7 @@ class JsonEnding:
         return closed
 
 
-class FenceEnding:
+class FenceEnding(_Looking):
     """Complete while no fenced block is open and the text is usable. A later block is waited for."""
 
     patience_chars = 1024
@@ -258,13 +269,10 @@ class FenceEnding:
 
     def __init__(self, is_usable: Callable[[str], bool]) -> None:
         """Begin; `is_usable` is asked about the whole text whenever a fenced block closes."""
-        self._is_usable = is_usable
-        self._text: list[str] = []
+        super().__init__(is_usable)
         self._line = ""
         self._ticks = 0
         """Length of the open fence; 0: none."""
-        self._looks = 0
-        self._usable = False
 
     def take(self, piece: str) -> bool:
         """See `actors.llm.base.Ending`."""
@@ -272,9 +280,8 @@ class FenceEnding:
         *lines, rest = (self._line + piece).split("\n")
         self._line = rest[:_LINE_CHARS]
         closed = [self._reads(line.rstrip("\r")) for line in lines]
-        if any(closed) and not self._ticks and not self._usable and self._looks < _MOST_LOOKS:
-            self._looks += 1
-            self._usable = self._is_usable("".join(self._text))
+        if any(closed) and not self._ticks:
+            self._look()
         return self._usable and not self._ticks and not self._line.lstrip(" ").startswith("`")
 
     def _reads(self, line: str) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from actors.llm.base import Request
 from actors.llm.endpoint import EndpointModel, is_streamed, strict_format, without_none
 from actors.llm.features import Features, seed_of
-from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
+from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said, TokenCounts
 from messages.base import Usage
 
 
@@ -28,24 +28,12 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class _TokenDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _TokenCounts(msgspec.Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _TokenDetails | None = None
-    completion_tokens_details: _TokenDetails | None = None
-
-
 class _Completion(msgspec.Struct):
     """The fields read of a response; the package's own types are not checked against the endpoint's text."""
 
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     model: str | None = None
-    usage: _TokenCounts | None = None
+    usage: TokenCounts | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -61,51 +49,8 @@ class _Trouble(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Delta] = []
     model: str | None = None
-    usage: _TokenCounts | None = None
+    usage: TokenCounts | None = None
     error: _Trouble | str | None = None
-
-
-class ChatModel(EndpointModel):
-    """One model at one endpoint, asked by chat completions."""
-
-    path = "/chat/completions"
-    noun = "chat completions"
-    renames_limit = True
-
-    def question(self, request: Request, features: Features) -> dict[str, object]:
-        """See `EndpointModel.question`."""
-        sampling, streamed = self._sampling, is_streamed(request, features)
-        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}]
-        schema = strict_format(request, features)
-        return without_none(
-            model=self._model,
-            messages=messages,
-            temperature=sampling.temperature,
-            **{features.max_tokens_name: sampling.max_tokens},
-            reasoning_effort=sampling.reasoning_effort,
-            seed=seed_of(sampling.seed, request.request_id) if sampling.seed is not None else None,
-            response_format={"type": "json_schema", "json_schema": schema} if schema else None,
-            stream=streamed or None,
-            stream_options={"include_usage": True} if streamed and features.usage_in_stream else None,
-        )
-
-    def read(self, body: bytes) -> Said:
-        """See `EndpointModel.read`. The first choice counts."""
-        # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
-        completion = msgspec.convert(json.loads(body), _Completion)
-        choice = completion.choices[0]
-        details = completion.usage.prompt_tokens_details if completion.usage is not None else None
-        return Said(
-            text=choice.message.text,
-            model=completion.model,
-            finish_reason=choice.finish_reason or "stop",
-            usage=_usage(completion.usage),
-            reports_caching=details is not None and details.cached_tokens is not None,
-        )
-
-    def gathering(self, request: Request) -> _Gathering:
-        """See `EndpointModel.gathering`."""
-        return _Gathering(Progress(request.ending() if request.ending else None))
 
 
 class _Gathering:
@@ -145,7 +90,7 @@ class _Gathering:
             said = chunk.error if isinstance(chunk.error, str) else chunk.error.message
             raise BrokenStreamError(f"the endpoint broke its answer off: {said}")
         self._model = chunk.model or self._model
-        self._usage = _usage(chunk.usage) or self._usage
+        self._usage = chunk.usage.usage if chunk.usage else self._usage
         for choice in chunk.choices:
             if choice.index:
                 continue
@@ -154,14 +99,40 @@ class _Gathering:
                 self._progress.take(choice.delta.text)
 
 
-def _usage(counts: _TokenCounts | None) -> Usage | None:
-    if counts is None:
-        return None
-    prompt, completion = counts.prompt_tokens_details, counts.completion_tokens_details
-    return Usage(
-        calls=1,
-        prompt_tokens=counts.prompt_tokens or 0,
-        cached_tokens=(prompt.cached_tokens or 0) if prompt is not None else 0,
-        completion_tokens=counts.completion_tokens or 0,
-        reasoning_tokens=(completion.reasoning_tokens or 0) if completion is not None else 0,
-    )
+class ChatModel(EndpointModel):
+    """One model at one endpoint, asked by chat completions."""
+
+    path = "/chat/completions"
+    noun = "chat completions"
+    gathering = _Gathering
+    renames_limit = True
+
+    def question(self, request: Request, features: Features) -> dict[str, object]:
+        """See `EndpointModel.question`."""
+        sampling, streamed = self._sampling, is_streamed(request, features)
+        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.prompt}]
+        schema = strict_format(request, features)
+        return without_none(
+            model=self._model,
+            messages=messages,
+            temperature=sampling.temperature,
+            **{features.max_tokens_name: sampling.max_tokens},
+            reasoning_effort=sampling.reasoning_effort,
+            seed=seed_of(sampling.seed, request.request_id) if sampling.seed is not None else None,
+            response_format={"type": "json_schema", "json_schema": schema} if schema else None,
+            stream=streamed or None,
+            stream_options={"include_usage": True} if streamed and features.usage_in_stream else None,
+        )
+
+    def read(self, body: bytes) -> Said:
+        """See `EndpointModel.read`. The first choice counts."""
+        # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
+        completion = msgspec.convert(json.loads(body), _Completion)
+        choice = completion.choices[0]
+        return Said(
+            text=choice.message.text,
+            model=completion.model,
+            finish_reason=choice.finish_reason or "stop",
+            usage=completion.usage.usage if completion.usage else None,
+            reports_caching=completion.usage is not None and completion.usage.reports_caching,
+        )

@@ -8,6 +8,7 @@ answer counts as none, and the try is repeated; one that is complete (`Request.e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final
 
@@ -18,7 +19,7 @@ import openai
 import structlog
 
 from actors.llm.answer_text import Unproven, split_reasoning
-from actors.llm.base import Answer, Request, estimated_usage, masked, masked_answer
+from actors.llm.base import Answer, Ending, Request, estimated_usage, masked, masked_answer
 from actors.llm.features import Features, Sampling, after_overlong, without_refused
 from actors.llm.transport import (
     AnswerTooLongError,
@@ -26,6 +27,7 @@ from actors.llm.transport import (
     Gathering,
     NeverReachedError,
     NotUnderstoodError,
+    Progress,
     Said,
     TryingClient,
     is_spent,
@@ -54,6 +56,8 @@ class EndpointModel(ABC):
     """Path of questions, below the endpoint's address."""
     noun: str
     """Name of the answers' format."""
+    gathering: Callable[[Progress], Gathering]
+    """Puts a streamed answer together."""
     renames_limit = False
     """True if the limit of an answer has an older name, see `after_overlong`."""
 
@@ -121,10 +125,6 @@ class EndpointModel(ABC):
             ValueError: it is none of this dialect's; msgspec's ValidationError is a ValueError.
         """
 
-    @abstractmethod
-    def gathering(self, request: Request) -> Gathering:
-        """Begin to put a streamed answer together."""
-
     async def complete(self, request: Request) -> Answer:
         """Answer one question.
 
@@ -183,7 +183,7 @@ class EndpointModel(ABC):
         while True:
             used, started = self.features, anyio.current_time()
             try:
-                with noting(faults, lambda: self.gathering(self._with_patience(request))) as call:
+                with noting(faults, lambda: self.gathering(Progress(self._ending(request)))) as call:
                     response = await self._post(request, used)
             except openai.APIStatusError as error:
                 if error.status_code not in _ABOUT_THE_QUESTION or not self._gives_up_feature(request, used, faults):
@@ -195,12 +195,11 @@ class EndpointModel(ABC):
                 self._look_at_reasoning(said)
                 return said
 
-    def _with_patience(self, request: Request) -> Request:
-        make = request.ending
-        if make is None or self._marks_reasoning:
-            return request
-        ending = (lambda: Unproven(make())) if self._marks_reasoning is None else None
-        return msgspec.structs.replace(request, ending=ending)
+    def _ending(self, request: Request) -> Ending | None:
+        if request.ending is None or self._marks_reasoning is False:
+            return None
+        ending = request.ending()
+        return Unproven(ending) if self._marks_reasoning is None else ending
 
     def _look_at_reasoning(self, said: Said) -> None:
         if split_reasoning(said.text).began_inside:

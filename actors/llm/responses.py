@@ -9,8 +9,7 @@ import msgspec
 from actors.llm.base import Request
 from actors.llm.endpoint import EndpointModel, is_streamed, strict_format, without_none
 from actors.llm.features import Features
-from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said
-from messages.base import Usage
+from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said, TokenCounts, TokenDetails
 
 _CUT_OFF = {"max_output_tokens": "length"}
 """Reasons of incomplete answers in the words of chat completions."""
@@ -27,19 +26,15 @@ class _Item(msgspec.Struct):
     content: list[_Content] | None = None
 
 
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
 class _TokenCounts(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
+    input_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
+
+    @property
+    def plain(self) -> TokenCounts:
+        return TokenCounts(self.input_tokens, self.output_tokens, self.input_tokens_details, self.output_tokens_details)
 
 
 class _Incomplete(msgspec.Struct):
@@ -69,40 +64,6 @@ class _Event(msgspec.Struct):
     delta: object = None
     response: object = None
     message: str | None = None
-
-
-class ResponsesModel(EndpointModel):
-    """One model at one endpoint, asked by the Responses API."""
-
-    path = "/responses"
-    noun = "the Responses API"
-
-    def question(self, request: Request, features: Features) -> dict[str, object]:
-        """See `EndpointModel.question`. The API has no seed."""
-        sampling = self._sampling
-        schema = strict_format(request, features)
-        return without_none(
-            model=self._model,
-            instructions=request.system,
-            input=request.prompt,
-            store=False,
-            temperature=sampling.temperature,
-            max_output_tokens=sampling.max_tokens,
-            reasoning={"effort": sampling.reasoning_effort} if sampling.reasoning_effort is not None else None,
-            text={"format": {"type": "json_schema", **schema}} if schema else None,
-            stream=is_streamed(request, features) or None,
-        )
-
-    def read(self, body: bytes) -> Said:
-        """See `EndpointModel.read`."""
-        response = msgspec.convert(json.loads(body), _Response)
-        if response.status in ("failed", "cancelled"):
-            raise ValueError(f"its status is {response.status!r}: {_message(response)}")
-        return _said(response)
-
-    def gathering(self, request: Request) -> _Gathering:
-        """See `EndpointModel.gathering`."""
-        return _Gathering(Progress(request.ending() if request.ending else None))
 
 
 class _Gathering:
@@ -147,14 +108,44 @@ class _Gathering:
             raise NotUnderstoodError(str(error)) from error
 
 
+class ResponsesModel(EndpointModel):
+    """One model at one endpoint, asked by the Responses API."""
+
+    path = "/responses"
+    noun = "the Responses API"
+    gathering = _Gathering
+
+    def question(self, request: Request, features: Features) -> dict[str, object]:
+        """See `EndpointModel.question`. The API has no seed."""
+        sampling = self._sampling
+        schema = strict_format(request, features)
+        return without_none(
+            model=self._model,
+            instructions=request.system,
+            input=request.prompt,
+            store=False,
+            temperature=sampling.temperature,
+            max_output_tokens=sampling.max_tokens,
+            reasoning={"effort": sampling.reasoning_effort} if sampling.reasoning_effort is not None else None,
+            text={"format": {"type": "json_schema", **schema}} if schema else None,
+            stream=is_streamed(request, features) or None,
+        )
+
+    def read(self, body: bytes) -> Said:
+        """See `EndpointModel.read`."""
+        response = msgspec.convert(json.loads(body), _Response)
+        if response.status in ("failed", "cancelled"):
+            raise ValueError(f"its status is {response.status!r}: {_message(response)}")
+        return _said(response)
+
+
 def _said(response: _Response) -> Said:
-    details = response.usage.input_tokens_details if response.usage is not None else None
     return Said(
         text=response.text,
         model=response.model,
         finish_reason=_finish_reason(response),
-        usage=_usage(response.usage),
-        reports_caching=details is not None and details.cached_tokens is not None,
+        usage=response.usage.plain.usage if response.usage else None,
+        reports_caching=response.usage is not None and response.usage.plain.reports_caching,
     )
 
 
@@ -167,16 +158,3 @@ def _finish_reason(response: _Response) -> str:
 
 def _message(response: _Response) -> str:
     return (response.error.message if response.error else None) or "it does not say why"
-
-
-def _usage(counts: _TokenCounts | None) -> Usage | None:
-    if counts is None:
-        return None
-    given, made = counts.input_tokens_details, counts.output_tokens_details
-    return Usage(
-        calls=1,
-        prompt_tokens=counts.input_tokens or 0,
-        cached_tokens=(given.cached_tokens or 0) if given is not None else 0,
-        completion_tokens=counts.output_tokens or 0,
-        reasoning_tokens=(made.reasoning_tokens or 0) if made is not None else 0,
-    )

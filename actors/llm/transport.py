@@ -268,6 +268,39 @@ class NotUnderstoodError(openai.OpenAIError):
     """An event that is none of this dialect's."""
 
 
+class TokenDetails(msgspec.Struct):
+    """Parts of a count."""
+
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class TokenCounts(msgspec.Struct):
+    """An endpoint's counts of one answer, by their names in chat completions."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The counts as usage."""
+        given, made = (each or TokenDetails() for each in (self.prompt_tokens_details, self.completion_tokens_details))
+        return Usage(
+            calls=1,
+            prompt_tokens=self.prompt_tokens or 0,
+            cached_tokens=given.cached_tokens or 0,
+            completion_tokens=self.completion_tokens or 0,
+            reasoning_tokens=made.reasoning_tokens or 0,
+        )
+
+    @property
+    def reports_caching(self) -> bool:
+        """True if they say how much of the prompt was cached."""
+        return self.prompt_tokens_details is not None and self.prompt_tokens_details.cached_tokens is not None
+
+
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """An endpoint's answer as read."""
 

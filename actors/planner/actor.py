@@ -107,12 +107,7 @@ async def plan_run(
 
     The stream must be open and begin with `run.started.v1`. Says `started` once the run's queues are declared.
 
-    Args:
-        bus: where the run's stream and queues are.
-        model: answers the planner's questions.
-        run_id: which run.
-        mandate: this process's leadership, where others may lead the run too; `lead` gives one.
-        task_status: told when workers may begin to pull.
+    `mandate` is this process's leadership, where others may lead the run too; `lead` gives one.
 
     Raises:
         messages.base.BusError: the bus failed, or somebody else leads this run.

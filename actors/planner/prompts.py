@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -116,23 +117,16 @@ def instruction_lines(texts: Sequence[str]) -> str:
 
 
 _FILES_SHOWN = 4
-_KEPT = 4096
-_known_text: dict[tuple[str, str], str] = {}
-"""By both ids: each later prompt repeats it."""
 
 
+@lru_cache(maxsize=1024)
 def diff_line(before: Candidate, after: Candidate) -> str:
     """Return in one line the changed files and by how many lines; moved lines do not count."""
-    key = (before.candidate_id, after.candidate_id)
-    if key not in _known_text:
-        if len(_known_text) >= _KEPT:
-            _known_text.clear()
-        old, new = ({file.path: file.text for file in candidate.files} for candidate in (before, after))
-        changed = [path for path in sorted(old | new) if old.get(path) != new.get(path)]
-        parts = [_file(path, old.get(path), new.get(path)) for path in changed[:_FILES_SHOWN]]
-        more = [f"{len(changed) - _FILES_SHOWN} more files"] if len(changed) > _FILES_SHOWN else []
-        _known_text[key] = ", ".join([*parts, *more]) or "nothing"
-    return _known_text[key]
+    old, new = ({file.path: file.text for file in candidate.files} for candidate in (before, after))
+    changed = [path for path in sorted(old | new) if old.get(path) != new.get(path)]
+    parts = [_file(path, old.get(path), new.get(path)) for path in changed[:_FILES_SHOWN]]
+    more = [f"{len(changed) - _FILES_SHOWN} more files"] if len(changed) > _FILES_SHOWN else []
+    return ", ".join([*parts, *more]) or "nothing"
 
 
 def _file(path: str, before: str | None, after: str | None) -> str:

@@ -46,12 +46,8 @@ async def record_run(
 
     When cancelled it first writes down the stream's present content, within `PARTING_S`.
 
-    Args:
-        bus: where the run's stream is.
-        run_id: which run.
-        folder: the run's folder; `candidates/`, `attempts/`, `best/` and `world_model/` in it are the recorder's.
-        journal: file for a copy of the stream, where the stream does not lie in a file itself.
-        task_status: told when reading is about to begin.
+    `candidates/`, `attempts/`, `best/` and `world_model/` in the run's folder are the recorder's. `journal` is a file
+    for a copy of the stream, where the stream does not lie in a file itself.
 
     Raises:
         messages.base.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.

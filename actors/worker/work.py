@@ -131,12 +131,12 @@ async def serve(
         queues: from where jobs are taken. Results go to the stream of the queue's run.
         handle: does one job and returns its event.
         expects: the command that the queues hold; anything else is dead-lettered.
-        role: who publishes.
+        role: of the publisher.
         slots: jobs at once.
-        heartbeat_s: interval between heartbeats; a third of the ack time-out or less.
+        heartbeat_s: a third of the ack time-out or less.
         deadline_s: limit for a job; exceeding it is a failure of the infrastructure.
-        member: the process's presence in a distributed run; None: a run of one process.
-        task_status: told when the first pull is about to begin.
+        member: see `Service`.
+        task_status: see `Service`.
     """
     async with anyio.create_task_group() as tasks:
         taking = Taking(bus, queues, member)

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from actors.bus.base import DeadLetter, Posted
+from actors.bus.base import Posted
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.connection import Connection
 from actors.bus.nats.entries import Bucket
-from actors.bus.nats.letters import Letters
 from actors.bus.nats.names import NatsOptions
-from actors.bus.nats.queues import Pulls, Queues
+from actors.bus.nats.queues import Letters, Pulls, Queues
 from actors.bus.nats.streams import Streams, read_events
 from actors.bus.nats.wire import ConsumerInfo, Page, RefusedError
 from messages.subjects import run_of
@@ -65,13 +64,13 @@ class NatsBus:
         letters = Letters(connection, blobs)
         self._queues = queues = Queues(connection, bucket, streams, blobs)
         self._streams = streams
-        self._letters = letters
         self._blobs = blobs
         self.over = connection.over
         self.declare_queue = queues.declare
         self.submit = queues.submit
-        self.pull = Pulls(connection, queues, blobs, letters.bury).pull
+        self.pull = Pulls(connection, queues, blobs, letters).pull
         self.drop_queues = queues.drop
+        self.next_dead_letter = letters.next
         self.cancel_run = queues.cancel
         self.open_stream = streams.open
         self.publish = streams.publish
@@ -86,10 +85,6 @@ class NatsBus:
     async def prepare(self, *, replicas: int = 1) -> None:
         """Make the bucket that all runs share, with administrator's rights; again changes only the replicas."""
         await self._bucket.prepare(replicas)
-
-    async def next_dead_letter(self, run_id: str) -> DeadLetter:
-        """See `Bus.next_dead_letter`."""
-        return await self._letters.next(run_id, self._queues)
 
     def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Posted, None]:
         """See `Bus.events`."""

@@ -38,8 +38,6 @@ log = structlog.get_logger(__name__)
 
 ANSWER_S = 5.0
 """Longest time for an answer before the question is asked again."""
-_TRIES_S = (1.0, 1.0, 1.0, 2.0)
-"""Time for an answer, try by try; electing a new leader takes four to nine seconds."""
 PAUSE_S = 0.2
 """Pause between tries while the server answers that it cannot just now."""
 _LOOK_S = 1.0
@@ -48,6 +46,9 @@ _LONGEST_PAUSE_S = 16.0
 """Upper bound of the pause after a reconnect loop was started over; the pause doubles each time."""
 PARTING_S = 2.0
 """Longest clean-up of a cancelled task."""
+
+_BATCH = 512
+_BATCH_BYTES = 8 << 20
 
 _encode = msgspec.json.Encoder().encode
 
@@ -147,7 +148,14 @@ class Connection:
 
     # --- single questions ---------------------------------------------------------------------------------------
 
-    async def ask(self, subject: str, payload: bytes = b"", *, within_s: float = ANSWER_S) -> Reply:
+    async def ask(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: dict[str, str] | None = None,
+        *,
+        within_s: float = ANSWER_S,
+    ) -> Reply:
         """Ask once.
 
         Raises:
@@ -155,8 +163,21 @@ class Connection:
             NotAllowedError: the server forbids it.
             OverError: the bus is closed.
         """
-        reply, _ = await self._exchange(subject, payload, None, (within_s,))
-        return reply
+        self._check_up()
+        loop = asyncio.get_running_loop()
+        token = f"{next(self._numbers):x}"
+        answer: asyncio.Future[Reply] = loop.create_future()
+        self._asked[token] = (subject, answer)
+        late = NoAnswerError(f"{self.where} did not answer in {within_s:g} s")
+        timer = loop.call_later(within_s, _fail, answer, late)
+        try:
+            await self._publish(subject, payload, headers, reply_to=f"{self._inbox}.{token}")
+            return await answer
+        finally:
+            timer.cancel()
+            del self._asked[token]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # a failure that came meanwhile is nobody's
 
     async def insist(
         self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, *, what: str
@@ -172,36 +193,10 @@ class Connection:
         is_retry = False
         while True:
             try:
-                reply, was_asked_again = await self._exchange(subject, payload, headers, _TRIES_S)
-                return reply, is_retry or was_asked_again
+                return await self.ask(subject, payload, headers), is_retry
             except NoAnswerError as error:
                 is_retry = True
                 await patience.take(str(error))
-
-    async def _exchange(
-        self, subject: str, payload: bytes, headers: dict[str, str] | None, tries_s: tuple[float, ...]
-    ) -> tuple[Reply, bool]:
-        self._check_up()
-        loop = asyncio.get_running_loop()
-        token = f"{next(self._numbers):x}"
-        try:
-            for number, within_s in enumerate(tries_s):
-                # All tries have the same place for the answer: a late one counts too.
-                answer: asyncio.Future[Reply] = loop.create_future()
-                self._asked[token] = (subject, answer)
-                timer = loop.call_later(within_s, _fail, answer, _LateError())
-                try:
-                    await self._publish(subject, payload, headers, reply_to=f"{self._inbox}.{token}")
-                    return await answer, number > 0
-                except _LateError:
-                    continue
-                finally:
-                    timer.cancel()
-                    if answer.done() and not answer.cancelled():
-                        answer.exception()  # a failure that came meanwhile has no task waiting for it
-            raise NoAnswerError(f"{self.where} did not answer in {sum(tries_s):g} s")
-        finally:
-            del self._asked[token]
 
     # --- waiting longer -----------------------------------------------------------------------------------------
 
@@ -431,10 +426,6 @@ class Connection:
             raise RefusedError(f"{what}: the server says {said}", fault, is_retry=is_retry)
 
 
-class _LateError(NoAnswerError):
-    """Nothing came back in time."""
-
-
 def _fail(answer: asyncio.Future[Reply], error: BusError) -> None:
     if not answer.done():
         answer.set_exception(error)
@@ -478,6 +469,25 @@ class Inbox:
                 timer.cancel()
                 self._waits = None
         return self._arrived.popleft()
+
+    async def stored(self, stream: str, *, after: int, subject: str = ">") -> list[Reply]:
+        """Ask for the next stored messages behind a sequence number, some hundreds at most.
+
+        Raises:
+            NoAnswerError: the answer did not come as a whole.
+            BusError: not allowed, or closed.
+        """
+        body = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
+        await self.ask(f"$JS.API.DIRECT.GET.{stream}", _encode(body))
+        found: list[Reply] = []
+        while True:
+            reply = await self.take(ANSWER_S)
+            if not reply.status:
+                found.append(reply)
+            elif reply.status in ("204", "404"):
+                return found
+            else:
+                raise NoAnswerError(f"{reply.status} {reply.description}")
 
     def arrived(self, reply: Reply) -> None:
         """Keep a message."""

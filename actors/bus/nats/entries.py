@@ -12,19 +12,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-import msgspec
-
 from actors.bus.base import ConflictError, Entry, UnknownQueueError, check_entry
 from actors.bus.nats import names
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import ANSWER_S, Connection, NoAnswerError, Patience
+from actors.bus.nats.connection import Connection, NoAnswerError, Patience
 from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig, StreamInfo, proves_nothing
 from messages.base import BusError
 
 GHOST_S = 60.0
 """An entry this long past its time to live was found again by a killed server. Host clocks must differ by less."""
-_AT_ONCE = 1000
-"""Entries per answer; the server gives 1024 at most."""
 
 
 class Bucket:
@@ -74,21 +70,36 @@ class Bucket:
 
     async def under(self, prefix: str) -> Mapping[str, Entry]:
         """See `Bus.entries`."""
-        subject = f"{names.ENTRIES}{prefix}>"
-        found = await self._last_of([subject])
-        if found is None:
-            what = f"entries {prefix!r}"
-            body = {"subjects_filter": subject}
-            stream = await self._connection.call(f"STREAM.INFO.{names.BUCKET}", body, StreamInfo, what=what)
-            subjects, found = sorted(stream.state.subjects), []
-            for start in range(0, len(subjects), _AT_ONCE):
-                found += await self._last_of(subjects[start : start + _AT_ONCE]) or []
+        what = f"reading entries {prefix!r}"
+        patience = Patience(self._connection, what)
+        while True:
+            try:
+                found = await self._stored(f"{names.ENTRIES}{prefix}>")
+                break
+            except NoAnswerError as error:
+                if await self._connection.info(names.BUCKET, what=what) is None:
+                    raise not_prepared(self._connection.where) from error
+                await patience.take(str(error))
         now = datetime.now(UTC)
-        there = {reply.headers["Nats-Subject"]: reply for reply in found if not is_gone(reply, now)}
+        there = {reply.headers["Nats-Subject"]: reply for reply in found}
         return {
             subject.removeprefix(names.ENTRIES): Entry(value=reply.payload, revision=reply.sequence)
             for subject, reply in sorted(there.items())
+            if not is_gone(reply, now)
         }
+
+    async def _stored(self, subject: str) -> list[Reply]:
+        found: list[Reply] = []
+        inbox = await self._connection.open_inbox()
+        try:
+            while True:
+                after = found[-1].sequence if found else 0
+                batch = await inbox.stored(names.BUCKET, after=after, subject=subject)
+                if not batch:
+                    return found
+                found += batch  # an entry that is put meanwhile comes again
+        finally:
+            await inbox.drop()
 
     async def put(self, key: str, value: bytes, *, revision: int, ttl_s: int | None = None) -> int:
         """See `Bus.put`."""
@@ -150,37 +161,6 @@ class Bucket:
             return await self._connection.read(names.BUCKET, names.ENTRIES + key, what=f"reading entry {key!r}")
         except UnknownQueueError as error:
             raise not_prepared(self._connection.where) from error
-
-    async def _last_of(self, subjects: list[str]) -> list[Reply] | None:
-        """Return the last message of each subject; None if there are too many for one answer."""
-        what = f"reading entries {subjects[0]!r}…" if subjects else "reading entries"
-        patience = Patience(self._connection, what)
-        while True:
-            try:
-                return await self._ask_for(subjects)
-            except NoAnswerError as error:
-                if await self._connection.info(names.BUCKET, what=what) is None:
-                    raise not_prepared(self._connection.where) from error
-                await patience.take(str(error))
-
-    async def _ask_for(self, subjects: list[str]) -> list[Reply] | None:
-        inbox = await self._connection.open_inbox()
-        found: list[Reply] = []
-        try:
-            body = msgspec.json.encode({"multi_last": subjects})
-            await inbox.ask(f"$JS.API.DIRECT.GET.{names.BUCKET}", body)
-            while True:
-                reply = await inbox.take(ANSWER_S)
-                if not reply.status:
-                    found.append(reply)
-                elif reply.status in ("204", "404"):
-                    return found
-                elif reply.status == "413":
-                    return None
-                else:
-                    raise NoAnswerError(f"{reply.status} {reply.description}")
-        finally:
-            await inbox.drop()
 
 
 def not_prepared(where: str) -> BusError:

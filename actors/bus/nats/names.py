@@ -50,8 +50,6 @@ class NatsOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Time limit of a call while the server does not answer; then it is a `BusError`."""
     ping_s: float = 3.0
     """A link that was silent for three times this long counts as dead."""
-    sweep_s: float = 5.0
-    """Interval between searches for dead jobs without an advisory."""
 
     def __repr__(self) -> str:
         return f"NatsOptions(servers={self.servers!r}, name={self.name!r}, role={self.role!r}, user={self.user!r})"
@@ -77,7 +75,6 @@ ENTRIES: Final = "$KV.ks."
 JOBS: Final = "KS_JOB_"
 EVENTS: Final = "KS_EVT_"
 
-ADVISORIES: Final = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."
 QUEUE_NAME: Final = re.compile(r"ks\.job\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+")
 
 ID: Final = "Ks-Id"
@@ -169,11 +166,6 @@ def dead_stream(run_id: str) -> str:
 def dead_letter(run_id: str, kind: str, msg_id: str) -> str:
     """Name the subject of one dead letter."""
     return f"ks.dead.{checked_id(run_id)}.{kind}.{token_of(msg_id)}"
-
-
-def advisory(stream: str, consumer: str) -> str:
-    """Name the subject of the server's advisories about jobs that were delivered too often."""
-    return f"{ADVISORIES}{stream}.{consumer}"
 
 
 def blob_stream(run_id: str) -> str:

@@ -1,11 +1,8 @@
-"""Work queues: one stream each with one durable consumer; pulling jobs, and jobs in workers' hands.
+"""Work queues: one stream each with one durable consumer; pulling jobs, jobs in workers' hands, and dead letters.
 
-One queue: the request waits at the server. A cancelled wait first takes back its interest, so that the server gives the
-job to somebody else, and hands back messages on their way.
-
-Several queues: one request cannot wait at several streams at once. A bell is rung at each submission, and the first of
-the tasks that wait for the same queues looks through them; once it has a job, the next one does. It also looks once a
-second: bells may be lost, and returned jobs ring none.
+A bell is rung at each submission, and the first of the tasks that wait for the same queues look through them in order;
+once one has a job, the next one does. They also look once a second: bells may be lost, and returned jobs ring none. A
+cancelled look hands back the job on its way.
 
 A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
 unacknowledged, and may come again afterwards.
@@ -14,9 +11,9 @@ unacknowledged, and may come again afterwards.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -27,6 +24,7 @@ from actors.bus.base import (
     NO_HEADERS,
     CancelledRunError,
     ConflictError,
+    DeadLetter,
     QueueFullError,
     QueueSpec,
     UnknownQueueError,
@@ -53,14 +51,94 @@ from actors.bus.nats.wire import (
     StreamInfo,
     receipt_of,
 )
-from actors.bus.waiting import Changes
 from messages.base import BusError
 from messages.subjects import run_of
 
 log = structlog.get_logger(__name__)
 
-Bury: TypeAlias = Callable[["NatsDelivery", str], Awaitable[None]]
-"""Makes a dead letter of a job, with the reason."""
+_LETTERS_LOOK_S = 0.25
+_REASON_CHARS = 2000
+
+
+class Letters:
+    """The dead letters of all runs."""
+
+    def __init__(self, connection: Connection, blobs: Blobs) -> None:
+        self._connection = connection
+        self._blobs = blobs
+        self._held: dict[str, int] = {}
+        """By run: number of the letter given last, deleted at the next call."""
+
+    async def next(self, run_id: str) -> DeadLetter:
+        """See `Bus.next_dead_letter`."""
+        stream = names.dead_stream(run_id)
+        if run_id in self._held:
+            await self._delete(stream, self._held[run_id])
+            del self._held[run_id]
+        while True:
+            body = msgspec.json.encode({"seq": 1, "next_by_subj": ">"})
+            found, _ = await self._connection.insist(f"$JS.API.DIRECT.GET.{stream}", body, what=f"reading {stream}")
+            if found.status:  # there is none, or not even the stream
+                await anyio.sleep(_LETTERS_LOOK_S)
+            elif (letter := await self._letter(run_id, found)) is not None:
+                self._held[run_id] = found.sequence
+                return letter
+            else:
+                await self._delete(stream, found.sequence)
+
+    async def bury(self, delivery: NatsDelivery, reason: str) -> None:
+        """Keep a copy of a job that a worker ends."""
+        queue, msg_id = delivery.queue, delivery.msg_id
+        if not names.is_id(msg_id):
+            log.warning("a job from outside this system was dropped", queue=queue, message=msg_id)
+            return
+        run_id = run_of(queue)
+        headers = {
+            names.EXPECTED: "0",  # no message id: whoever may write here at all could use up those of others
+            names.QUEUE: queue,
+            names.DELIVERIES: str(min(delivery.attempt, delivery.spec.max_deliver)),
+            names.REASON: reason[:_REASON_CHARS],
+        }
+        subject = names.dead_letter(run_id, names.kind_of(queue), msg_id)
+        content, headers = await self._blobs.spill(run_id, delivery.payload, headers)
+        stream, what = names.dead_stream(run_id), f"dead-lettering {msg_id!r}"
+        try:
+            await self._connection.store(subject, content, headers, stream=stream, what=what)
+        except RefusedError as error:
+            if error.code not in WRONG_LAST_SEQUENCE:
+                raise
+            log.debug("this dead letter is there already", job=msg_id)
+        except UnknownQueueError:
+            log.info("a dead letter of a run without queues", job=msg_id, reason=reason)
+
+    async def _letter(self, run_id: str, found: Reply) -> DeadLetter | None:
+        """Return a letter; None if its sender may not write of that queue: permissions hold subjects, not headers."""
+        subject = found.headers["Nats-Subject"]
+        queue = found.headers.get(names.QUEUE, "")
+        msg_id = names.id_of(subject.rsplit(".", 1)[-1])
+        is_theirs = names.QUEUE_NAME.fullmatch(queue) is not None and names.is_id(msg_id)
+        if not is_theirs or subject != names.dead_letter(run_of(queue), names.kind_of(queue), msg_id):
+            log.warning(
+                "dead letter left out: it is not its sender's to write", run=run_id, subject=subject, queue=queue
+            )
+            return None
+        deliveries = found.headers.get(names.DELIVERIES, "")
+        return DeadLetter(
+            queue=queue,
+            msg_id=msg_id,
+            payload=await self._blobs.restore(run_id, found.payload, found.headers),
+            deliveries=int(deliveries) if deliveries.isdigit() else 0,
+            reason=found.headers.get(names.REASON, ""),
+        )
+
+    async def _delete(self, stream: str, seq: int) -> None:
+        body = {"seq": seq, "no_erase": True}
+        try:
+            await self._connection.call(f"STREAM.MSG.DELETE.{stream}", body, Nothing, what=f"emptying {stream}")
+        except RefusedError as error:
+            log.debug("a message was gone already", stream=stream, seq=seq, code=error.code)
+
+
 _MARGIN = 0.05
 """Part of the ack time-out kept back: the server's clock for a job starts a little before ours."""
 _FORGOTTEN_S = 0.5
@@ -78,7 +156,7 @@ class NatsDelivery:
         self,
         connection: Connection,
         queues: Queues,
-        bury: Bury,
+        letters: Letters,
         spec: QueueSpec,
         reply: Reply,
         receipt: Receipt,
@@ -86,7 +164,7 @@ class NatsDelivery:
     ) -> None:
         self._connection = connection
         self._queues = queues
-        self._bury = bury
+        self._letters = letters
         self._reply_to = reply.reply_to
         self._is_settled = False
         self._epoch = connection.epoch
@@ -95,7 +173,7 @@ class NatsDelivery:
         self.queue = spec.name
         self.payload = payload
         self.msg_id = names.named(reply.subject.rsplit(".", 1)[-1], reply.headers.get(names.ID, ""))
-        self.headers = {name: value for name, value in reply.headers.items() if name.islower()}
+        self.headers: Mapping[str, str] = {name: value for name, value in reply.headers.items() if name.islower()}
         self.attempt = receipt.delivered
         self._refresh()
 
@@ -109,7 +187,6 @@ class NatsDelivery:
         if not self._holds():
             return
         if self.attempt >= self.spec.max_deliver:
-            # The server would only notice at the next pull.
             await self.term("max_deliver")
             return
         self._is_settled = True
@@ -121,7 +198,7 @@ class NatsDelivery:
         if not self._holds():
             return
         self._is_settled = True
-        await self._bury(self, reason)
+        await self._letters.bury(self, reason)
         await self._say(b"+TERM " + reason.encode()[:256].replace(b"\r", b" ").replace(b"\n", b" "))
 
     async def in_progress(self) -> None:
@@ -170,56 +247,62 @@ class NatsDelivery:
             await patience.take("its queue has no leader")
 
 
-WAIT_S = 5.0
-"""Lifetime of a request at the server; if the server forgets it, no wake-up comes for this time."""
-_PULSE_S = 1.0
-"""Interval of the server's signs of life."""
-_SILENCE_S = 2.5
-"""Silence after which a request counts as lost with a server."""
 LOOK_S = 1.0
-"""Interval between looks through several queues without a bell."""
+"""Interval between looks without a bell."""
+_LOOKERS = 4
+"""Tasks that look through the same queues at once."""
 _KEPT = 256
 """Idle inboxes kept for reuse."""
-_LONG = msgspec.json.encode({"batch": 1, "expires": int(WAIT_S * 1e9), "idle_heartbeat": int(_PULSE_S * 1e9)})
-_PULSE = "100"
 _NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
 
 
 class Pulls:
     """All tasks of this process that wait for jobs."""
 
-    def __init__(self, connection: Connection, queues: Queues, blobs: Blobs, bury: Bury) -> None:
+    def __init__(self, connection: Connection, queues: Queues, blobs: Blobs, letters: Letters) -> None:
         self._connection = connection
         self._queues = queues
         self._blobs = blobs
-        self._bury = bury
+        self._letters = letters
         self._idle: list[Inbox] = []
         self._bells: set[str] = set()
         """Kinds of jobs with a subscription."""
-        self._rung = Changes()
-        self._lines: dict[frozenset[str], anyio.Lock] = {}
-        """Of the tasks that wait for the same queues only the first one looks."""
+        self._rung = anyio.Event()
+        """Set, and replaced, at the next bell."""
+        self._lines: WeakValueDictionary[frozenset[str], anyio.Semaphore] = WeakValueDictionary()
+        """Of the tasks that wait for the same queues only the first ones look."""
 
     async def pull(self, *queues: str) -> NatsDelivery:
         """See `Bus.pull`."""
         for queue in queues:
             await self._queues.spec_of(queue)
-        if len(queues) != 1:
-            return await self._look_through(queues)
-        while True:
-            found = await self._take(queues[0], _LONG)
-            if found is not None:
-                return found
+        for kind in {names.kind_of(queue) for queue in queues} - self._bells:
+            self._bells.add(kind)
+            await self._connection.listen(names.bell(kind), self._on_bell)
+        line = self._lines.setdefault(frozenset(queues), anyio.Semaphore(_LOOKERS))
+        async with line:
+            while True:
+                rung = self._rung
+                for queue in queues:
+                    found = await self._take(queue)
+                    if found is not None:
+                        return found
+                with anyio.move_on_after(LOOK_S):
+                    await rung.wait()
 
-    async def _take(self, queue: str, request: bytes) -> NatsDelivery | None:
+    def _on_bell(self, payload: bytes) -> None:
+        queue = payload.decode(errors="replace")
+        if any(queue in queues for queues in self._lines):
+            self._rung.set()
+            self._rung = anyio.Event()
+
+    async def _take(self, queue: str) -> NatsDelivery | None:
         """Ask once. None: there is no job, or not now."""
         inbox = await self._inbox()
         is_clean = False
         try:
-            await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{names.job_stream(queue)}.{names.kind_of(queue)}", request)
-            reply = await inbox.take(_SILENCE_S)
-            while reply.status == _PULSE:
-                reply = await inbox.take(_SILENCE_S)
+            await inbox.ask(f"$JS.API.CONSUMER.MSG.NEXT.{names.job_stream(queue)}.{names.kind_of(queue)}", _NOW)
+            reply = await inbox.take(ANSWER_S)
             if not reply.status:
                 is_clean = True
                 return await self._delivery(queue, reply)
@@ -245,20 +328,11 @@ class Pulls:
             await inbox.drop()
         return await self._connection.open_inbox()
 
-    async def _look_through(self, queues: tuple[str, ...]) -> NatsDelivery:
-        for kind in {names.kind_of(queue) for queue in queues} - self._bells:
-            self._bells.add(kind)
-            await self._connection.listen(names.bell(kind), lambda _: self._rung.note())
-        async with self._lines.setdefault(frozenset(queues), anyio.Lock()):
-            while True:
-                for queue in queues:
-                    found = await self._take(queue, _NOW)
-                    if found is not None:
-                        return found
-                with anyio.move_on_after(LOOK_S):
-                    await self._rung.next()
+    async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery | None:
+        """Return the job; None, and it is dead-lettered, if it was given out too often.
 
-    async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery:
+        The server's own limit would leave it in the stream, with an advisory that may be lost.
+        """
         receipt = receipt_of(reply.reply_to)
         if receipt is None:
             raise BusError(f"a job of {queue!r} came without a place for its acknowledgement: {reply.reply_to!r}")
@@ -268,7 +342,11 @@ class Pulls:
         except BaseException:
             await self._hand_back(reply)
             raise
-        return NatsDelivery(self._connection, self._queues, self._bury, spec, reply, receipt, payload)
+        delivery = NatsDelivery(self._connection, self._queues, self._letters, spec, reply, receipt, payload)
+        if delivery.attempt <= spec.max_deliver:
+            return delivery
+        await delivery.term("max_deliver")
+        return None
 
     async def _hand_back(self, reply: Reply) -> None:
         if receipt_of(reply.reply_to) is None:
@@ -316,13 +394,18 @@ class Queues:
         there = _spec_of(await self._streams.ensure(config), spec.name)
         if there != spec:
             raise ConflictError(f"queue {spec.name!r} was declared otherwise: {there!r}, now {spec!r}")
-        await self._watch_deaths(spec.run_id, stream, kind)
+        letters = StreamConfig(
+            name=names.dead_stream(spec.run_id),
+            subjects=(f"ks.dead.{spec.run_id}.>",),
+            duplicate_window=_DUPLICATES_NS,
+            allow_direct=True,
+        )
+        await self._streams.ensure(letters)
         consumer = ConsumerConfig(
             name=kind,
             durable_name=kind,
             ack_policy="explicit",
             ack_wait=int(spec.ack_wait_s * 1e9),
-            max_deliver=spec.max_deliver,
             max_ack_pending=-1,
             max_waiting=_WAITING,
         )
@@ -424,23 +507,6 @@ class Queues:
             await self._connection.tell(names.bell(names.kind_of(queue)), queue.encode())
         except NoAnswerError:
             return
-
-    async def _watch_deaths(self, run_id: str, stream: str, kind: str) -> None:
-        """Have the server's advisories about the queue kept among the run's dead letters."""
-        subject = names.advisory(stream, kind)
-        letters = StreamConfig(
-            name=names.dead_stream(run_id),
-            subjects=(f"ks.dead.{run_id}.>", subject),
-            duplicate_window=_DUPLICATES_NS,
-            allow_direct=True,
-        )
-        while True:
-            found = await self._streams.ensure(letters)
-            if subject in found.subjects:
-                return
-            changed = {**found.config, "subjects": (*found.subjects, subject)}
-            what = f"watching {stream}"
-            await self._connection.call(f"STREAM.UPDATE.{letters.name}", changed, StreamInfo, what=what)
 
 
 def _spec_of(info: StreamInfo, queue: str) -> QueueSpec:

@@ -23,7 +23,7 @@ from actors.bus.base import MAX_EVENT_BYTES, NO_HEADERS, ConflictError, Posted, 
 from actors.bus.nats import names
 from actors.bus.nats.blobs import Blobs
 from actors.bus.nats.client import Reply
-from actors.bus.nats.connection import Connection, Inbox, NoAnswerError, Patience
+from actors.bus.nats.connection import Connection, NoAnswerError, Patience
 from actors.bus.nats.entries import Bucket
 from actors.bus.nats.wire import (
     STREAM_EXISTS,
@@ -37,12 +37,8 @@ from messages.base import BusError, Role
 
 log = structlog.get_logger(__name__)
 
-_BATCH = 512
-_BATCH_BYTES = 8 << 20
-_SILENCE_S = 5.0
-"""Silence after which an answer counts as lost with a server."""
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
-"""Pauses between looks; they double while nothing comes."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.25
+"""Pauses between looks; they grow while nothing comes, so that an event waits for a fraction of the silence before."""
 _SPILL: frozenset[Role] = frozenset({"planner", "coder", "builder"})
 """Roles that may put blobs; blobs named by others cannot exist."""
 
@@ -64,7 +60,7 @@ async def _batches(connection: Connection, run_id: str, after: int) -> AsyncGene
         while True:
             try:
                 inbox = inbox or await connection.open_inbox()
-                found = await _stored(inbox, stream, after)
+                found = await inbox.stored(stream, after=after)
             except NoAnswerError as error:
                 if inbox is not None:
                     await inbox.drop()
@@ -80,25 +76,10 @@ async def _batches(connection: Connection, run_id: str, after: int) -> AsyncGene
                 yield found
             else:
                 await anyio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s = min(1.4 * pause_s, _LONGEST_PAUSE_S)
     finally:
         if inbox is not None:
             await inbox.drop()
-
-
-async def _stored(inbox: Inbox, stream: str, after: int) -> list[Reply]:
-    """Return the next stored messages. Raises `NoAnswerError` if the answer is not whole."""
-    body = {"seq": after + 1, "next_by_subj": ">", "batch": _BATCH, "max_bytes": _BATCH_BYTES}
-    await inbox.ask(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(body))
-    found: list[Reply] = []
-    while True:
-        reply = await inbox.take(_SILENCE_S)
-        if not reply.status:
-            found.append(reply)
-        elif reply.status in ("204", "404"):
-            return found
-        else:
-            raise NoAnswerError(f"{reply.status} {reply.description}")
 
 
 async def _posted(blobs: Blobs, run_id: str, reply: Reply) -> Posted | None:

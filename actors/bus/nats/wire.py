@@ -76,12 +76,10 @@ class StreamState(msgspec.Struct, frozen=True):
     """Contents of a stream."""
 
     messages: int = 0
-    first_seq: int = 0
     last_seq: int = 0
     first_ts: datetime | None = None
     last_ts: datetime | None = None
     bytes: int = 0
-    subjects: Mapping[str, int] = {}
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
@@ -103,11 +101,6 @@ class StreamInfo(msgspec.Struct, frozen=True):
     def beginning(self) -> int:
         """Number of its first message."""
         return msgspec.convert(self.config.get("first_seq", 0), int)
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """Stored subjects."""
-        return msgspec.convert(self.config.get("subjects", ()), tuple[str, ...])
 
     @property
     def replicas(self) -> int:
@@ -135,35 +128,17 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     durable_name: str
     ack_policy: str
     ack_wait: int
-    max_deliver: int
     max_ack_pending: int
     max_waiting: int
-
-
-class Delivered(msgspec.Struct, frozen=True):
-    """Position of a consumer."""
-
-    consumer_seq: int = 0
-    stream_seq: int = 0
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
     """A consumer as it is."""
 
-    delivered: Delivered = Delivered()
     num_ack_pending: int = 0
     num_redelivered: int = 0
     num_pending: int = 0
     error: Fault | None = None
-
-
-class Advisory(msgspec.Struct, frozen=True):
-    """The server's notice that a job was delivered too often."""
-
-    stream: str
-    consumer: str
-    stream_seq: int
-    deliveries: int
 
 
 class Receipt(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ async def take(events: AsyncGenerator[Posted, None], count: int) -> list[Posted]
 async def test_who_may_only_read_sees_what_all_others_see_and_follows(
     bus: NatsBus, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actors.bus.nats.streams._BATCH", 4)
+    monkeypatch.setattr("actors.bus.nats.connection._BATCH", 4)
     await bus.open_stream(RUN)
     for number in range(10):
         await bus.publish(RUN, b"%d" % number * (1 << 20 if number == 5 else 1), msg_id=f"e{number}", role="coder")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
@@ -220,55 +220,22 @@ async def test_a_dead_letter_that_was_not_settled_is_given_again_after_a_restart
             pytest.fail(f"given twice: {await other.next_dead_letter(RUN)}")
 
 
-@pytest.fixture
-async def sweeping(bus: NatsBus, server: Server) -> AsyncIterator[NatsBus]:
-    async with open_nats(server.options(sweep_s=1.0)) as sweeping:
-        yield sweeping
-
-
-@pytest.mark.long
-async def test_a_dead_job_without_an_advisory_is_found_though_others_are_in_hand(
-    bus: NatsBus, sweeping: NatsBus
+async def test_a_job_given_out_too_often_is_dead_lettered_though_the_server_crashed_meanwhile(
+    bus: NatsBus, server: Server
 ) -> None:
     await bus.declare_queue(spec(max_deliver=1))
-    for name in ("dead", "busy", "new"):
+    for name in ("dead", "new"):
         await bus.submit(QUEUE, name.encode(), msg_id=name)
     await pull(bus, 1)
-    busy = await pull(bus, 1)
-    lost = await _lose_the_advisory(bus, busy)
-    assert lost
-    letters: list[str] = []
-
-    async def janitor() -> None:
-        letters.append((await sweeping.next_dead_letter(RUN)).msg_id)
-
+    await server.crash()
     with anyio.fail_after(PATIENCE_S):
+        new = await bus.pull(QUEUE)
+        assert new.msg_id == "new"
+        await new.ack()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(janitor)
-            for _ in range(6):
-                await anyio.sleep(0.5)
-                await busy.in_progress()
-            assert not letters, "which one is dead is not known while the other is in hand"
-            await busy.ack()
-    assert letters == ["dead"]
-    assert (await pull(bus, 1)).msg_id == "new"
-
-
-async def _lose_the_advisory(bus: NatsBus, busy: object) -> bool:
-    """Have the server notice the death, and remove what it says about it."""
-    connection = bus._connection
-    stream = names.job_stream(QUEUE)
-    with anyio.fail_after(PATIENCE_S):
-        while True:
-            await anyio.sleep(0.3)
-            await busy.in_progress()  # type: ignore[attr-defined]
-            await connection.ask(
-                f"$JS.API.CONSUMER.MSG.NEXT.{stream}.write", b'{"batch":1,"no_wait":true,"max_bytes":1}'
-            )
-            info = await connection.info(names.dead_stream(RUN), what="the test")
-            if info is not None and info.state.messages:
-                await connection.ask(f"$JS.API.STREAM.PURGE.{names.dead_stream(RUN)}")
-                return True
+            tasks.start_soon(bus.pull, QUEUE)
+            assert (await bus.next_dead_letter(RUN)).msg_id == "dead"
+            tasks.cancel_scope.cancel()
 
 
 async def test_a_run_of_a_deleted_runs_name_begins_empty_though_the_server_kept_its_folder(
