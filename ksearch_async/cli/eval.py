@@ -24,8 +24,7 @@ from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.fleet.workers import is_task, open_workers
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.candidates import Provenance, from_run
-from ksearch_async.runs.folder import runs_dir_or_default
-from ksearch_async.settings.table import KernelLanguage, ProgramSettings, WorkerSettings
+from ksearch_async.settings.table import KernelLanguage, ProgramSettings, WorkerSettings, runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, put_lines
 from ksearch_async.views.text import TITLES, headline, kernel_rows, left_out, workload_table
 from messages.commands import Purpose

@@ -21,8 +21,8 @@ from ksearch_async.export import Winner, check_call, check_exportable, write_mod
 from ksearch_async.export.receipt import facts_of
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.candidates import BEST, read_provenance
-from ksearch_async.runs.folder import RunFolder, check_writable, find_run, read_run, runs_dir_or_default
-from ksearch_async.settings.table import load_config
+from ksearch_async.runs.folder import RunFolder, check_writable, find_run, read_run
+from ksearch_async.settings.table import load_config, runs_dir_or_default
 from ksearch_async.views.lines import way_on
 from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines
 from messages.tasks import Candidate, TaskSpec

@@ -17,8 +17,9 @@ from ksearch_async.cli.eval import printed_lines, profile_table
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.runs.candidates import Version, Versions, archive_of, attempt_of
-from ksearch_async.runs.folder import RunFolder, find_run, read_run, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, find_run, read_run
 from ksearch_async.runs.run import Run, Told
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.lines import (
     confirmations_line,
     expectations_line,

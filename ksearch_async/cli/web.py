@@ -22,7 +22,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.folder import runs_dir_or_default
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json
 
 if TYPE_CHECKING:

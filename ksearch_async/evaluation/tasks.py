@@ -11,11 +11,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from evaluators.tasks.own.document import REFERENCE, Bounds, Document, Input, Rules, write_folder
+from evaluators.tasks.own.drafts import draft_of
 from evaluators.tasks.own.functions import standalone
 from evaluators.tasks.own.reading import read_task
 from ksearch_async.errors import refusal
@@ -279,3 +281,19 @@ def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:
 def marks_of(description: TaskDescription) -> tuple[str, ...]:
     """Return what whoever uses the task's results should know, a sentence each."""
     return () if description.intake is None else description.intake.findings
+
+
+def check_accepted(task: str) -> None:
+    """Accept a task for a search unless a model drafted it and nobody said yes.
+
+    Args:
+        task: as people name it.
+
+    Raises:
+        ConfigError: it waits for that, or its document cannot be read.
+    """
+    if (draft := draft_of(task)) is not None:
+        raise refusal(
+            f"task {task!r} was drafted by {draft.model}, and is not accepted yet",
+            f"read its reference and its workloads, then: ksearch check-task {quote(task)} --accept",
+        )

@@ -25,8 +25,7 @@ from evaluators.judge.check.tolerances import STRICT, check_profile
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
 from ksearch_async.errors import refusal
-from ksearch_async.settings.models import Dialect
-from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig, WorkerSettings
+from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, Dialect, RunConfig, WorkerSettings
 from messages.base import EvaluatorError, Isolation, Language
 from messages.tasks import Candidate, LibraryCalls, Measure, Target, TaskDescription, TaskSpec
 

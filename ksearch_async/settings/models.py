@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -24,12 +24,18 @@ from actors.llm.limits import Gate, LimitedModel, Terms
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import keep_secret
 from ksearch_async.settings.prices import FREE, Prices, read_prices
-from ksearch_async.settings.table import API_KEY_VARIABLES, ModelSettings, RunConfig, Writer, planner_settings, writers
+from ksearch_async.settings.table import (
+    API_KEY_VARIABLES,
+    Dialect,
+    ModelSettings,
+    RunConfig,
+    Writer,
+    planner_settings,
+    writers,
+)
 from messages.models import Lineup, Offer, Price
 
 _CLOSE_TIMEOUT_S = 5.0
-
-Dialect: TypeAlias = Literal["offline", "chat", "responses", "replay", "manual"]
 
 
 def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Dialect:
