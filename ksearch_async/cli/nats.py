@@ -29,7 +29,7 @@ from messages.base import BusError, KsearchError
 if TYPE_CHECKING:
     from actors.bus.nats.server import NatsServer, ServerSettings
     from ksearch_async.fleet.access import TeamRole
-    from ksearch_async.fleet.server import ClusterPlace, TlsFiles
+    from ksearch_async.fleet.server import TlsFiles
 
 
 nats_app = cyclopts.App(name="nats", group_commands=cyclopts.Group("Commands"), result_action="return_value")
@@ -48,7 +48,6 @@ nats_app.command(
 CONFIG_NAME = "nats-server.conf"
 CREDENTIALS = "credentials"
 _CLIENT_PORT = 4222
-_CLUSTER_PORT = 6222
 
 
 @Parameter(name="*")
@@ -75,7 +74,6 @@ def init_command(
     replicas: int = 1,
     config: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     nkeys: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    servers: str | None = None,
     tls: TlsFlags = NO_TLS,
     as_json: JsonFlag = False,
 ) -> int:
@@ -88,7 +86,6 @@ def init_command(
         config: Write a server's configuration into this folder, with a user for each role and a file with the password
             of each; `-` prints the configuration, and the files go to ./credentials.
         nkeys: Give users key pairs instead of passwords.
-        servers: Hosts of a cluster, with commas: a configuration is written for each.
         tls: Certificates.
         as_json: Print one JSON object.
     """
@@ -96,9 +93,9 @@ def init_command(
     if config is not None:
         if nats is not None:
             raise refusal("--config writes files and --nats prepares a server", "give one after the other")
-        return _write(config, _hosts(servers), _tls_files(tls), nkeys=nkeys, as_json=as_json)
-    if nkeys or servers or tls != NO_TLS:
-        raise refusal("--nkeys, --servers and --tls-… say what a configuration holds", "add --config FOLDER")
+        return _write(config, _tls_files(tls), nkeys=nkeys, as_json=as_json)
+    if nkeys or tls != NO_TLS:
+        raise refusal("--nkeys and --tls-… say what a configuration holds", "add --config FOLDER")
     if replicas not in (1, 3, 5):
         raise refusal(f"--replicas: expected 1, 3 or 5, not {replicas}")
     if not (nats or os.environ.get("KSEARCH_NATS")):
@@ -228,16 +225,6 @@ def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
     return f"{text}\n{tls_block(tls)}"
 
 
-def _hosts(servers: str | None) -> tuple[str, ...]:
-    """Return where the servers of a cluster listen to each other, `host:port` each."""
-    hosts = tuple(host.strip() for host in (servers or "").split(",") if host.strip())
-    if len(hosts) in (1, 2, 4):
-        raise refusal(f"a cluster of {len(hosts)} is no safer than one of fewer servers", "name 3 or 5 hosts")
-    if len(set(hosts)) < len(hosts):
-        raise refusal(f"--servers names a host twice: {servers!r}")
-    return tuple(host if ":" in host else f"{host}:{_CLUSTER_PORT}" for host in hosts)
-
-
 def _tls_files(flags: TlsFlags) -> TlsFiles | None:
     from ksearch_async.fleet.server import TlsFiles  # noqa: PLC0415
 
@@ -251,78 +238,44 @@ def _tls_files(flags: TlsFlags) -> TlsFiles | None:
     return TlsFiles(cert=flags.tls_cert, key=flags.tls_key, ca=flags.tls_ca)
 
 
-def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
-    """Write credentials, and a configuration for each server."""
-    from ksearch_async.fleet.server import (  # noqa: PLC0415
-        make_team,
-        server_config,
-        write_private,
-    )
+def _write(config: Path, tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
+    """Write credentials and a configuration."""
+    from ksearch_async.fleet.server import make_team, server_config, write_private  # noqa: PLC0415
 
     printed = str(config) == "-"
-    if printed and hosts:
-        raise refusal("a cluster has several configurations", "--config FOLDER")
     folder = Path() if printed else config
-    places = _places(hosts)
-    files: dict[Path, ClusterPlace | None] = {folder / place.server_name / CONFIG_NAME: place for place in places}
-    files = files or {folder / CONFIG_NAME: None}
-    there = [path for path in files if not printed and path.exists()]
-    if there:
-        raise refusal(f"{str(there[0])!r} is there already", "remove it first; credentials that are there are kept")
-    team = make_team(folder / CREDENTIALS, nkeys=nkeys)
-    for path, place in files.items():
-        text = server_config(team, tls=tls, cluster=place)
-        if printed:
-            put_raw(text.rstrip())
-            continue
+    path, credentials = folder / CONFIG_NAME, folder / CREDENTIALS
+    if not printed and path.exists():
+        raise refusal(f"{str(path)!r} is there already", "remove it first; credentials that are there are kept")
+    team = make_team(credentials, nkeys=nkeys)
+    text = server_config(team, tls=tls)
+    if printed:
+        put_raw(text.rstrip())
+    else:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_private(path, text)
         except OSError as error:
             raise refusal(f"cannot write {str(path)!r}: {error.strerror}") from error
-    secrets = {role: str(folder / CREDENTIALS / role) for role in team}
     if as_json and not printed:
-        put_json({"configurations": [str(path) for path in files], "credentials": secrets})
+        secrets = {role: str(credentials / role) for role in team}
+        put_json({"configurations": [str(path)], "credentials": secrets})
     else:
-        _tell([] if printed else list(files), folder / CREDENTIALS, list(team), encrypted=tls is not None)
+        _tell(None if printed else path, credentials, list(team), encrypted=tls is not None)
     return exits.FOUND
 
 
-def _places(hosts: tuple[str, ...]) -> list[ClusterPlace]:
-    """Return each server's place in the cluster; all of them share a password that no client knows."""
-    from actors.bus.nats.server import is_loopback  # noqa: PLC0415
-    from ksearch_async.fleet.server import ClusterPlace, new_secret  # noqa: PLC0415
-
-    password = new_secret()
-    places = []
-    for number, place in enumerate(hosts, start=1):
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdecimal():
-            raise refusal(f"{place!r} is no place for a server", "expected HOST or HOST:PORT")
-        places.append(
-            ClusterPlace(
-                server_name=f"ksearch-{number}",
-                host=host if is_loopback(host) else "0.0.0.0",  # noqa: S104 - servers sign in at each other
-                port=int(port),
-                routes=hosts,
-                password=password,
-            )
-        )
-    return places
-
-
-def _tell(files: list[Path], credentials: Path, roles: list[TeamRole], *, encrypted: bool) -> None:
+def _tell(path: Path | None, credentials: Path, roles: list[TeamRole], *, encrypted: bool) -> None:
     """Say what was written, and what comes next."""
-    for path in files:
+    if path is not None:
         put(f"{'configuration':<14} {shown_path(path.absolute())}")
-    say = put if files else note
+    say = note if path is None else put
     for role in roles:
         say(f"{role:<14} {shown_path((credentials / role).absolute())}")
     if not encrypted:
         note("without --tls-cert and --tls-key passwords and jobs cross the network in the clear")
     note("bring each host the file of its role only: ksearch evaluator --nats URL --credentials FILE")
-    if files:
-        note(f"next: ksearch nats serve --host 0.0.0.0 --config {shown_path(files[0].parent.absolute())}")
+    if path is not None:
+        note(f"next: ksearch nats serve --host 0.0.0.0 --config {shown_path(path.parent.absolute())}")
 
 
 _COLUMNS = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 import msgspec
@@ -47,38 +47,19 @@ log = structlog.get_logger(__name__)
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class MetricsFlags:
-    """Where Prometheus may read."""
+class OperationFlags:
+    """Options of all node commands."""
 
     metrics_port: Annotated[int | None, OPERATIONS] = None
     """Serve metrics for Prometheus at this port, 0: at a free one. Needs the extra `metrics`."""
     metrics_host: Annotated[str, OPERATIONS] = "127.0.0.1"
     """Address to serve them at; there is no authentication."""
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class OperationFlags(MetricsFlags):
-    """Options of all node commands."""
-
     log_json: Annotated[bool, Parameter(group=OPERATIONS.group, negative="", show_default=False)] = False
     """Log lines as JSON, one object each, for systemd, Slurm and the like. [env: KSEARCH_LOG_FORMAT=json]"""
 
 
-@contextmanager
-def operated(flags: OperationFlags, environment: Mapping[str, str], *, role: Role) -> Iterator[None]:
-    """Have a node's log lines on stderr, and its jobs traced if the environment asks for that.
-
-    Raises:
-        ConfigError: what is asked for cannot be had.
-    """
-    configure_logs(console=console_of(environment, as_json=flags.log_json))
-    with tracing(environment, role=role):
-        yield
-
-
 @asynccontextmanager
-async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[None]:
+async def measured(flags: OperationFlags, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[None]:
     """Serve metrics, if a port was given; the log says where.
 
     Raises:
@@ -160,13 +141,11 @@ class DeviceFlags:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ModelFlags:
-    """Which model a coder asks: the flags of `ksearch run`."""
+class EndpointFlags:
+    """How a model is asked: flags of `ksearch run`."""
 
-    tier: Annotated[str | None, NODE] = None
-    """Write for runs that ask for this tier. [default: default]"""
     model: Annotated[str | None, MODEL] = None
-    """The endpoint's name of the model that writes."""
+    """The endpoint's name of the model."""
     base_url: Annotated[str | None, MODEL] = None
     """Address of an OpenAI-compatible endpoint."""
     model_kind: Annotated[Literal["auto", "offline", "chat", "responses"] | None, MODEL] = None
@@ -189,10 +168,21 @@ class ModelFlags:
     """Stream answers, and do not read on long after they are whole. [default: yes]"""
     mistakes: Annotated[float | None, MODEL] = None
     """Share of the built-in rules' answers that are spoiled as models spoil theirs, 0 to 1. [default: 0]"""
-    seed: Annotated[int | None, MODEL] = None
-    """The built-in rules' answers follow from it. [default: 0]"""
     latency: Annotated[float, MODEL] = 0.0
     """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags(EndpointFlags):
+    """Which model a coder asks."""
+
+    model: Annotated[str | None, MODEL] = None
+    """The endpoint's name of the model that writes."""
+    tier: Annotated[str | None, NODE] = None
+    """Write for runs that ask for this tier. [default: default]"""
+    seed: Annotated[int | None, MODEL] = None
+    """The built-in rules' answers follow from it. [default: 0]"""
 
 
 PLAIN_NODE = NodeFlags()
@@ -207,23 +197,13 @@ def settings_of(node: NodeFlags, model: ModelFlags = PLAIN_MODEL) -> RunConfig:
     Raises:
         ConfigError: what cannot be used.
     """
-    flags = {
-        "nats": node.nats,
-        "tier": model.tier,
-        "model": model.model,
-        "base-url": model.base_url,
-        "model-kind": model.model_kind,
-        "timeout": model.timeout,
-        "temperature": model.temperature,
-        "max-answer-tokens": model.max_answer_tokens,
-        "reasoning-effort": model.reasoning_effort,
-        "llm-seed": model.llm_seed,
-        "structured": model.structured,
-        "early-stop": model.early_stop,
-        "mistakes": model.mistakes,
-        "seed": model.seed,
-    }
-    return resolve_config("node", environment=os.environ, flags=flags)
+    return resolve_config("node", environment=os.environ, flags={"nats": node.nats, **given_settings(model)})
+
+
+def given_settings(flags: EndpointFlags) -> dict[str, Any]:
+    """Return the flags that are settings of runs too, by their names there."""
+    apart = {"credentials", "node_name", "lease", "exit_when_idle", "latency"}
+    return {name.replace("_", "-"): value for name, value in asdict(flags).items() if name not in apart}
 
 
 def terms_of(node: NodeFlags) -> NodeTerms:
@@ -300,7 +280,8 @@ def start_node(order: Order, *, as_json: bool) -> int:
         messages.base.BusError: the server cannot be reached, or does not let this node in.
     """
     gc.enable()  # `main` disabled it for the start; a node may run for weeks
-    with operated(order.operations, os.environ, role=order.presence.role):
+    configure_logs(console=console_of(os.environ, as_json=order.operations.log_json))
+    with tracing(os.environ, role=order.presence.role):
         left = anyio.run(_be, order)
     if as_json:
         put_json(left)
