@@ -17,10 +17,9 @@ import msgspec
 import structlog
 from cyclopts import Group, Parameter
 
-from actors.llm.base import ReasoningEffort
 from actors.worker.member import Member
 from ksearch_async.cli import exits
-from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.flags import EndpointFlags, JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.nodes import GRACE_S, Coding, Ending, NodeTerms, Work, check_may_be, presence_of, run_node
@@ -141,44 +140,18 @@ class DeviceFlags:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class EndpointFlags:
-    """How a model is asked: flags of `ksearch run`."""
+class AskedFlags(EndpointFlags):
+    """How a model is asked by a node."""
 
-    model: Annotated[str | None, MODEL] = None
-    """The endpoint's name of the model."""
-    base_url: Annotated[str | None, MODEL] = None
-    """Address of an OpenAI-compatible endpoint."""
-    model_kind: Annotated[Literal["auto", "offline", "chat", "responses"] | None, MODEL] = None
-    """`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` are how
-    endpoints are asked. [default: auto]"""
-    timeout: Annotated[float | None, MODEL] = None
-    """Seconds that one model call may take. [default: 600]"""
-    temperature: Annotated[float | None, MODEL] = None
-    """Of the model's answers; without it and the next two the endpoint decides."""
-    max_answer_tokens: Annotated[int | None, MODEL] = None
-    """Tokens that one answer may have, hidden reasoning included."""
-    reasoning_effort: Annotated[ReasoningEffort | None, MODEL] = None
-    """How much the model may think before it answers."""
-    llm_seed: Annotated[int | None, MODEL] = None
-    """Seed of the endpoint's draws, where it has such."""
-    structured: Annotated[Literal["auto", "on", "off"] | None, MODEL] = None
-    """Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found that it
-    can. [default: auto]"""
-    early_stop: Annotated[bool | None, MODEL] = None
-    """Stream answers, and do not read on long after they are whole. [default: yes]"""
-    mistakes: Annotated[float | None, MODEL] = None
-    """Share of the built-in rules' answers that are spoiled as models spoil theirs, 0 to 1. [default: 0]"""
     latency: Annotated[float, MODEL] = 0.0
     """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ModelFlags(EndpointFlags):
+class ModelFlags(AskedFlags):
     """Which model a coder asks."""
 
-    model: Annotated[str | None, MODEL] = None
-    """The endpoint's name of the model that writes."""
     tier: Annotated[str | None, NODE] = None
     """Write for runs that ask for this tier. [default: default]"""
     seed: Annotated[int | None, MODEL] = None
@@ -200,7 +173,7 @@ def settings_of(node: NodeFlags, model: ModelFlags = PLAIN_MODEL) -> RunConfig:
     return resolve_config("node", environment=os.environ, flags={"nats": node.nats, **given_settings(model)})
 
 
-def given_settings(flags: EndpointFlags) -> dict[str, Any]:
+def given_settings(flags: AskedFlags) -> dict[str, Any]:
     """Return the flags that are settings of runs too, by their names there."""
     apart = {"credentials", "node_name", "lease", "exit_when_idle", "latency"}
     return {name.replace("_", "-"): value for name, value in asdict(flags).items() if name not in apart}

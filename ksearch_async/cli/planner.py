@@ -18,7 +18,7 @@ from ksearch_async.cli.node import (
     NODE,
     PLAIN_OPERATIONS,
     SERVER,
-    EndpointFlags,
+    AskedFlags,
     NodeFlags,
     OperationFlags,
     Order,
@@ -94,7 +94,7 @@ def _runs_dir(settings: RunConfig) -> Path:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class PlannerFlags(EndpointFlags):
+class PlannerFlags(AskedFlags):
     """What a planner is started with."""
 
     nats: Annotated[str | None, SERVER] = None

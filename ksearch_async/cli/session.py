@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -281,7 +280,12 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
     """
     configure_logs()
     _check_runs_dir(Path(resolved.config.runs_dir).absolute(), run_id)
-    started = anyio.run(_rehearsed, resolved)
+
+    async def opened() -> RunStarted:
+        async with explained(_opening_lines(resolved)) as started:
+            return started
+
+    started = anyio.run(opened)
     told = forecast(started)
     before = earlier_run(Path(resolved.config.runs_dir), started.task, started.target)
     likely = estimate(resolved.config, told, started.lineup, before)
@@ -293,11 +297,6 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
         put_lines([*wrapped_lines(_lines(resolved, started, told, before, likely)), "", *_table(resolved), ""])
         note("dry run: nothing was started, no model was asked")
     return exits.FOUND
-
-
-async def _rehearsed(resolved: Resolved) -> RunStarted:
-    async with explained(_opening_lines(resolved)) as started:
-        return started
 
 
 @asynccontextmanager
@@ -368,7 +367,9 @@ def _lines(
     planning = f"{few} to about {many}" if few != many else str(few)
     yield f"calls      {told.coder_calls} or more to write, {planning} to plan"
     yield f"           {started.settings.max_idle_attempts} in a row that bring nothing to evaluate end the search"
-    yield f"prompts    {_prompts(told)}"
+    more = f", {told.planner_prompt_tokens:,} to plan" if told.planner_prompt_tokens else ""
+    tokens = f"about {told.coder_prompt_tokens:,} tokens to write{more} at first"
+    yield f"prompts    {tokens}; they grow with code and logs"
     yield from price_lines(started.lineup)
     yield from _earlier_lines(before)
     yield from estimate_lines(likely)
@@ -395,11 +396,6 @@ def _told(value: object) -> str:
             return "; ".join(map(_told, value)) or "none"
         case _:
             return str(value)
-
-
-def _prompts(told: Forecast) -> str:
-    planning = f", {told.planner_prompt_tokens:,} to plan" if told.planner_prompt_tokens else ""
-    return f"about {told.coder_prompt_tokens:,} tokens to write{planning} at first; they grow with code and logs"
 
 
 def _earlier_lines(before: Earlier | None) -> Iterator[str]:
@@ -473,11 +469,11 @@ def start_run(
         _check_device(config, target_gpu)
     if dry_run:
         return rehearse(resolved, run_id=run_id, as_json=as_json)
-    return conduct(partial(_opening, config, run_id), view=view, as_json=as_json, detach=detach)
 
+    def opens(start: Start) -> Opening:
+        return open_session(config, run_id=run_id, start=start)
 
-def _opening(config: RunConfig, run_id: str | None, start: Start) -> Opening:
-    return open_session(config, run_id=run_id, start=start)
+    return conduct(opens, view=view, as_json=as_json, detach=detach)
 
 
 def _check_device(config: RunConfig, wanted: str) -> None:

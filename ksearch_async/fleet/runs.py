@@ -104,11 +104,19 @@ async def choose_target(
     begun = anyio.current_time()
     while True:
         presences = await read_presences(bus, "evaluator")
-        found = [target for target in _targets(presences, language, own) if arch is None or _fits(target, arch)]
+        found = [
+            target
+            for target in _targets(presences, language, own)
+            if arch is None or arch.lower() == target.arch.lower() or arch.lower() in target.device.lower()
+        ]
         if found:
             start.doing = "checking the reference"
             return _only(found, arch)
-        is_proving = any(_may_serve(presence, language) for presence in presences)
+        is_proving = any(
+            presence.state == "proving"
+            and (not presence.served or any(each.language == language for each in presence.served))
+            for presence in presences
+        )
         limit_s, still = (PROVING_S, "is ready yet") if is_proving else (wait_s, "is there")
         if anyio.current_time() - begun >= limit_s:
             raise _nobody(presences, language, arch)
@@ -153,16 +161,6 @@ def _targets(presences: Iterable[Presence], language: Language, own: Target | No
         if presence.state == "ready":
             served.extend(each.target for each in presence.served if each.language == language)
     return list({(target.fingerprint, target.device): target for target in served}.values())
-
-
-def _may_serve(presence: Presence, language: Language) -> bool:
-    """Say whether one that is not ready yet may come to serve a language."""
-    languages = {each.language for each in presence.served}
-    return presence.state == "proving" and (not languages or language in languages)
-
-
-def _fits(target: Target, arch: str) -> bool:
-    return arch.lower() == target.arch.lower() or arch.lower() in target.device.lower()
 
 
 def _only(found: list[Target], arch: str | None) -> Target:
@@ -358,7 +356,9 @@ async def open_distributed(config: RunConfig, *, run_id: str | None, start: Star
             model = await stack.enter_async_context(
                 open_model(config.model, os.environ, seed=config.seed, folder=folder.path)
             )
-            workers = await stack.enter_async_context(_workers(config, task, folder))
+            workers = await stack.enter_async_context(
+                open_workers(task, config.candidate_language, folder.artifacts, config.workers)
+            )
             started = await _first_event(config, folder.run_id, task, target, workers, lineup, solution)
             session = Session(
                 folder=folder,
@@ -423,7 +423,9 @@ async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Sta
     async with AsyncExitStack() as stack:
         bus, address = await stack.enter_async_context(_meeting(config, folder, roles, start))
         await check_rights(bus, roles)
-        chronicle = await read_chronicle(bus, await _found(bus, folder.run_id))
+        if not await has_stream(bus, folder.run_id):
+            raise refusal(f"run {folder.run_id!r} is not on this server", "ksearch nodes lists the runs that are")
+        chronicle = await read_chronicle(bus, folder.run_id)
         started = chronicle.started
         if started is None:
             raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")
@@ -457,7 +459,9 @@ async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Sta
         model = await stack.enter_async_context(
             open_model(config.model, os.environ, seed=config.seed, folder=folder.path)
         )
-        workers = await stack.enter_async_context(_workers(config, started.task, folder))
+        workers = await stack.enter_async_context(
+            open_workers(started.task, config.candidate_language, folder.artifacts, config.workers)
+        )
         post = Post(
             bus=bus, model=model, own=_own(roles, workers, bus, started.task, folder), begun=True, records=records
         )
@@ -606,12 +610,6 @@ def _is_there(run_id: str) -> Exception:
     )
 
 
-async def _found(bus: Bus, run_id: str) -> str:
-    if not await has_stream(bus, run_id):
-        raise refusal(f"run {run_id!r} is not on this server", "ksearch nodes lists the runs that are")
-    return run_id
-
-
 def resumption(chronicle: Run, config: RunConfig, lineup: Lineup) -> RunResumed | None:
     """Return what is to be said before a run goes on: nothing if its planner died, and all is as it was."""
     started = chronicle.started
@@ -627,12 +625,6 @@ async def _own_target(task: TaskSpec, config: RunConfig, roles: frozenset[Role])
     if not roles & {"builder", "evaluator"}:
         return None
     return await find_target(task, config.candidate_language, config.workers.device)
-
-
-@asynccontextmanager
-async def _workers(config: RunConfig, task: TaskSpec, folder: RunFolder) -> AsyncIterator[Workers]:
-    async with open_workers(task, config.candidate_language, folder.artifacts, config.workers) as workers:
-        yield workers
 
 
 def _own(roles: frozenset[Role], workers: Workers, bus: Bus, task: TaskSpec, folder: RunFolder) -> OwnWorkers:

@@ -101,7 +101,7 @@ def test_a_draft_is_checked_and_searched_on_after_a_yes_only(
     assert "ksearch check-task bmm_bias_gelu --accept" in written.err
     for command in (["run", NAME, "--max-rounds", "1"], ["run", f"{NAME}:small", "--dry-run"]):
         assert main(command) == 2
-        assert "drafted by drafter, and nobody has accepted it" in capsys.readouterr().err
+        assert "drafted by drafter, and is not accepted yet" in capsys.readouterr().err
     assert main(["check-task", NAME, "--accept", "--json"]) == 0
     accepted = capsys.readouterr()
     assert json.loads(accepted.out)["accepted"] is True
