@@ -128,11 +128,6 @@ def bench_command(
 
 
 def _refuse_others(level: int | None, searching: SearchFlags, correct: int | None, perf: int | None) -> None:
-    """Refuse what only KernelBench's problems have.
-
-    Raises:
-        ConfigError: some of it was said.
-    """
     said = {
         "--level": level is not None,
         "--search": searching.search,
@@ -166,11 +161,7 @@ def numbers_of(text: str) -> tuple[int, ...]:
 
 
 def _chosen(root: Path, level: int, ids: Sequence[int] | None) -> list[reading.ProblemFile]:
-    """Return the problems that are meant; of a range, those that there are.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the problems that are meant; of a range, those that there are."""
     problems = reading.list_problems(root, level)
     chosen = [problem for problem in problems if ids is None or problem.problem_id in ids]
     if not chosen:
@@ -187,7 +178,6 @@ def _case(problem: reading.ProblemFile, candidates: Path | None, sample: int, *,
 
 
 def _name(problem: reading.ProblemFile, *, for_cpu: bool) -> str:
-    """Return how a search is told of a problem."""
     return f"kernelbench:{problem.path.absolute()}{':cpu' if for_cpu else ''}"
 
 
@@ -201,12 +191,7 @@ def _for_search(searching: SearchFlags, settings: EvaluationSettings) -> RunSett
 
 
 async def _searched(names: Mapping[str, str], searching: SearchFlags, settings: EvaluationSettings, case: Case) -> Case:
-    """Return a case with the best that a search finds for it; nothing of what was there.
-
-    Raises:
-        ConfigError: it cannot be searched for.
-        BoundaryError: model or evaluator failed.
-    """
+    """Return a case with the best that a search finds for it; nothing of what was there."""
     told = _for_search(searching, settings)
     found = await run_search(names[case.task.task_id], config_file=searching.config, **told)
     note(f"{case.task.name}: {found.rounds} rounds, {found.stopped_by}, in {found.path}")
@@ -256,7 +241,6 @@ def _score_lines(one: Score) -> list[str]:
 
 
 def _few_trials(rows: Sequence[Row], correct: int | None, perf: int | None) -> dict[str, list[str]]:
-    """Return the problems that had fewer checked calls, or timed pairs, than was asked for."""
     measured = [row for row in rows if isinstance(row.verdict, Measured)]
     return {
         "checked_calls": [row.task for row in measured if correct is not None and row.checked_calls < correct],

@@ -90,11 +90,6 @@ def bench_gpumode(
 
 
 def _folders(root: Path, names: str | None) -> list[Path]:
-    """Return the problems' folders, by path.
-
-    Raises:
-        ConfigError: there are none of these names.
-    """
     patterns = ["/".join(["*"] * depth + [DOCUMENT]) for depth in range(_DEPTH + 1)]
     found = sorted({path.parent for pattern in patterns for path in root.glob(pattern)})
     if not found:

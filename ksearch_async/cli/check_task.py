@@ -122,10 +122,6 @@ async def _examined(task: TaskSpec, device: str) -> Examined:
     """Run the reference, try trivial answers, and evaluate the reference as a candidate, all with the same processes.
 
     What was found of trivial answers before is not looked for again. As a candidate it may call what a reference calls.
-
-    Raises:
-        ConfigError: the task cannot be used or cannot be a candidate, or there is no such device.
-        messages.base.EvaluatorError: the judge is at fault.
     """
     language: Language = "python"  # what is found is the same in all, and this one needs no compiler
     await find_target(task, language, device)
@@ -170,7 +166,6 @@ def _lines(description: TaskDescription, intake: Intake, itself: Evaluation | No
 
 
 def _said_of(itself: Evaluation) -> str:
-    """Say how the reference fared as a candidate."""
     if not isinstance(itself.verdict, _RIGHT):
         return f"{itself.fate}: {itself.reason}"
     if (interval := itself.speedup_interval) is None:

@@ -106,7 +106,6 @@ def _lines(comparison: Comparison, width: int | None) -> Iterator[str]:
 
 
 def _paragraph(title: str, text: str, width: int | None) -> Iterator[str]:
-    """Yield a text under a title, on as many lines as it takes."""
     for place, line in enumerate(wrap(text, (width or 10**6) - 11) or [""]):
         yield f"{title if place == 0 else '':<11}{line}"
 

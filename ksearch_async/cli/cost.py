@@ -209,7 +209,6 @@ def _plus(cost: Cost, record: Record) -> Cost:
 
 
 def _with(cost: Cost, *, planner: RoleCost = NOTHING, coder: RoleCost = NOTHING, **more: float) -> Cost:
-    """Add to a run's cost."""
     sums = {name: getattr(cost, name) + amount for name, amount in more.items()}
     return msgspec.structs.replace(cost, planner=cost.planner.plus(planner), coder=cost.coder.plus(coder), **sums)
 
@@ -248,7 +247,6 @@ def _lines(cost: Cost) -> Iterator[str]:
 
 
 def _node_rows(cost: Cost) -> list[list[str]]:
-    """Return the actions that cost most."""
     spending = cost.spending
     costly = sorted(spending.by_node.items(), key=lambda item: (item[1].cost_usd, item[1].usage.tokens), reverse=True)
     return [

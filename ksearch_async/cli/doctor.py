@@ -131,7 +131,6 @@ def _packages() -> Iterator[Finding]:
 
 
 def _isolation() -> Iterator[Finding]:
-    """Yield what keeps candidates from this host, and what each layer that is missing would be for."""
     from evaluators.process.sandbox.probe import WITHOUT, probe_layers  # noqa: PLC0415 - needs Linux
 
     try:

@@ -209,7 +209,6 @@ def _baseline_lines(verdict: Measured) -> list[str]:
 
 
 def _untimed_lines(verdict: Measured, device: str) -> list[str]:
-    """Say that it is correct, why it was not timed, and what else the evaluator notes."""
     why_not = next((note for note in verdict.notes if note.startswith("not timed")), "not timed")
     return [
         f"verdict    measured: correct, {why_not}",
@@ -266,7 +265,6 @@ def repeats_lines(repeats: Sequence[Evaluation]) -> list[str]:
 
 
 def _spread(speedups: Sequence[float]) -> float:
-    """Return how far apart the extremes lie, as a part of the median."""
     return (max(speedups) - min(speedups)) / median(speedups)
 
 
@@ -340,11 +338,7 @@ def eval_command(
 def _meant(
     task: str, sources: Sequence[Path], settings: EvaluationSettings, runs_dir: Path | None
 ) -> tuple[TaskLike, Sequence[Path | Candidate]]:
-    """Return the task, and what is evaluated against it; of a run its best.
-
-    Raises:
-        ConfigError: there is no such task or run, or nothing is given to evaluate.
-    """
+    """Return the task, and what is evaluated against it; of a run its best."""
     if "role" in settings:
         spec = task_of(task, settings)
         return spec, sources or [reference_candidate(spec)]
@@ -367,12 +361,6 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 async def _evaluated(
     task: TaskLike, sources: Sequence[Path | Candidate], settings: EvaluationSettings, repeat: int, shown: Shown
 ) -> list[list[Evaluation]]:
-    """Evaluate each source as often as asked, print each as it is done, and return the evaluations of each.
-
-    Raises:
-        ConfigError: the input cannot be used.
-        messages.base.EvaluatorError: the evaluator itself failed.
-    """
     language = settings.get("language")
     spec = task_of(task, settings)
     if spec.source != "program":  # what cannot be read is refused before anything is evaluated
@@ -434,7 +422,6 @@ def _compile(
     *,
     as_json: bool,
 ) -> int:
-    """Compile instead of evaluating, and say how that went."""
     if len(sources) != 1:
         raise refusal("--compile-for takes one source")
     candidate = read_kernel(sources[0], language, task)
@@ -449,12 +436,6 @@ def _compile(
 
 
 async def _compiled(task: TaskSpec, candidate: Candidate, arch: str) -> AheadReport:
-    """Return what came of compiling.
-
-    Raises:
-        ConfigError: the task cannot be used, or there is no such architecture.
-        messages.base.EvaluatorError: judge or compiler failed.
-    """
     check_architecture(arch)
     with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder:
         async with open_workers(task, candidate.language, Path(folder), WorkerSettings(evaluators=1)) as workers:

@@ -101,7 +101,6 @@ def _told(run: RunFolder, chronicle: Run, age_s: float) -> Row:
 
 
 def _worth(best: Best | BestScore | None) -> tuple[str, str]:
-    """Return speedup and interval, or the score alone."""
     if best is None:
         return "-", "-"
     if isinstance(best, BestScore):

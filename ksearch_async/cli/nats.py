@@ -157,11 +157,7 @@ async def _prepare(address: str, credentials: Path | None, replicas: int) -> Non
 async def _serve(
     settings: ServerSettings, admin: Path | None, as_json: bool, read_again: Callable[[], str] | None
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM; with a configuration, read that again at SIGHUP.
-
-    Raises:
-        BusError: the server ended by itself.
-    """
+    """Serve until Ctrl-C or SIGTERM; with a configuration, read that again at SIGHUP."""
     from actors.bus.nats.server import serve_nats  # noqa: PLC0415
 
     heeded = (signal.SIGINT, signal.SIGTERM, *(() if read_again is None else (signal.SIGHUP,)))
@@ -239,7 +235,6 @@ def _tls_files(flags: TlsFlags) -> TlsFiles | None:
 
 
 def _write(config: Path, tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
-    """Write credentials and a configuration."""
     from ksearch_async.fleet.server import make_team, server_config, write_private  # noqa: PLC0415
 
     printed = str(config) == "-"
@@ -265,7 +260,6 @@ def _write(config: Path, tls: TlsFiles | None, *, nkeys: bool, as_json: bool) ->
 
 
 def _tell(path: Path | None, credentials: Path, roles: list[TeamRole], *, encrypted: bool) -> None:
-    """Say what was written, and what comes next."""
     if path is not None:
         put(f"{'configuration':<14} {shown_path(path.absolute())}")
     say = note if path is None else put
@@ -339,7 +333,6 @@ def forget_command(
 
 
 async def _read(nats: str | None, credentials: Path | None) -> list[Kept]:
-    """Return the runs of a server, that with the last event first."""
     from ksearch_async.fleet.status import read_cards  # noqa: PLC0415 - `ksearch nats --help` needs no bus
 
     async with open_bus(nats, os.environ, role="watcher", credentials=credentials) as bus:
@@ -372,11 +365,7 @@ def _rows(kept: list[Kept]) -> Iterator[list[str]]:
 
 
 async def _forget(runs: tuple[str, ...], nats: str | None, credentials: Path | None, as_json: bool) -> None:
-    """Forget all of them, or none if one is not there or is led.
-
-    Raises:
-        ConfigError: one is not there, or is not named by its id, or somebody leads it.
-    """
+    """Forget all of them, or none if one is not there or is led."""
     from ksearch_async.fleet.status import (  # noqa: PLC0415
         check_unled,
         find_run_id,

@@ -280,11 +280,7 @@ async def _be(order: Order) -> Left:
 
 
 async def _end_with(bus: NatsBus) -> None:
-    """End the node when its connection is over: another process may connect again, this one cannot.
-
-    Raises:
-        BusError: says why it is over.
-    """
+    """End the node when its connection is over: another process may connect again, this one cannot."""
     raise BusError(f"the connection to the server is over: {await bus.over()}")
 
 

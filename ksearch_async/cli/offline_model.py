@@ -104,7 +104,6 @@ def offline_model_command(
 
 
 async def _serve(model: OfflineModel, conduct: Conduct, listener: socket, as_json: bool) -> Report:
-    """Serve until Ctrl-C or SIGTERM."""
     from actors.llm.served.app import Served  # noqa: PLC0415 - starlette and uvicorn serve no other command
     from actors.llm.served.server import serve_app  # noqa: PLC0415
 
@@ -150,11 +149,6 @@ def _rates(failing: FaultFlags) -> dict[str, float]:
 
 
 def _check(port: int, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> None:
-    """Refuse numbers that mean nothing.
-
-    Raises:
-        ConfigError: names the flag.
-    """
     rates = _rates(failing)
     _check_shares({**rates, "faults": failing.faults})
     _check_answers(answers)

@@ -239,7 +239,6 @@ def number_of(name: str, text: str) -> int:
 
 
 def _flashinfer(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `flashinfer:DATASET#DEFINITION`, with the workloads that are meant."""
     said = [name for name in (*_OF_FLASHINFER, "dataset-root", "task-path") if name in given]
     if "definition" not in given:
         if not said:
@@ -257,7 +256,6 @@ def _flashinfer(given: Mapping[str, str], environment: Mapping[str, str]) -> tup
 
 
 def _gpumode(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `gpumode:FOLDER`, with the cases that a mode means."""
     mode = given.get("gpumode-mode", "benchmark")
     if mode not in _GPUMODE_CASES:
         raise refusal(f"--gpumode-mode {mode}: {_SAID['gpumode-mode']}", f"one of {', '.join(_GPUMODE_CASES)}")
@@ -275,7 +273,6 @@ def _gpumode(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[
 
 
 def _kernelbench(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the path of a problem's file."""
     mode = given.get("kernelbench-eval-mode", "local")
     if mode not in _EVAL_MODES:
         raise refusal(f"--kernelbench-eval-mode {mode}: it is {' or '.join(_EVAL_MODES)}", "leave it out")

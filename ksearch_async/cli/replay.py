@@ -57,7 +57,6 @@ def _unanswered(told: Replayed) -> str:
 
 
 def _missed(told: Replayed, shown: int) -> Iterator[str]:
-    """Yield which prompts changed and where, and how often each part did."""
     for miss in told.misses[:shown]:
         yield f"           {miss.job_id} ({miss.role}): {miss.changes.words}"
     if len(told.misses) > shown:

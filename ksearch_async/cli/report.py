@@ -65,7 +65,6 @@ def _refuse_doubles(folders: Sequence[RunFolder]) -> None:
 def _files(
     dossiers: Sequence[Dossier], output: Path | None, svg: Path | None, png: Path | None
 ) -> Iterator[tuple[Path, bytes]]:
-    """Yield what is to be written."""
     comparison = compared([dossier.entrant for dossier in dossiers])
     if output is not None:
         yield output, page_of(dossiers).encode()

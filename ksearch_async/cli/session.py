@@ -200,7 +200,6 @@ async def _lead(session: Session, lead: Lead, view: View, departure: Departure |
 
 
 def _note_beginning(session: Session, kind: ShownKind, view: View) -> None:
-    """Say on stderr what no event of the session says."""
     if rules_answer_misses(session.config.model, os.environ):
         view.note(
             "hint: no model is named for what the recorded run was not asked: built-in rules answer; --model NAME"
@@ -301,7 +300,6 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
 
 @asynccontextmanager
 async def _opening_lines(resolved: Resolved) -> AsyncIterator[RunStarted]:
-    """Run the reference once, as a run does, and yield the event that the run would begin with."""
     config = resolved.config
     check_accepted(config.task)
     if config.nats is None:
@@ -332,11 +330,7 @@ async def _opening_lines(resolved: Resolved) -> AsyncIterator[RunStarted]:
 
 
 def _check_runs_dir(runs_dir: Path, run_id: str | None) -> None:
-    """Accept a folder that a run could be made in. Makes none.
-
-    Raises:
-        ConfigError: it cannot be written there, or has a run of that name.
-    """
+    """Accept a folder that a run could be made in. Makes none."""
     why = ""
     try:
         existing = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
@@ -383,7 +377,6 @@ def _table(resolved: Resolved) -> Iterator[str]:
 
 
 def _told(value: object) -> str:
-    """Say a setting's value as a configuration file would, and of a list of models what is set for each."""
     match value:
         case None:
             return "none"
@@ -477,11 +470,6 @@ def start_run(
 
 
 def _check_device(config: RunConfig, wanted: str) -> None:
-    """Accept a device whose name has all parts of what is wanted, as `NVIDIA A100-SXM4-80GB` has those of `A100-80GB`.
-
-    Raises:
-        ConfigError: this run would be timed on another.
-    """
     device = anyio.run(find_target, read_task(config), config.candidate_language, config.workers.device).device
     if not all(part in device.lower() for part in wanted.lower().replace("-", " ").split()):
         raise refusal(

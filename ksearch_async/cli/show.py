@@ -210,7 +210,6 @@ def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
 
 
 def _log_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Yield a log's beginning."""
     for line in lines[:_LOG_LINES]:
         yield from told_lines("  ", line)
     if len(lines) > _LOG_LINES:

@@ -306,7 +306,6 @@ def _read(file: Path) -> str:
 
 
 def _as_utf8(text: str) -> str:
-    """Return what can be sent of an argument that was no UTF-8."""
     return text.encode("utf-8", "replace").decode()
 
 

@@ -181,7 +181,6 @@ def _is_there(run: str, nats: str | None, runs_dir: Path) -> bool:
 
 
 async def _read_there(run: str, nats: str | None, credentials: Path | None) -> tuple[str, Run]:
-    """Return a run that is on a server."""
     async with open_bus(nats, os.environ, role="planner", credentials=credentials) as bus:
         run_id = await find_run_id(bus, run)
         return run_id, await read_chronicle(bus, run_id)

@@ -71,11 +71,6 @@ def watch_command(
 
 
 def _told_here(run: str, runs_dir: Path) -> RunFolder | None:
-    """Return the folder of a run whose journal here is all that there is to be told of it.
-
-    Raises:
-        ConfigError: there is such a run, and it has not begun.
-    """
     folder = named_folder(run, runs_dir, has_server=bool(os.environ.get("KSEARCH_NATS")))
     if folder is None:
         return None

@@ -90,7 +90,6 @@ def web_command(
 
 
 async def _serve(where: Where, listener: socket.socket, opens: bool, as_json: bool) -> int:
-    """Serve until Ctrl-C or SIGTERM."""
     from actors.llm.served.server import serve_app  # noqa: PLC0415 - starlette and uvicorn serve few commands
     from ksearch_async.views.web.app import Dashboard  # noqa: PLC0415
     from ksearch_async.views.web.guard import Terms  # noqa: PLC0415
@@ -149,11 +148,6 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _check(port: int, host: str, token: str | None) -> None:
-    """Refuse what cannot be served, or should not be.
-
-    Raises:
-        ConfigError: names the flag.
-    """
     if not 0 <= port <= 65535:
         raise refusal(f"--port: expected 0 to 65535, not {port}")
     if token is not None and not _TOKEN.fullmatch(token):

@@ -146,11 +146,6 @@ def require_endpoint(settings: ModelSettings) -> None:
 
 
 async def _asked(model: Model, text: str, name: str, tell: Callable[[str], object]) -> Drafted:
-    """Ask until an answer is a task, at most so often as `TRIES` says.
-
-    Raises:
-        ModelError: none is.
-    """
     wanted = f"# What is wanted\n\n{text}" + (f"\n\nThe task's name is {name!r}." if name else "")
     more: tuple[str, ...] = ()
     prompt_tokens = completion_tokens = 0

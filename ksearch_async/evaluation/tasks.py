@@ -186,7 +186,6 @@ def task_from_module(
 
 
 def _like(index: int, example: torch.Tensor) -> str:
-    """Return the expression that draws a tensor like an example."""
     dtype, shape = str(example.dtype), tuple(example.shape)
     if example.numel() == 0 or example.is_complex():
         raise ConfigError(f"inputs[{index}] is {dtype} of shape {shape}; tasks take dense tensors that are not empty")

@@ -247,11 +247,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def _credentials(given: Mapping[str, str], flag: Path | None) -> Credentials:
-    """Return who signs in; nobody if nothing was said.
-
-    Raises:
-        ConfigError: half of it is missing, or several are given.
-    """
+    """Return who signs in; nobody if nothing was said."""
     path = flag or (Path(given["credentials"]) if "credentials" in given else None)
     if path is not None:
         return read_credentials(path)
@@ -271,11 +267,6 @@ def _credentials(given: Mapping[str, str], flag: Path | None) -> Credentials:
 
 
 def _server(text: str) -> str:
-    """Return one address in its plain form.
-
-    Raises:
-        ConfigError: it is none, or holds credentials (which are not repeated).
-    """
     address = text.strip()
     parts = _split(address if "://" in address else f"nats://{address}")
     if parts is None or "@" in parts.netloc:
@@ -307,11 +298,6 @@ def _file(given: Mapping[str, str], name: str) -> Path | None:
 
 
 def _secret_text(path: Path, what: str) -> str:
-    """Read a small file that only its owner should be able to read.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
     try:
         mode = path.stat().st_mode
         with path.open("rb") as file:

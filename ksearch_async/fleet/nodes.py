@@ -219,11 +219,7 @@ async def _end_grace(now: anyio.CancelScope, grace_s: float) -> None:
 
 
 async def _proved(work: Work, member: Member) -> tuple[Served, ...] | None:
-    """Return what the node serves; None: it was asked to leave meanwhile.
-
-    Raises:
-        messages.base.KsearchError: nothing; says why.
-    """
+    """Return what the node serves; None: it was asked to leave meanwhile."""
     served: tuple[Served, ...] | None = None
     failure: KsearchError | None = None
     async with anyio.create_task_group() as tasks:
@@ -245,7 +241,6 @@ async def _until_leaving(member: Member, proof: anyio.CancelScope) -> None:
 
 
 async def _leave_when_idle(member: Member, idle_s: float) -> None:
-    """Leave when there was no job for so long."""
     quiet_since = anyio.current_time()
     done = -1
     while not member.is_leaving:
@@ -259,7 +254,6 @@ async def _leave_when_idle(member: Member, idle_s: float) -> None:
 
 
 async def _tell_runs(board: Board, member: Member) -> None:
-    """Say which runs come and go that this node serves."""
     known: Mapping[str, RunCard] = {}
     while True:
         served = {run_id: card for run_id, card in board.cards.items() if takes_jobs_of(member.presence, card)}
@@ -322,11 +316,6 @@ class _OnDevice:
     async def _proved(
         self, member: Member, prove: Callable[[Language, Target, Path], Awaitable[None]]
     ) -> tuple[Served, ...]:
-        """Return what passes its proof, of the languages asked for, or of all that the host has.
-
-        Raises:
-            EvaluatorError: nothing does; says why not, language by language.
-        """
         served, failures = [], []
         for language in self._languages or self._device.languages:
             begun = anyio.current_time()

@@ -164,11 +164,6 @@ def _targets(presences: Iterable[Presence], language: Language, own: Target | No
 
 
 def _only(found: list[Target], arch: str | None) -> Target:
-    """Return the one target.
-
-    Raises:
-        ConfigError: there are several.
-    """
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{target.device!r} ({target.arch}, {target.toolchain})" for target in found)
@@ -384,12 +379,6 @@ async def _first_event(
     lineup: Lineup,
     solution: Candidate | None,
 ) -> RunStarted:
-    """Return what opens a run, once the judge has looked at its task.
-
-    Raises:
-        ConfigError: the task cannot tell a kernel from an answer that computes nothing, or nothing can be inherited.
-        messages.base.EvaluatorError: the judge failed on the reference.
-    """
     description = await workers.describe()
     check_fitness(description, allow_trivial=config.allow_trivial)
     return RunStarted(
@@ -524,11 +513,7 @@ async def _start_planner(
 
 
 async def _say_opening(session: Session, bus: Bus) -> None:
-    """Publish the session's first event.
-
-    Raises:
-        ConfigError: somebody has opened a run of this name at the same moment.
-    """
+    """Publish the session's first event."""
     run_id, opening = session.started.run_id, session.opening
     if opening is None:
         return
@@ -545,7 +530,6 @@ async def _say_opening(session: Session, bus: Bus) -> None:
 async def _meeting(
     config: RunConfig, folder: RunFolder, roles: frozenset[Role], start: Start
 ) -> AsyncIterator[tuple[Bus, str]]:
-    """Connect to the server that the configuration names, or start the run's own."""
     start.doing = "connecting to the server"
     if config.nats != EMBEDDED:
         role: AccessRole = "admin" if roles else "planner"
@@ -569,11 +553,7 @@ async def _meeting(
 
 @asynccontextmanager
 async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterator[None]:
-    """Let Prometheus read, if the configuration says where.
-
-    Raises:
-        ConfigError: it cannot read there.
-    """
+    """Let Prometheus read, if the configuration says where."""
     if config.metrics.port is None:
         yield
         return
@@ -621,7 +601,6 @@ def resumption(chronicle: Run, config: RunConfig, lineup: Lineup) -> RunResumed 
 
 
 async def _own_target(task: TaskSpec, config: RunConfig, roles: frozenset[Role]) -> Target | None:
-    """Return what this machine builds for, if it is to build or to judge."""
     if not roles & {"builder", "evaluator"}:
         return None
     return await find_target(task, config.candidate_language, config.workers.device)

@@ -86,7 +86,6 @@ def tls_block(tls: TlsFiles) -> str:
 
 
 def _bus_account(users: Mapping[TeamRole, SignIn]) -> Iterator[str]:
-    """Write the account that holds the streams, with those who work in it and what it lets others do."""
     yield f"  {ACCOUNT} {{"
     yield "    jetstream: enabled"
     yield "    users: ["
@@ -103,7 +102,6 @@ def _bus_account(users: Mapping[TeamRole, SignIn]) -> Iterator[str]:
 
 
 def _exports() -> dict[str, tuple[str, list[TeamRole]]]:
-    """Return subject → how it is exported, and to whom."""
     exports: dict[str, tuple[str, list[TeamRole]]] = {}
     for role in TEAM:
         rights = RIGHTS[role]
@@ -160,11 +158,7 @@ def _listed(subjects: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string in which nothing is special: an unquoted `$` begins a variable.
-
-    Raises:
-        ConfigError: nats-server's form has no way to write it.
-    """
+    """Return a string in which nothing is special: an unquoted `$` begins a variable."""
     if not text.isprintable() or '"' in text or "\\" in text:
         raise refusal(f"{text!r} cannot stand in a server configuration", "leave quotes and backslashes out")
     return f'"{text}"'

@@ -361,11 +361,7 @@ async def check_unled(bus: Bus, run_id: str) -> None:
 
 @asynccontextmanager
 async def _unled(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Hold a run's lease, so that nobody leads it meanwhile. That of a dead process is waited for.
-
-    Raises:
-        ConfigError: somebody leads it.
-    """
+    """Hold a run's lease, so that nobody leads it meanwhile. That of a dead process is waited for."""
     await check_unled(bus, run_id)
     key, holder = lease_key(run_id), f"ksearch-nats-forget-{socket.gethostname()}-{secrets.token_hex(2)}"
     try:

@@ -118,7 +118,6 @@ def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
 
 
 def _shared(writes: tuple[Writer, ...], words: list[str], settings: ModelSettings) -> list[str]:
-    """Add to the words for several models how their work is shared."""
     if len(words) == 1:
         return words
     if settings.coder.choice == "bandit":
@@ -492,7 +491,6 @@ def known_words(settings: ModelSettings, known: Remembered | None) -> str:
 
 
 def _left_out(settings: ModelSettings, known: Remembered | None) -> tuple[str, ...]:
-    """Return the parameters that are set and that the endpoint does not take."""
     given = {
         "temperature": settings.temperature,
         "reasoning_effort": settings.reasoning_effort,

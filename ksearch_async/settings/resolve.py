@@ -193,7 +193,6 @@ def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
 
 
 def _check_words(check: Callable[[str], object], words: str, where: str) -> None:
-    """Raise what a check has against them, with where they stand."""
     try:
         check(words)
     except ConfigError as error:
@@ -201,7 +200,6 @@ def _check_words(check: Callable[[str], object], words: str, where: str) -> None
 
 
 def _type_of(path: str, where: str) -> Any:
-    """Return the annotated type of the field at `path`."""
     kind: Any = RunConfig
     walked = ""
     for name in path.split("."):
@@ -225,7 +223,6 @@ def _places_of(name: str) -> list[str]:
 
 
 def _paths(table: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted paths of all keys, and of the tables that hold them."""
     for field in msgspec.structs.fields(table):
         yield prefix + field.name
         if _is_table(field.type):

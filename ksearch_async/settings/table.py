@@ -129,7 +129,6 @@ def writers(model: ModelSettings, environment: Mapping[str, str]) -> tuple[Write
 
 
 def _listed(text: str) -> tuple[Member, ...]:
-    """Read `small=3,large`."""
     members = []
     for word in text.split(","):
         name, equals, weight = word.strip().partition("=")
