@@ -145,11 +145,7 @@ def _print(rows: Sequence[Row], scores: Sequence[Score], trials: Sequence[str]) 
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of `1-20`, `3,7`, or both: `1-4,9`; sorted, each once.
-
-    Raises:
-        ConfigError: it is something else.
-    """
+    """Return the numbers of `1-20`, `3,7`, or both: `1-4,9`; sorted, each once."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

@@ -75,12 +75,7 @@ def compare_command(
 
 
 def read_entrants(runs: Sequence[str], runs_dir: Path | None) -> list[Entrant]:
-    """Read the runs that are meant.
-
-    Raises:
-        ConfigError: there are fewer than two, one is named twice, or one cannot be found.
-        messages.base.BusError: a journal cannot be read.
-    """
+    """Read the runs that are meant."""
     folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs]
     for place, folder in enumerate(folders):
         if folder.path in [other.path for other in folders[:place]]:

@@ -124,11 +124,7 @@ else:
 
 
 def sign_in_with(credentials: Path | None) -> None:
-    """Have this process sign in with a file, as if its environment said so. It is no setting: no run's folder names it.
-
-    Raises:
-        ConfigError: it cannot be read, or holds something else.
-    """
+    """Have this process sign in with a file, as if its environment said so. It is no setting: no run saves it."""
     if credentials is None:
         return
     from ksearch_async.fleet.access import read_credentials  # noqa: PLC0415 - `--help` needs none of it

@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 import cyclopts
-import msgspec
 from cyclopts import Parameter
 
 from ksearch_async.cli import exits
@@ -22,7 +21,7 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import address_of, open_bus
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.views.terminal import note, put, put_json, put_raw, shown_path, terminal_width
+from ksearch_async.views.terminal import note, put, put_json, put_lines, put_raw, shown_path, terminal_width
 from ksearch_async.views.text import Column, rough_duration, table_lines
 from messages.base import BusError, KsearchError
 
@@ -282,18 +281,6 @@ _COLUMNS = (
 _NO_CARD = "-"
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, as `--json` tells it."""
-
-    run: str
-    state: str | None
-    """As its card says; null for a run without one: it was never led."""
-    events: int
-    size_bytes: int
-    last_at: str | None
-    """ISO 8601, UTC; null where there is no event."""
-
-
 def runs_command(*, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False) -> int:
     """List the runs that a server keeps, and their sizes.
 
@@ -307,8 +294,7 @@ def runs_command(*, nats: str | None = None, credentials: Path | None = None, as
     if as_json:
         put_json({"runs": kept})
     elif kept:
-        for line in table_lines(_COLUMNS, list(_rows(kept)), width=terminal_width()):
-            put(line)
+        put_lines(table_lines(_COLUMNS, list(map(_cells, kept)), width=terminal_width()))
     else:
         put("no runs")
     return exits.FOUND
@@ -332,36 +318,34 @@ def forget_command(
     return exits.FOUND
 
 
-async def _read(nats: str | None, credentials: Path | None) -> list[Kept]:
+async def _read(nats: str | None, credentials: Path | None) -> list[dict[str, object]]:
+    """Return the runs of a server for `--json`, that with the last event first; without a card the state is null."""
     from ksearch_async.fleet.status import read_cards  # noqa: PLC0415 - `ksearch nats --help` needs no bus
 
     async with open_bus(nats, os.environ, role="watcher", credentials=credentials) as bus:
         kept = await bus.kept_runs()
         states = {card.run_id: card.state for card in await read_cards(bus)}
-    found = [
-        Kept(
-            run=run.run_id,
-            state=states.get(run.run_id),
-            events=run.events,
-            size_bytes=run.size_bytes,
-            last_at=None if run.last_at is None else run.last_at.isoformat(timespec="seconds"),
-        )
-        for run in kept
+    return [
+        {
+            "run": run.run_id,
+            "state": states.get(run.run_id),
+            "events": run.events,
+            "size_bytes": run.size_bytes,
+            "last_at": None if run.last_at is None else run.last_at.isoformat(timespec="seconds"),
+        }
+        for run in sorted(kept, key=lambda run: str(run.last_at or ""), reverse=True)
     ]
-    return sorted(found, key=lambda run: run.last_at or "", reverse=True)
 
 
-def _rows(kept: list[Kept]) -> Iterator[list[str]]:
-    now = datetime.now(UTC)
-    for run in kept:
-        age_s = None if run.last_at is None else (now - datetime.fromisoformat(run.last_at)).total_seconds()
-        yield [
-            run.run,
-            run.state or _NO_CARD,
-            f"{run.events:,}",
-            f"{run.size_bytes / 2**20:,.1f} MiB",
-            "-" if age_s is None else f"{rough_duration(max(0.0, age_s))} ago",
-        ]
+def _cells(run: dict[str, Any]) -> list[str]:
+    age_s = run["last_at"] and (datetime.now(UTC) - datetime.fromisoformat(run["last_at"])).total_seconds()
+    return [
+        run["run"],
+        run["state"] or _NO_CARD,
+        f"{run['events']:,}",
+        f"{run['size_bytes'] / 2**20:,.1f} MiB",
+        "-" if age_s is None else f"{rough_duration(max(0.0, age_s))} ago",
+    ]
 
 
 async def _forget(runs: tuple[str, ...], nats: str | None, credentials: Path | None, as_json: bool) -> None:

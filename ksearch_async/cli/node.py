@@ -59,11 +59,7 @@ class OperationFlags:
 
 @asynccontextmanager
 async def measured(flags: OperationFlags, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[None]:
-    """Serve metrics, if a port was given; the log says where.
-
-    Raises:
-        ConfigError: the extra is missing, or nobody can listen there.
-    """
+    """Serve metrics, if a port was given; the log says where."""
     if flags.metrics_port is None:
         yield
         return
@@ -77,11 +73,7 @@ async def measured(flags: OperationFlags, read: Callable[[], Awaitable[Reading]]
 
 
 async def read_member(member: Member, bus: NatsBus) -> Reading:
-    """Return what a node knows: a worker its own figures, a planner, which may look, everybody's.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Return what a node knows: a worker its own figures, a planner, which may look, everybody's."""
     from ksearch_async.follow.metrics import (  # noqa: PLC0415
         Reading,
         read_fleet,
@@ -165,11 +157,7 @@ PLAIN_OPERATIONS = OperationFlags()
 
 
 def settings_of(node: NodeFlags, model: ModelFlags = PLAIN_MODEL) -> RunConfig:
-    """Return the settings that nodes share with runs: flags, and `KSEARCH_…` variables where a flag is not given.
-
-    Raises:
-        ConfigError: what cannot be used.
-    """
+    """Return the settings that nodes share with runs: flags, and `KSEARCH_…` variables where a flag is not given."""
     return resolve_config("node", environment=os.environ, flags={"nats": node.nats, **given_settings(model)})
 
 
@@ -180,11 +168,7 @@ def given_settings(flags: AskedFlags) -> dict[str, Any]:
 
 
 def terms_of(node: NodeFlags) -> NodeTerms:
-    """Return how long the node stays.
-
-    Raises:
-        ConfigError: names the flag.
-    """
+    """Return how long the node stays."""
     if not (isfinite(node.grace) and node.grace >= 0):
         raise refusal(f"--grace: expected seconds, not {node.grace!r}")
     idle = node.exit_when_idle
@@ -194,11 +178,7 @@ def terms_of(node: NodeFlags) -> NodeTerms:
 
 
 def slots_of(node: NodeFlags, usual: int) -> int:
-    """Return how many jobs are done at once.
-
-    Raises:
-        ConfigError: it is no such number.
-    """
+    """Return how many jobs are done at once."""
     slots = usual if node.slots is None else node.slots
     if not 1 <= slots <= MOST_SLOTS:
         raise refusal(f"--slots: expected 1 to {MOST_SLOTS}, not {slots}")
@@ -206,11 +186,7 @@ def slots_of(node: NodeFlags, usual: int) -> int:
 
 
 def artifacts_of(device: DeviceFlags) -> Path:
-    """Return the folder that keeps what was built.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Return the folder that keeps what was built."""
     folder = (device.artifacts or DEFAULT_ARTIFACTS).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,12 +222,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_node(order: Order, *, as_json: bool) -> int:
-    """Be a node until asked to leave, and return the exit code.
-
-    Raises:
-        ConfigError: the connection cannot be what it is told to be.
-        messages.base.BusError: the server cannot be reached, or does not let this node in.
-    """
+    """Be a node until asked to leave, and return the exit code."""
     gc.enable()  # `main` disabled it for the start; a node may run for weeks
     configure_logs(console=console_of(os.environ, as_json=order.operations.log_json))
     with tracing(os.environ, role=order.presence.role):
@@ -291,11 +262,7 @@ def device_order(
     work: DeviceFlags,
     operations: OperationFlags,
 ) -> Order:
-    """Return a builder or an evaluator that is to be.
-
-    Raises:
-        ConfigError: names what cannot be used.
-    """
+    """Return a builder or an evaluator that is to be."""
     slots, device, settings = slots_of(node, usual=2), device_of(work.device, work.isolation), settings_of(node)
     made = duty(device, artifacts_of(work), tuple(dict.fromkeys(work.language)))
     return Order(
@@ -309,11 +276,7 @@ def device_order(
 
 
 def coder_order(node: NodeFlags, work: ModelFlags, operations: OperationFlags) -> Order:
-    """Return a coder that is to be.
-
-    Raises:
-        ConfigError: names what cannot be used.
-    """
+    """Return a coder that is to be."""
     settings = settings_of(node, work)
     slots = slots_of(node, usual=settings.model.concurrency)
     model_settings = msgspec.structs.replace(settings.model, concurrency=slots)

@@ -211,9 +211,6 @@ def task_words(given: Mapping[str, str], environment: Mapping[str, str]) -> tupl
     Args:
         given: flags that say which task is meant, with their values.
         environment: where a dataset may be named.
-
-    Raises:
-        ConfigError: they name none that there is, or of two sources at once.
     """
     named = (source for source, flags in _OWN.items() if set(flags) & set(given))
     source = given.get("task-source") or next(named, "kernelbench")
@@ -228,11 +225,7 @@ def task_words(given: Mapping[str, str], environment: Mapping[str, str]) -> tupl
 
 
 def number_of(name: str, text: str) -> int:
-    """Return a flag's whole number.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return a flag's whole number."""
     if not (text.isascii() and text.isdecimal()):
         raise refusal(f"--{name}: expected a whole number, not {text!r}")
     return int(text)
@@ -310,9 +303,6 @@ def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Transla
     Args:
         tokens: what follows `ksearch run`.
         environment: where `DATASET_ROOT` is looked for.
-
-    Raises:
-        ConfigError: a flag that has no counterpart, with what to use instead; a value that is missing or wrong.
     """
     waiting, ours, notes = deque(tokens), list[str](), list[str]()
     task: dict[str, str] = {}

@@ -41,11 +41,7 @@ _SHORTEST_S, _LONGEST_S = 2, 3600
 
 
 def planner_order(runs: tuple[str, ...], work: PlannerFlags, operations: OperationFlags) -> Order:
-    """Return a planner that is to be.
-
-    Raises:
-        ConfigError: names what cannot be used.
-    """
+    """Return a planner that is to be."""
     settings = resolve_config("node", environment=os.environ, flags=given_settings(work))
     terms = terms_of(NodeFlags(exit_when_idle=work.exit_when_idle))
     plans = planner_settings(settings.model, os.environ)

@@ -104,9 +104,6 @@ def conduct(opens: Callable[[Start], Opening], *, view: ViewKind, as_json: bool,
         view: how it is shown.
         as_json: print events as JSON instead.
         detach: lead it in a process that needs no terminal, and return 0 once the run has begun.
-
-    Raises:
-        ConfigError: it cannot be shown as asked.
     """
     if detach and view == "live":
         raise refusal("--view live and --detach cannot be given together", "ksearch watch RUN shows it live")
@@ -224,11 +221,7 @@ def has_missed(chronicle: Run) -> bool:
 
 
 def view_kind(view: ViewKind, *, as_json: bool) -> ShownKind:
-    """Return how a run is shown here.
-
-    Raises:
-        ConfigError: it cannot be shown as asked.
-    """
+    """Return how a run is shown here."""
     if as_json:
         if view != "auto":
             raise refusal(f"--view {view} and --json cannot be given together")
@@ -273,9 +266,6 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
         resolved: the configuration, traced.
         run_id: what the run would be called; null: by task and time.
         as_json: print one JSON object.
-
-    Raises:
-        ConfigError: task, model settings, toolchain or folder cannot be used.
     """
     configure_logs()
     _check_runs_dir(Path(resolved.config.runs_dir).absolute(), run_id)
@@ -451,11 +441,7 @@ def start_run(
     view: ViewKind,
     as_json: bool,
 ) -> int:
-    """Start a run, or only say what it would be, and return the exit code.
-
-    Raises:
-        ConfigError: it cannot be started like this.
-    """
+    """Start a run, or only say what it would be, and return the exit code."""
     config = resolved.config
     run_id = run_id_of(run_name) if run_name is not None else None
     if target_gpu is not None:

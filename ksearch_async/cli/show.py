@@ -43,12 +43,7 @@ from messages.verdicts import DidNotBuild, Measured, Outpaced, outcome_line, wor
 def show_node(
     folder: RunFolder, node_id: str, *, attempt: int | None, prompt: bool, answer: bool, as_json: bool
 ) -> int:
-    """Print a node's attempts, or one of them, or what was asked or answered in it.
-
-    Raises:
-        ConfigError: there is no such node or attempt.
-        messages.base.BusError: the journal is damaged, or of a newer release.
-    """
+    """Print a node's attempts, or one of them, or what was asked or answered in it."""
     chronicle = read_run(folder, with_texts=True)
     node = chronicle.state.nodes.get(node_id)
     if node is None:
@@ -136,12 +131,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_candidate(folder: RunFolder, name: str, *, source: bool, as_json: bool) -> int:
-    """Print what is known of a candidate, or its files.
-
-    Raises:
-        ConfigError: there is no such candidate.
-        messages.base.BusError: the journal is damaged, or of a newer release.
-    """
+    """Print what is known of a candidate, or its files."""
     story = _story(folder, name)
     if as_json:
         put_json(_candidate_object(folder, story))

@@ -42,12 +42,7 @@ class Reach:
     """Folder of the run folders. [env: KSEARCH_RUNS_DIR] [default: runs]"""
 
     def line(self, run: str) -> AbstractAsyncContextManager[Line]:
-        """Return the way to a run, by its id, its folder, or `latest`; open while it is entered.
-
-        Raises (when entered):
-            ConfigError: there is no such run, or no server is named.
-            messages.base.BusError: the server cannot be reached.
-        """
+        """Return the way to a run, by its id, its folder, or `latest`; open while it is entered."""
         folder = runs_dir_or_default(self.runs_dir)
         return open_line(run, self.nats, folder, os.environ, credentials=self.credentials)
 
@@ -142,12 +137,7 @@ def order(
     *,
     as_json: bool,
 ) -> int:
-    """Give an order to a run, say what came of it, and return the exit code.
-
-    Raises:
-        ConfigError: there is no such run, or the order cannot be carried out; says why.
-        messages.base.BusError: the run cannot be reached.
-    """
+    """Give an order to a run, say what came of it, and return the exit code."""
 
     async def order_it() -> int:
         async with reach.line(run) as line:
@@ -158,11 +148,7 @@ def order(
 
 
 async def give_order(line: Line, chronicle: Run, steering: Steering, *, as_json: bool) -> int:
-    """Give an order, unless it is known to be refused, and say what came of it.
-
-    Raises:
-        ConfigError: it cannot be carried out.
-    """
+    """Give an order, unless it is known to be refused, and say what came of it."""
     given = await give(line, chronicle, steering)
     for text in given.notes:
         note(text)
@@ -294,7 +280,7 @@ def tell_command(
     if forget is not None:
         return order(Forget(number=forget), run, reach, as_json=as_json)
     said = text if file is None else _read(file)
-    return order(Instruct(text=_as_utf8(said or ""), to=to), run, reach, as_json=as_json)
+    return order(Instruct(text=(said or "").encode("utf-8", "replace").decode(), to=to), run, reach, as_json=as_json)
 
 
 def _read(file: Path) -> str:
@@ -303,10 +289,6 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise refusal(f"cannot read {str(file)!r}: {error.strerror}") from error
     return content.decode("utf-8", "replace")
-
-
-def _as_utf8(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def _list(run: str, reach: Reach, *, as_json: bool) -> int:

@@ -148,21 +148,14 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _check(port: int, host: str, token: str | None) -> None:
+    from actors.bus.nats.server import is_loopback  # noqa: PLC0415 - `ksearch web --help` needs no server
+
     if not 0 <= port <= 65535:
         raise refusal(f"--port: expected 0 to 65535, not {port}")
     if token is not None and not _TOKEN.fullmatch(token):
         hint = f"python -c 'import secrets; print(secrets.token_urlsafe())' makes one; {TOKEN_VARIABLE} takes it, too"
         raise refusal("--token: expected 16 or more letters, digits, dashes and underscores", hint)
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} HOST"
         hint = f"set one with {TOKEN_VARIABLE} or --token, or leave --host out and reach it through a tunnel: {tunnel}"
         raise refusal(f"--host {host}: without a token the dashboard is for this host alone", hint)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -237,8 +237,10 @@ def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> Pro
         workloads: of which it is to tell; null: the task's own.
     """
     tree = ast.parse(task.text)
-    model = _class(tree.body, "Model")
-    forward = _function(model.body, "forward") if model else None
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
+    model = next(classes, None)
+    functions = (node for node in model.body if isinstance(node, ast.FunctionDef)) if model else ()
+    forward = next((node for node in functions if node.name == "forward"), None)
     said = (ast.get_docstring(tree) or "").strip()
     return ProblemFacts(
         name=task.name,
@@ -248,14 +250,6 @@ def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> Pro
         shapes=(ast.get_docstring(forward) or "") if forward else "",
         sizes={one.name: one.dimensions for one in (task.shown if workloads is None else workloads)},
     )
-
-
-def _class(body: Sequence[ast.stmt], name: str) -> ast.ClassDef | None:
-    return next((node for node in body if isinstance(node, ast.ClassDef) and node.name == name), None)
-
-
-def _function(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None:
-    return next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == name), None)
 
 
 def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:

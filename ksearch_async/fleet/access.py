@@ -194,9 +194,6 @@ def options_for(
         name: what the server calls this client.
         credentials: a credentials file; counts more than the environment.
         replicas: copies of each stream.
-
-    Raises:
-        ConfigError: the address cannot be used, something is missing, or a file cannot be read.
     """
     given = {key.removeprefix(_PREFIX).lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
     given = {key: value for key, value in given.items() if value}
@@ -227,11 +224,7 @@ def options_for(
 
 
 def read_credentials(path: Path) -> Credentials:
-    """Read a credentials file; say so if others can read it too.
-
-    Raises:
-        ConfigError: it cannot be read, or holds something else.
-    """
+    """Read a credentials file; say so if others can read it too."""
     text = _secret_text(path, "the credentials")
     try:
         held = msgspec.convert(tomllib.loads(text), Credentials)
@@ -353,11 +346,7 @@ async def open_bus(
 
 
 def address_of(nats: str | None, environment: Mapping[str, str]) -> str:
-    """Return the addresses that are given, or those of the environment.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the addresses that are given, or those of the environment."""
     address = nats or environment.get("KSEARCH_NATS") or ""
     if not address:
         raise refusal("no NATS server is named", "--nats nats://HOST:4222, or KSEARCH_NATS in the environment")

@@ -128,11 +128,7 @@ async def choose_target(
 
 
 def check_platform(target: Target, device: str) -> None:
-    """Accept evaluators like the device on which this process looks at the task: models are told what holds there.
-
-    Raises:
-        ConfigError: they are GPUs and it is a CPU, or the other way round.
-    """
+    """Accept evaluators like the device on which this process looks at the task: models are told what holds there."""
     here = platform_of(devices_of(device)[0])
     if target.platform == here:
         return
@@ -194,11 +190,7 @@ WORKERS: tuple[Role, ...] = tuple(role for role in get_args(Role) if role != "pl
 
 
 def roles_here(config: RunConfig) -> frozenset[Role]:
-    """Return which workers this process is to have.
-
-    Raises:
-        ConfigError: there is no such worker; or programs, which only this process can score, have none here.
-    """
+    """Return which workers this process is to have."""
     said = config.workers.here or ("all" if config.nats in (None, EMBEDDED) else "none")
     words = {word.strip() for word in said.split(",") if word.strip()}
     if words <= {"all", "none"} and len(words) == 1:
@@ -216,11 +208,7 @@ def roles_here(config: RunConfig) -> frozenset[Role]:
 
 
 def check_can_serve(roles: frozenset[Role], language: Language, own: Target | None, target: Target) -> None:
-    """Accept builders and evaluators of this process that are for the run's target.
-
-    Raises:
-        ConfigError: they are not.
-    """
+    """Accept builders and evaluators of this process that are for the run's target."""
     if own is None:
         return
     if "evaluator" in roles and (own.fingerprint, own.device) != (target.fingerprint, target.device):
@@ -568,11 +556,7 @@ async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterat
 
 @asynccontextmanager
 async def claimed(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Have a run's place on the server, and give it up again if the run does not begin.
-
-    Raises:
-        ConfigError: there is such a run already.
-    """
+    """Have a run's place on the server, and give it up again if the run does not begin."""
     if await bus.open_stream(run_id):
         raise _is_there(run_id)
     try:

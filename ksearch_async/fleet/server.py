@@ -45,11 +45,7 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hashed(password: str) -> str:
-    """Return the bcrypt hash of a password, as nats-server checks it.
-
-    Raises:
-        ConfigError: bcrypt would look at a part of it only, or it is empty.
-    """
+    """Return the bcrypt hash of a password, as nats-server checks it."""
     encoded = password.encode()
     if not 1 <= len(encoded) <= _BCRYPT_BYTES or b"\0" in encoded:
         raise refusal(f"a password has 1 to {_BCRYPT_BYTES} bytes, this one has {len(encoded)}")
@@ -62,9 +58,6 @@ def server_config(users: Mapping[TeamRole, SignIn], *, tls: TlsFiles | None = No
     Args:
         users: how each role signs in.
         tls: certificates; without them everything, passwords too, crosses the network in the clear.
-
-    Raises:
-        ConfigError: a role or a name cannot be used.
     """
     missing = [role for role in TEAM if role not in users]
     if missing:
@@ -173,9 +166,6 @@ def make_team(folder: Path, *, nkeys: bool = False) -> dict[TeamRole, SignIn]:
     Args:
         folder: holds a file per role, mode 0600. Files that are there are kept, so their secrets stay valid.
         nkeys: give new ones key pairs instead of passwords; the server then never has the secret.
-
-    Raises:
-        ConfigError: the folder cannot be written, or a file in it cannot be used.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -39,11 +39,7 @@ _CLOSE_TIMEOUT_S = 5.0
 
 
 def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Dialect:
-    """Return which dialect the settings ask for. A key alone asks for nothing: it may be there for other programs.
-
-    Raises:
-        ConfigError: they ask for an endpoint and leave out what it takes, or for two things at once.
-    """
+    """Return which dialect the settings ask for. A key alone asks for nothing: it may be there for other programs."""
     if settings.kind == "replay" or (settings.kind == "auto" and settings.replay is not None):
         if settings.replay is None:
             raise refusal("a recorded run is to answer, but none is named", "say which: --replay RUN")
@@ -97,11 +93,7 @@ def _check_address(base_url: str) -> None:
 
 
 def writer_dialect(settings: ModelSettings, environment: Mapping[str, str]) -> Dialect:
-    """Return in which dialect who writes is asked, the first if there are several. All are checked, who plans too.
-
-    Raises:
-        ConfigError: as `dialect_of`.
-    """
+    """Return in which dialect who writes is asked, the first if there are several. All are checked, who plans too."""
     dialect_of(planner_settings(settings, environment), environment)
     dialects = [dialect_of(writer.settings, environment) for writer in writers(settings, environment)]
     return dialects[0]
@@ -197,9 +189,6 @@ async def open_model(
         seed: of the built-in rules.
         latency_s: how long the built-in rules take for an answer.
         folder: the run's; recorded runs are looked for beside it, prompts for people lie in it. None: there is none.
-
-    Raises:
-        ConfigError: no such model can be had here.
     """
     model = await anyio.to_thread.run_sync(partial(_ensemble, settings, environment, seed, latency_s, folder))
     try:
@@ -308,9 +297,6 @@ def api_key(environment: Mapping[str, str], variable: str | None = None) -> str:
     """Return the key for the endpoint, or nothing; if a variable is named, it is that one's.
 
     White space around it, such as the line end of a file that was read, is left out.
-
-    Raises:
-        ConfigError: a variable is named and not set, or a key holds what no header may.
     """
     names = API_KEY_VARIABLES if variable is None else (variable,)
     keys = {name: environment.get(name, "").strip() for name in names}
@@ -433,11 +419,7 @@ def cache_file(environment: Mapping[str, str], *, model: str, base_url: str | No
 
 
 def remember(environment: Mapping[str, str], found: Remembered) -> Path:
-    """Write down what was found; return where.
-
-    Raises:
-        ConfigError: it cannot be written there.
-    """
+    """Write down what was found; return where."""
     capabilities = found.capabilities
     path = cache_file(environment, model=capabilities.model, base_url=capabilities.base_url)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")

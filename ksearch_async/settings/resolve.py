@@ -72,9 +72,6 @@ def resolve_config(
         environment: `KSEARCH_…` variables are read, others ignored.
         flags: Flag (see `SETTINGS`), or keyword and `=`, → value; null means not given.
         saved: What a run was started with, when it is resumed.
-
-    Raises:
-        ConfigError: what cannot be used, where it stands, and what was probably meant.
     """
     return trace_config(task, config_file=config_file, environment=environment, flags=flags, saved=saved).config
 
@@ -87,11 +84,7 @@ def trace_config(
     flags: Mapping[str, object],
     saved: RunConfig | None = None,
 ) -> Resolved:
-    """Do what `resolve_config` does, and say of each setting where its value comes from.
-
-    Raises:
-        ConfigError: as `resolve_config`.
-    """
+    """Do what `resolve_config` does, and say of each setting where its value comes from."""
     named: dict[str, Given] = {}
     if config_file is not None:
         named.update(_read_file(config_file))
