@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -250,38 +250,32 @@ class OwnWorkers:
         self._evaluator = evaluator
 
     async def start(self, actors: TaskGroup, bus: Bus, model: Model, session: Session) -> None:
-        """Start them, each a member of its own, for the queues of this run."""
-        config, device = session.config, session.started.target.device
+        """Start them, each a member of its own, for the queues of this run; ready: their proof was the reference."""
+        config, target = session.config, session.started.target
+        served = (Served(language=session.started.description.language, target=target),)
         _, builds, evaluations = (FixedQueues(queue) for queue in queues_of(session.started))
         writes = FixedQueues(*write_queues(session.started, session.lineup))
-        branches, limits = config.search.branches, config.workers
+
+        async def begin(presence: Presence, serve: Callable[..., Awaitable[None]], queues: FixedQueues) -> None:
+            member = await _joined(actors, bus, presence)
+            entry = partial(serve, queues=queues, slots=presence.slots, member=member)
+            await actors.start(supervise, presence.role, entry)
+
         if "coder" in self._roles:
             words = writer_names(config.model, os.environ)
-            presence = presence_of("coder", name=None, slots=branches, tier=config.tier, model=words)
-            member = await _joined(actors, bus, presence)
-            entry = partial(serve_writes, bus, model, queues=writes, slots=branches, member=member)
-            await actors.start(supervise, "coder", entry)
+            presence = presence_of("coder", name=None, slots=config.search.branches, tier=config.tier, model=words)
+            await begin(presence, partial(serve_writes, bus, model), writes)
         if "builder" in self._roles:
-            presence = _serving(presence_of("builder", name=None, slots=limits.builders), session)
-            member = await _joined(actors, bus, presence)
-            entry = partial(serve_builds, bus, self._builder, queues=builds, slots=limits.builders, member=member)
-            await actors.start(supervise, "builder", entry)
+            presence = presence_of("builder", name=None, slots=config.workers.builders)
+            presence = msgspec.structs.replace(presence, served=served)
+            await begin(presence, partial(serve_builds, bus, self._builder), builds)
         if "evaluator" in self._roles:
-            presence = presence_of("evaluator", name=None, slots=slots_of(limits), device=device)
-            member = await _joined(actors, bus, _serving(presence, session))
-            entry = partial(
-                serve_evaluations, bus, self._evaluator, queues=evaluations, slots=slots_of(limits), member=member
-            )
-            await actors.start(supervise, "evaluator", entry)
-
-
-def _serving(presence: Presence, session: Session) -> Presence:
-    served = Served(language=session.started.description.language, target=session.started.target)
-    return msgspec.structs.replace(presence, served=(served,))
+            presence = presence_of("evaluator", name=None, slots=slots_of(config.workers), device=target.device)
+            presence = msgspec.structs.replace(presence, served=served)
+            await begin(presence, partial(serve_evaluations, bus, self._evaluator), evaluations)
 
 
 async def _joined(actors: TaskGroup, bus: Bus, presence: Presence) -> Member:
-    """Have a member show that it is there, ready: its proof was the reference."""
     member = Member(bus, presence)
     member.ready()
     await actors.start(member.keep)
@@ -489,9 +483,7 @@ async def _start_planner(
 ) -> None:
     words = model_name(planner_settings(session.config.model, os.environ), os.environ)
     presence = presence_of("planner", name=None, slots=1, model=words)
-    member = Member(post.bus, presence)
-    member.ready()
-    await actors.start(member.keep)
+    member = await _joined(actors, post.bus, presence)
 
     async def plan() -> None:
         await lead(post.bus, post.model, run_id=session.started.run_id, holder=member.name, terms=terms)
