@@ -32,7 +32,7 @@ class OriginalFlag(msgspec.Struct, frozen=True):
     said: str
     """Differences, or the missing parts."""
     instead: str = ""
-    """What to do if it is refused."""
+    """Replacement for a refused flag."""
     limit: int | None = None
     """Number that is always reached here; a larger one is refused."""
     is_switch: bool = False
