@@ -178,7 +178,7 @@ _GROUPS = {
 """Under which heading it lists them."""
 
 _MODULES = {
-    **dict.fromkeys(("tell", "pin", "boost", "forbid", "release", "stop", "pause", "continue"), "steer"),
+    **dict.fromkeys(("tell", "pin", "boost", "forbid", "release", "inject", "stop", "pause", "continue"), "steer"),
     **dict.fromkeys(("coder", "builder", "evaluator"), "node"),
 }
 """Where a command is, if not in a module of its own name."""

@@ -24,8 +24,8 @@ from ksearch_async.errors import refusal
 from ksearch_async.evaluation.judging import Case, Row, bench, row_object
 from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.folder import runs_dir_or_default
 from ksearch_async.settings.options import RunSettings
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.tasks import Candidate
@@ -128,11 +128,6 @@ def bench_command(
 
 
 def _refuse_others(level: int | None, searching: SearchFlags, correct: int | None, perf: int | None) -> None:
-    """Refuse what only KernelBench's problems have.
-
-    Raises:
-        ConfigError: some of it was said.
-    """
     said = {
         "--level": level is not None,
         "--search": searching.search,
@@ -150,11 +145,7 @@ def _print(rows: Sequence[Row], scores: Sequence[Score], trials: Sequence[str]) 
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of `1-20`, `3,7`, or both: `1-4,9`; sorted, each once.
-
-    Raises:
-        ConfigError: it is something else.
-    """
+    """Return the numbers of `1-20`, `3,7`, or both: `1-4,9`; sorted, each once."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -166,11 +157,7 @@ def numbers_of(text: str) -> tuple[int, ...]:
 
 
 def _chosen(root: Path, level: int, ids: Sequence[int] | None) -> list[reading.ProblemFile]:
-    """Return the problems that are meant; of a range, those that there are.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the problems that are meant; of a range, those that there are."""
     problems = reading.list_problems(root, level)
     chosen = [problem for problem in problems if ids is None or problem.problem_id in ids]
     if not chosen:
@@ -187,7 +174,6 @@ def _case(problem: reading.ProblemFile, candidates: Path | None, sample: int, *,
 
 
 def _name(problem: reading.ProblemFile, *, for_cpu: bool) -> str:
-    """Return the task of a problem as a search gets it."""
     return f"kernelbench:{problem.path.absolute()}{':cpu' if for_cpu else ''}"
 
 
@@ -201,12 +187,7 @@ def _for_search(searching: SearchFlags, settings: EvaluationSettings) -> RunSett
 
 
 async def _searched(names: Mapping[str, str], searching: SearchFlags, settings: EvaluationSettings, case: Case) -> Case:
-    """Return a case with the best that a search finds for it; nothing of what was there.
-
-    Raises:
-        ConfigError: it cannot be searched for.
-        BoundaryError: model or evaluator failed.
-    """
+    """Return a case with the best that a search finds for it; nothing of what was there."""
     told = _for_search(searching, settings)
     found = await run_search(names[case.task.task_id], config_file=searching.config, **told)
     note(f"{case.task.name}: {found.rounds} rounds, {found.stopped_by}, in {found.path}")
@@ -256,7 +237,6 @@ def _score_lines(one: Score) -> list[str]:
 
 
 def _few_trials(rows: Sequence[Row], correct: int | None, perf: int | None) -> dict[str, list[str]]:
-    """Return the problems that had fewer checked calls, or timed pairs, than was asked for."""
     measured = [row for row in rows if isinstance(row.verdict, Measured)]
     return {
         "checked_calls": [row.task for row in measured if correct is not None and row.checked_calls < correct],

@@ -68,16 +68,18 @@ def bench_gpumode(
         for_cpu: only the smallest tests, which have no figure.
         at_once: problems in work at once.
         as_json: print one JSON object.
-
-    Raises:
-        ConfigError: no root was named, or there are no such problems.
     """
     if root is None:
         raise refusal("no problems are named", "--root FOLDER, such as problems/pmpp_v2 of reference-kernels")
     problems = [_problem(folder, candidates, for_cpu=for_cpu) for folder in _folders(root, names)]
     cases = [problem.case for problem in problems if problem.case is not None]
     done = iter(anyio.run(partial(bench, cases, settings, at_once=at_once, on_row=partial(_tell, len(cases)))))
-    rows = [next(done) if problem.case is not None else _unusable(problem) for problem in problems]
+    rows = [
+        next(done)
+        if problem.case is not None
+        else Row(task=problem.name, task_id="", fate=UNUSABLE, reason=problem.why_not, elapsed_s=0.0)
+        for problem in problems
+    ]
     pairs = list(zip(problems, rows, strict=True))
     if as_json:
         head = {"benchmark": "gpumode", "size": "cpu" if for_cpu else "published"}
@@ -90,11 +92,6 @@ def bench_gpumode(
 
 
 def _folders(root: Path, names: str | None) -> list[Path]:
-    """Return the problems' folders, by path.
-
-    Raises:
-        ConfigError: there are none of these names.
-    """
     patterns = ["/".join(["*"] * depth + [DOCUMENT]) for depth in range(_DEPTH + 1)]
     found = sorted({path.parent for pattern in patterns for path in root.glob(pattern)})
     if not found:
@@ -130,10 +127,6 @@ def _problem(folder: Path, candidates: Path | None, *, for_cpu: bool) -> Problem
         return Problem(name=folder.name, case=Case(task=task, source=source), competition=competition)
     except ConfigError as error:
         return Problem(name=folder.name, case=None, competition=None, why_not=str(error))
-
-
-def _unusable(problem: Problem) -> Row:
-    return Row(task=problem.name, task_id="", fate=UNUSABLE, reason=problem.why_not, elapsed_s=0.0)
 
 
 def _tell(count: int, place: int, row: Row) -> None:

@@ -27,7 +27,7 @@ from ksearch_async.settings.table import RunConfig
 from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.base import Language
-from messages.tasks import Influence, Intake, TaskDescription, TaskSpec, TensorSpec, TrivialAnswer
+from messages.tasks import Influence, Intake, TaskDescription, TaskSpec, TensorSpec
 from messages.verdicts import Measured, Outpaced, Unstable
 
 _TENSORS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1), Column("changed alone"))
@@ -93,20 +93,47 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self) -> Iterator[str]:
         """Yield it as people read it."""
-        return _lines(self.description, self.intake, self.itself)
+        description, intake = self.description, self.intake
+        yield f"task       {description.name}"
+        yield f"tensors    {len(description.tensors)}, together {description.bytes_moved / 2**20:,.1f} MiB"
+        if intake.reference_us is not None:
+            yield f"reference  about {intake.reference_us:,.0f} us (eager; the judge is in no hurry)"
+        yield f"tolerance  {intake.tolerance}"
+        yield ""
+        influence = {one.tensor: one for one in intake.influences}
+        rows = [
+            [
+                one.name,
+                one.role,
+                f"({', '.join(map(str, one.shape))})",
+                one.dtype,
+                _effect(influence.get(one.name), one),
+            ]
+            for one in description.tensors
+        ]
+        yield from table_lines(_TENSORS, rows, width=terminal_width())
+        if intake.answers:
+            yield ""
+            answers = [
+                [one.name, "PASSES" if one.passes else "fails", f"{one.wrong_share:.0%}"] for one in intake.answers
+            ]
+            yield from table_lines(_ANSWERS, answers, width=terminal_width())
+        yield ""
+        if self.itself is not None:
+            yield f"itself     {_said_of(self.itself)}"
+        yield f"verdict    {intake.fitness}"
+        yield from (f"  {finding}" for finding in intake.findings)
 
     def as_object(self) -> dict[str, object]:
         """Return it as scripts read it."""
-        return _as_object(self.description, self.intake, self.itself)
+        told = self.description
+        known = {"task": told.name, "task_id": told.task_id, "bytes_moved": told.bytes_moved, "tensors": told.tensors}
+        itself = None if self.itself is None else as_object(self.itself)
+        return known | msgspec.structs.asdict(self.intake) | {"itself": itself}
 
 
 def examine_task(task: str, *, device: str, tolerance: str) -> Examined:
-    """Look at a task, and evaluate its reference as a candidate unless it is refused.
-
-    Raises:
-        ConfigError: the task cannot be used, or there is no such device.
-        messages.base.EvaluatorError: the judge is at fault.
-    """
+    """Look at a task, and evaluate its reference as a candidate unless it is refused."""
     return anyio.run(_examined, read_task(RunConfig(task=task, tolerance=tolerance)), device)
 
 
@@ -122,10 +149,6 @@ async def _examined(task: TaskSpec, device: str) -> Examined:
     """Run the reference, try trivial answers, and evaluate the reference as a candidate, all with the same processes.
 
     Trivial answers that were checked before are not checked again. As a candidate it may call what a reference calls.
-
-    Raises:
-        ConfigError: the task cannot be used or cannot be a candidate, or there is no such device.
-        messages.base.EvaluatorError: the judge is at fault.
     """
     language: Language = "python"  # any language finds the same, and this one needs no compiler
     await find_target(task, language, device)
@@ -146,31 +169,7 @@ async def _description(judge: Judge) -> AsyncIterator[TaskDescription]:
     yield await judge.describe()
 
 
-def _lines(description: TaskDescription, intake: Intake, itself: Evaluation | None) -> Iterator[str]:
-    yield f"task       {description.name}"
-    yield f"tensors    {len(description.tensors)}, together {description.bytes_moved / 2**20:,.1f} MiB"
-    if intake.reference_us is not None:
-        yield f"reference  about {intake.reference_us:,.0f} us (eager; the judge is in no hurry)"
-    yield f"tolerance  {intake.tolerance}"
-    yield ""
-    influence = {one.tensor: one for one in intake.influences}
-    rows = [
-        [tensor.name, tensor.role, _shape(tensor), tensor.dtype, _effect(influence.get(tensor.name), tensor)]
-        for tensor in description.tensors
-    ]
-    yield from table_lines(_TENSORS, rows, width=terminal_width())
-    if intake.answers:
-        yield ""
-        yield from table_lines(_ANSWERS, [_answer_row(answer) for answer in intake.answers], width=terminal_width())
-    yield ""
-    if itself is not None:
-        yield f"itself     {_said_of(itself)}"
-    yield f"verdict    {intake.fitness}"
-    yield from (f"  {finding}" for finding in intake.findings)
-
-
 def _said_of(itself: Evaluation) -> str:
-    """Say how the reference fared as a candidate."""
     if not isinstance(itself.verdict, _RIGHT):
         return f"{itself.fate}: {itself.reason}"
     if (interval := itself.speedup_interval) is None:
@@ -186,15 +185,5 @@ def _effect(influence: Influence | None, tensor: TensorSpec) -> str:
     return f"moves {influence.moved_share:.0%} of the outputs" if influence.matters else "moves nothing"
 
 
-def _answer_row(answer: TrivialAnswer) -> list[str]:
-    return [answer.name, "PASSES" if answer.passes else "fails", f"{answer.wrong_share:.0%}"]
-
-
 def _shape(tensor: TensorSpec) -> str:
     return f"({', '.join(map(str, tensor.shape))})"
-
-
-def _as_object(description: TaskDescription, intake: Intake, itself: Evaluation | None) -> dict[str, object]:
-    known = {"task": description.name, "task_id": description.task_id, "bytes_moved": description.bytes_moved}
-    fared = {"itself": None if itself is None else as_object(itself)}
-    return known | {"tensors": description.tensors} | msgspec.structs.asdict(intake) | fared

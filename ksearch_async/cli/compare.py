@@ -12,7 +12,8 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import find_run, read_run, runs_dir_or_default
+from ksearch_async.runs.folder import find_run, read_run
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.compare import (
     Comparison,
     Entrant,
@@ -74,12 +75,7 @@ def compare_command(
 
 
 def read_entrants(runs: Sequence[str], runs_dir: Path | None) -> list[Entrant]:
-    """Read the runs that are meant.
-
-    Raises:
-        ConfigError: there are fewer than two, one is named twice, or one cannot be found.
-        messages.base.BusError: a journal cannot be read.
-    """
+    """Read the runs that are meant."""
     folders = [find_run(run, runs_dir_or_default(runs_dir)) for run in runs]
     for place, folder in enumerate(folders):
         if folder.path in [other.path for other in folders[:place]]:
@@ -105,7 +101,6 @@ def _lines(comparison: Comparison, width: int | None) -> Iterator[str]:
 
 
 def _paragraph(title: str, text: str, width: int | None) -> Iterator[str]:
-    """Yield a text under a title, on as many lines as it takes."""
     for place, line in enumerate(wrap(text, (width or 10**6) - 11) or [""]):
         yield f"{title if place == 0 else '':<11}{line}"
 

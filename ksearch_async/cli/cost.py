@@ -15,9 +15,10 @@ from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import find_run, runs_dir_or_default
+from ksearch_async.runs.folder import find_run
 from ksearch_async.runs.run import PriceOf, Run, Spend, Spending
 from ksearch_async.settings.prices import read_prices
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.terminal import put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, duration, table_lines
 from messages.base import Usage
@@ -47,6 +48,11 @@ _SPENT = (
     Column("dollars", number=True),
 )
 _SHOWN_NODES = 10
+_ADDED = (
+    *("wall_clock_s", "rounds", "builds", "build_cpu_s", "evaluations", "evaluation_s", "lease_s"),
+    *("confirmations", "confirm_lease_s", "outpaced", "outpaced_lease_s", "timed", "timed_lease_s"),
+)
+"""Figures that are summed over records and over runs."""
 
 
 class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +74,15 @@ class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+NOTHING = RoleCost()
+
+
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """Costs of a run. Answers that were lost before they were journalled are in no journal, and not here."""
 
     run: str
-    planner: RoleCost = RoleCost()
-    coder: RoleCost = RoleCost()
+    planner: RoleCost = NOTHING
+    coder: RoleCost = NOTHING
     wall_clock_s: float = 0.0
     """Over all sessions."""
     rounds: int = 0
@@ -149,7 +158,10 @@ def _price_of(
     prompt_usd: float | None, cached_usd: float | None, completion_usd: float | None, table: Path | None
 ) -> PriceOf | None:
     if prompt_usd is None and cached_usd is None and completion_usd is None:
-        return _price_in(table) if table is not None else None
+        if table is None:
+            return None
+        prices = read_prices(str(table))
+        return lambda model: prices.of(model, None)
     if table is not None:
         raise refusal("prices are given twice", "leave out --prices, or --prompt-usd and its like")
     if prompt_usd is None or completion_usd is None:
@@ -157,11 +169,6 @@ def _price_of(
     cached_usd = prompt_usd if cached_usd is None else cached_usd
     price = Price(input_usd=prompt_usd, cached_usd=cached_usd, output_usd=completion_usd)
     return lambda _model: price
-
-
-def _price_in(table: Path) -> PriceOf:
-    prices = read_prices(str(table))
-    return lambda model: prices.of(model, None)
 
 
 def cost_of(run_id: str, records: Iterable[Record], price_of: PriceOf | None = None) -> Cost:
@@ -185,58 +192,31 @@ def cost_of(run_id: str, records: Iterable[Record], price_of: PriceOf | None = N
 def _plus(cost: Cost, record: Record) -> Cost:
     match record.body:
         case EditsProposed(usage=usage, latency_s=latency_s):
-            asked = RoleCost(usage=usage, latencies_s=(latency_s,))
-            return msgspec.structs.replace(cost, planner=cost.planner.plus(asked))
+            return _with(cost, planner=RoleCost(usage=usage, latencies_s=(latency_s,)))
         case CandidateWritten(usage=usage, latency_s=latency_s) if usage.calls:
-            asked = RoleCost(usage=usage, latencies_s=(latency_s,))
-            return msgspec.structs.replace(cost, coder=cost.coder.plus(asked))
+            return _with(cost, coder=RoleCost(usage=usage, latencies_s=(latency_s,)))
         case CandidateBuilt(cached=False, cpu_s=cpu_s):
-            return msgspec.structs.replace(cost, builds=cost.builds + 1, build_cpu_s=cost.build_cpu_s + cpu_s)
-        case CandidateEvaluated():
-            return _with_evaluation(cost, record.body)
-        case _:
-            return cost
+            return _with(cost, builds=1, build_cpu_s=cpu_s)
+        case CandidateEvaluated(verdict=verdict, wall_s=wall_s, lease_s=lease_s, purpose=purpose):
+            cost = _with(cost, evaluations=1, evaluation_s=wall_s, lease_s=lease_s)
+            if purpose == "confirm":
+                return _with(cost, confirmations=1, confirm_lease_s=lease_s)
+            if isinstance(verdict, Outpaced):
+                return _with(cost, outpaced=1, outpaced_lease_s=lease_s)
+            if isinstance(verdict, Measured) and verdict.timed:
+                return _with(cost, timed=1, timed_lease_s=lease_s)
+    return cost
 
 
-def _with_evaluation(cost: Cost, done: CandidateEvaluated) -> Cost:
-    screened = done.purpose != "confirm"
-    confirms, races = not screened, screened and isinstance(done.verdict, Outpaced)
-    times = screened and isinstance(done.verdict, Measured) and done.verdict.timed
-    return msgspec.structs.replace(
-        cost,
-        evaluations=cost.evaluations + 1,
-        evaluation_s=cost.evaluation_s + done.wall_s,
-        lease_s=cost.lease_s + done.lease_s,
-        confirmations=cost.confirmations + confirms,
-        confirm_lease_s=cost.confirm_lease_s + confirms * done.lease_s,
-        outpaced=cost.outpaced + races,
-        outpaced_lease_s=cost.outpaced_lease_s + races * done.lease_s,
-        timed=cost.timed + times,
-        timed_lease_s=cost.timed_lease_s + times * done.lease_s,
-    )
+def _with(cost: Cost, *, planner: RoleCost = NOTHING, coder: RoleCost = NOTHING, **more: float) -> Cost:
+    sums = {name: getattr(cost, name) + amount for name, amount in more.items()}
+    return msgspec.structs.replace(cost, planner=cost.planner.plus(planner), coder=cost.coder.plus(coder), **sums)
 
 
 def _sum(costs: Iterable[Cost]) -> Cost:
     total = Cost(run="all")
     for cost in costs:
-        total = Cost(
-            run="all",
-            planner=total.planner.plus(cost.planner),
-            coder=total.coder.plus(cost.coder),
-            wall_clock_s=total.wall_clock_s + cost.wall_clock_s,
-            rounds=total.rounds + cost.rounds,
-            builds=total.builds + cost.builds,
-            build_cpu_s=total.build_cpu_s + cost.build_cpu_s,
-            evaluations=total.evaluations + cost.evaluations,
-            evaluation_s=total.evaluation_s + cost.evaluation_s,
-            lease_s=total.lease_s + cost.lease_s,
-            confirmations=total.confirmations + cost.confirmations,
-            confirm_lease_s=total.confirm_lease_s + cost.confirm_lease_s,
-            outpaced=total.outpaced + cost.outpaced,
-            outpaced_lease_s=total.outpaced_lease_s + cost.outpaced_lease_s,
-            timed=total.timed + cost.timed,
-            timed_lease_s=total.timed_lease_s + cost.timed_lease_s,
-        )
+        total = _with(total, **{name: getattr(cost, name) for name in _ADDED}, planner=cost.planner, coder=cost.coder)
     return total
 
 
@@ -267,7 +247,6 @@ def _lines(cost: Cost) -> Iterator[str]:
 
 
 def _node_rows(cost: Cost) -> list[list[str]]:
-    """Return the actions that cost most."""
     spending = cost.spending
     costly = sorted(spending.by_node.items(), key=lambda item: (item[1].cost_usd, item[1].usage.tokens), reverse=True)
     return [

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -15,8 +15,8 @@ import msgspec
 from evaluators.hardware.target import probe_target
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.runs.folder import check_writable, runs_dir_or_default
-from ksearch_async.settings.table import API_KEY_VARIABLES
+from ksearch_async.runs.folder import check_writable
+from ksearch_async.settings.table import API_KEY_VARIABLES, runs_dir_or_default
 from ksearch_async.views.terminal import put, put_json
 from messages.base import KsearchError
 
@@ -55,9 +55,9 @@ def doctor_command(
         return probe_model(model, address, as_json=as_json)
     findings = [
         *_machine(),
-        _compiler(),
-        _cuda_compiler(),
-        _interpreter(),
+        _looked("compiler", _compiler, otherwise="missing"),
+        _looked("nvcc", _cuda_compiler, otherwise="note", without="no kernels in CUDA: "),
+        _looked("interpreter", _interpreter, otherwise="note", without="no kernels in Triton: "),
         *_packages(),
         *_isolation(),
         _model(address),
@@ -95,31 +95,27 @@ def _gpu() -> Finding:
     return Finding(name="gpu", status="ok", detail=f"{', '.join(names)}; --device cuda:0 runs candidates there")
 
 
-def _compiler() -> Finding:
-    try:
-        target = probe_target("cpp")
-    except KsearchError as error:
-        return Finding(name="compiler", status="missing", detail=str(error))
-    return Finding(name="compiler", status="ok", detail=f"{target.toolchain}, -march={target.march}, {target.device}")
+def _compiler() -> str:
+    target = probe_target("cpp")
+    return f"{target.toolchain}, -march={target.march}, {target.device}"
 
 
-def _cuda_compiler() -> Finding:
+def _cuda_compiler() -> str:
     from evaluators.languages.cuda.toolchain import find_nvcc  # noqa: PLC0415 - few hosts have it
 
-    try:
-        nvcc = find_nvcc()
-    except KsearchError as error:
-        return Finding(name="nvcc", status="note", detail=f"no kernels in CUDA: {error}")
-    return Finding(name="nvcc", status="ok", detail=f"{nvcc.release}, for {', '.join(nvcc.architectures)}")
+    nvcc = find_nvcc()
+    return f"{nvcc.release}, for {', '.join(nvcc.architectures)}"
 
 
-def _interpreter() -> Finding:
+def _interpreter() -> str:
+    return f"{probe_target('triton').toolchain}: kernels in Triton are checked, not timed"
+
+
+def _looked(name: str, look: Callable[[], str], *, otherwise: str, without: str = "") -> Finding:
     try:
-        target = probe_target("triton")
+        return Finding(name=name, status="ok", detail=look())
     except KsearchError as error:
-        return Finding(name="interpreter", status="note", detail=f"no kernels in Triton: {error}")
-    detail = f"{target.toolchain}: kernels in Triton are checked, not timed"
-    return Finding(name="interpreter", status="ok", detail=detail)
+        return Finding(name=name, status=otherwise, detail=f"{without}{error}")
 
 
 def _packages() -> Iterator[Finding]:
@@ -131,7 +127,6 @@ def _packages() -> Iterator[Finding]:
 
 
 def _isolation() -> Iterator[Finding]:
-    """Yield what keeps candidates from this host, and what each layer that is missing would be for."""
     from evaluators.process.sandbox.probe import WITHOUT, probe_layers  # noqa: PLC0415 - needs Linux
 
     try:

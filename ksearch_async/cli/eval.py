@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal
@@ -18,14 +19,14 @@ from evaluators.tasks.defaults import Competition
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.evaluation.judging import Judge, open_judge
+from ksearch_async.evaluation.judging import open_judge
 from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, TaskLike, task_of
 from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.fleet.workers import is_task, open_workers
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.candidates import Provenance, read_provenance
-from ksearch_async.runs.folder import find_run, runs_dir_or_default
-from ksearch_async.settings.table import ProgramSettings, WorkerSettings
+from ksearch_async.runs.candidates import read_provenance
+from ksearch_async.runs.folder import find_run
+from ksearch_async.settings.table import ProgramSettings, WorkerSettings, runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, put_lines
 from ksearch_async.views.text import TITLES, headline, kernel_rows, left_out, workload_table
 from messages.base import Language
@@ -90,7 +91,7 @@ def as_object(evaluation: Evaluation) -> dict[str, Any]:
     elif isinstance(verdict, Outpaced | Unstable | Quarantined):
         told["speedup_interval"] = _pair(verdict.speedup_interval)
     if isinstance(verdict, Measured | Outpaced) and verdict.workloads:
-        told["workloads"] = [_workload(one) for one in verdict.workloads]
+        told["workloads"] = [_times(one) for one in verdict.workloads]
     elif isinstance(verdict, Wrong | Crashed | TimedOut | Rejected | Unstable | Quarantined) and verdict.workload:
         told["workload"] = verdict.workload
     if printed := printed_by(verdict):
@@ -111,42 +112,25 @@ def as_object(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _workload(timed: TimedWorkload) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "name": timed.name,
+def _times(timed: Measured | TimedWorkload) -> dict[str, Any]:
+    """Return the figures of a candidate, or of one of its workloads; none if it was not timed."""
+    interval, told = timed.speedup_interval, dict[str, Any]()
+    if interval is None or (isinstance(timed, Measured) and not timed.timed):
+        return told
+    told |= {"timed": True, "measure": timed.measure} if isinstance(timed, Measured) else {"name": timed.name}
+    told |= {
         "pairs": timed.pairs,
         "latency_us": timed.latency_us,
         "reference_latency_us": timed.reference_latency_us,
         "speedup_vs_reference": timed.speedup_vs_reference,
-        "speedup_interval": _pair(timed.speedup_interval),
+        "speedup_interval": _pair(interval),
     }
-    if timed.baseline_interval is not None:
-        told |= {
+    baseline = {"baseline": timed.baseline} if isinstance(timed, Measured) else {}
+    if timed.baseline_interval is not None and baseline != {"baseline": ""}:
+        told |= baseline | {
             "baseline_latency_us": timed.baseline_latency_us,
             "speedup_vs_baseline": timed.speedup_vs_baseline,
             "baseline_interval": _pair(timed.baseline_interval),
-        }
-    return told
-
-
-def _times(verdict: Measured) -> dict[str, Any]:
-    if not verdict.timed or verdict.speedup_interval is None:
-        return {}
-    told: dict[str, Any] = {
-        "timed": True,
-        "measure": verdict.measure,
-        "pairs": verdict.pairs,
-        "latency_us": verdict.latency_us,
-        "reference_latency_us": verdict.reference_latency_us,
-        "speedup_vs_reference": verdict.speedup_vs_reference,
-        "speedup_interval": _pair(verdict.speedup_interval),
-    }
-    if verdict.baseline and verdict.baseline_interval is not None:
-        told |= {
-            "baseline": verdict.baseline,
-            "baseline_latency_us": verdict.baseline_latency_us,
-            "speedup_vs_baseline": verdict.speedup_vs_baseline,
-            "baseline_interval": _pair(verdict.baseline_interval),
         }
     return told
 
@@ -164,7 +148,8 @@ def lines_of(evaluation: Evaluation) -> list[str]:
     told += profile_table(evaluation.profile)
     if evaluation.isolation:
         told.append(f"isolation  {', '.join(evaluation.isolation)}")
-    told.append(f"took       {evaluation.seconds:.1f} s: building {evaluation.build_s:.1f} s{_of_judge(evaluation)}")
+    judged = f", checking and timing {evaluation.judge_s:.1f} s" if evaluation.judge_s else ""
+    told.append(f"took       {evaluation.seconds:.1f} s: building {evaluation.build_s:.1f} s{judged}")
     return told
 
 
@@ -172,10 +157,6 @@ def printed_lines(verdict: Verdict) -> list[str]:
     """Return what a candidate printed that did not crash, each line behind a margin."""
     lines = printed_by(verdict).strip().splitlines()
     return [f"{'printed' if not at else '':<11}| {line}" for at, line in enumerate(lines)]
-
-
-def _of_judge(evaluation: Evaluation) -> str:
-    return f", checking and timing {evaluation.judge_s:.1f} s" if evaluation.judge_s else ""
 
 
 def _lines_of(verdict: Verdict, device: str) -> list[str]:
@@ -187,19 +168,16 @@ def _lines_of(verdict: Verdict, device: str) -> list[str]:
     interval = verdict.speedup_interval
     if not verdict.timed or interval is None:
         return _untimed_lines(verdict, device)
+    over = f", geometric mean over {len(verdict.workloads)} workloads" if verdict.workloads else ""
     return [
         f"verdict    measured: correct in {len(verdict.checks)} checked calls",
         f"speedup    {verdict.speedup_vs_reference:.2f}x the reference {_said(interval)} "
-        f"(95 % interval{_over(verdict)}, {verdict.pairs} pairs)",
+        f"(95 % interval{over}, {verdict.pairs} pairs)",
         *_baseline_lines(verdict),
         f"latency    {verdict.latency_us:.1f} us, the reference {verdict.reference_latency_us:.1f} us; {device}",
         *workload_table(verdict.workloads),
         *_common_lines(verdict, verdict.notes),
     ]
-
-
-def _over(verdict: Measured) -> str:
-    return f", geometric mean over {len(verdict.workloads)} workloads" if verdict.workloads else ""
 
 
 def _failed_lines(verdict: Verdict) -> list[str]:
@@ -233,7 +211,6 @@ def _baseline_lines(verdict: Measured) -> list[str]:
 
 
 def _untimed_lines(verdict: Measured, device: str) -> list[str]:
-    """Say that it is correct, why it was not timed, and what else the evaluator notes."""
     why_not = next((note for note in verdict.notes if note.startswith("not timed")), "not timed")
     return [
         f"verdict    measured: correct, {why_not}",
@@ -290,7 +267,6 @@ def repeats_lines(repeats: Sequence[Evaluation]) -> list[str]:
 
 
 def _spread(speedups: Sequence[float]) -> float:
-    """Return how far apart the extremes lie, as a part of the median."""
     return (max(speedups) - min(speedups)) / median(speedups)
 
 
@@ -364,17 +340,15 @@ def eval_command(
 def _meant(
     task: str, sources: Sequence[Path], settings: EvaluationSettings, runs_dir: Path | None
 ) -> tuple[TaskLike, Sequence[Path | Candidate]]:
-    """Return the task, and what is evaluated against it; of a run its best.
-
-    Raises:
-        ConfigError: there is no such task or run, or nothing is given to evaluate.
-    """
+    """Return the task, and what is evaluated against it; of a run its best."""
     if "role" in settings:
         spec = task_of(task, settings)
         return spec, sources or [reference_candidate(spec)]
     if sources:
         return task, sources
-    best = _best_of(task, runs_dir_or_default(runs_dir))
+    if is_task(task):
+        raise refusal(f"no source file is given for {task!r}", "ksearch eval TASK SOURCE, or ksearch eval RUN")
+    best = read_provenance(find_run(task, runs_dir_or_default(runs_dir)))
     return best.task, [best.candidate]
 
 
@@ -386,26 +360,9 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """By which submissions are ranked; null: the task is of none."""
 
 
-def _best_of(run: str, runs_dir: Path) -> Provenance:
-    """Return a run's best kernel.
-
-    Raises:
-        ConfigError: the run does not exist or has no best, or the source of this task is gone.
-    """
-    if is_task(run):
-        raise refusal(f"no source file is given for {run!r}", "ksearch eval TASK SOURCE, or ksearch eval RUN")
-    return read_provenance(find_run(run, runs_dir))
-
-
 async def _evaluated(
     task: TaskLike, sources: Sequence[Path | Candidate], settings: EvaluationSettings, repeat: int, shown: Shown
 ) -> list[list[Evaluation]]:
-    """Evaluate each source as often as asked, print each as it is done, and return the evaluations of each.
-
-    Raises:
-        ConfigError: the input cannot be used.
-        messages.base.EvaluatorError: the evaluator itself failed.
-    """
     language = settings.get("language")
     spec = task_of(task, settings)
     if spec.source != "program":  # unreadable sources are refused before any evaluation
@@ -416,7 +373,7 @@ async def _evaluated(
         async with open_judge(spec, **settings) as judge:
             for source, repeats in zip(sources, found, strict=True):
                 which = f"{_name_of(source)}{f', {number + 1} of {repeat}' if repeat > 1 else ''}"
-                repeats.append(await _one(judge, source, which))
+                repeats.append(await judge.evaluate(source, on_stage=partial(_say, which)))
                 if number < repeat - 1:
                     continue
                 if shown.as_json:
@@ -426,8 +383,8 @@ async def _evaluated(
     return found
 
 
-async def _one(judge: Judge, source: Path | Candidate, which: str) -> Evaluation:
-    return await judge.evaluate(source, on_stage=lambda stage: note(f"{which}: {stage} ..."))
+def _say(which: str, stage: str) -> None:
+    note(f"{which}: {stage} ...")
 
 
 def _print(
@@ -467,7 +424,6 @@ def _compile(
     *,
     as_json: bool,
 ) -> int:
-    """Compile instead of evaluating, and say how that went."""
     if len(sources) != 1:
         raise refusal("--compile-for takes one source")
     candidate = read_kernel(sources[0], language, task)
@@ -482,12 +438,6 @@ def _compile(
 
 
 async def _compiled(task: TaskSpec, candidate: Candidate, arch: str) -> AheadReport:
-    """Return what came of compiling.
-
-    Raises:
-        ConfigError: the task cannot be used, or there is no such architecture.
-        messages.base.EvaluatorError: judge or compiler failed.
-    """
     check_architecture(arch)
     with tempfile.TemporaryDirectory(prefix="ksearch-eval-") as folder:
         async with open_workers(task, candidate.language, Path(folder), WorkerSettings(evaluators=1)) as workers:

@@ -21,8 +21,8 @@ from ksearch_async.export import Winner, check_call, check_exportable, write_mod
 from ksearch_async.export.receipt import facts_of
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.candidates import BEST, read_provenance
-from ksearch_async.runs.folder import RunFolder, check_writable, find_run, read_run, runs_dir_or_default
-from ksearch_async.settings.table import load_config
+from ksearch_async.runs.folder import RunFolder, check_writable, find_run, read_run
+from ksearch_async.settings.table import load_config, runs_dir_or_default
 from ksearch_async.views.lines import way_on
 from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines
 from messages.tasks import Candidate, TaskSpec
@@ -111,11 +111,6 @@ def export_command(
 
 
 def _waiting(folder: RunFolder) -> Waiting | None:
-    """Return the best of the candidates that may be faster than a run's best and wait to be confirmed.
-
-    Raises:
-        messages.base.BusError: the journal cannot be read.
-    """
     chronicle = read_run(folder)
     found = chronicle.waiting
     if found is None:
@@ -129,7 +124,6 @@ def _waiting(folder: RunFolder) -> Waiting | None:
 
 
 def _note_waiting(waiting: Waiting | None) -> None:
-    """Say that what was written may not be the fastest that the run has."""
     if waiting is None:
         return
     place = f"round {waiting.round}, {waiting.screen_speedup:.2f}x"
@@ -145,9 +139,6 @@ def _text_of(winner: Winner, form: Form, named: str) -> str:
         winner: what is exported.
         form: as what.
         named: how its task was named.
-
-    Raises:
-        ConfigError: the kernel cannot be put into that form.
     """
     if form == "module":
         return write_module(winner)
@@ -172,9 +163,6 @@ def _check_form(task: TaskSpec, candidate: Candidate, form: Form, named: str) ->
         candidate: the kernel.
         form: as what it is exported.
         named: how the task was named.
-
-    Raises:
-        ConfigError: it cannot.
     """
     if form == "gpumode":
         from evaluators.tasks.gpumode.packing import write_submission  # noqa: PLC0415 - of one source
@@ -192,12 +180,6 @@ def _check_form(task: TaskSpec, candidate: Candidate, form: Form, named: str) ->
 
 
 def _from_run(folder: RunFolder, which: str, form: Form, named: str) -> Winner:
-    """Return a run's kernel with the verdict that the run has on it.
-
-    Raises:
-        ConfigError: there is none, or it was not found right.
-        messages.base.BusError: the journal cannot be read.
-    """
     known = read_provenance(folder, which)
     _check_form(known.task, known.candidate, form, named)
     evaluated = known.evaluated
@@ -227,11 +209,6 @@ def _from_run(folder: RunFolder, which: str, form: Form, named: str) -> Winner:
 
 
 def _run_of(source: str, which: str, runs_dir: Path) -> tuple[RunFolder, str]:
-    """Return the run that is meant, and which of its candidates.
-
-    Raises:
-        ConfigError: there is none.
-    """
     path = Path(source)
     if path.is_file():
         raise refusal(f"{source!r} is a source file, and its task is not said", "--task TASK: what it is to do")
@@ -241,7 +218,6 @@ def _run_of(source: str, which: str, runs_dir: Path) -> tuple[RunFolder, str]:
 
 
 def _of_folder(folder: Path, which: str) -> tuple[RunFolder, str]:
-    """Find the run that a `best` folder, or one of `candidates/`, lies in."""
     for run, name in ((folder.parent, BEST), (folder.parent.parent, folder.name)):
         if (run / "journal.jsonl").is_file():
             return RunFolder(run), name if which == BEST else which
@@ -251,12 +227,7 @@ def _of_folder(folder: Path, which: str) -> tuple[RunFolder, str]:
 async def _measured(
     task: TaskSpec, candidate: Candidate, settings: EvaluationSettings, form: Form
 ) -> Winner | Evaluation:
-    """Evaluate a source file; what is not measured is returned as it is.
-
-    Raises:
-        ConfigError: the input cannot be used.
-        messages.base.EvaluatorError: the evaluator itself failed.
-    """
+    """Evaluate a source file; what is not measured is returned as it is."""
     async with open_judge(task, **settings) as judge:
         description = await judge.describe()
         call = next(iter(description.calls), None)
@@ -293,11 +264,6 @@ def _say_not_exported(found: Evaluation, *, as_json: bool) -> None:
 
 
 def _check_free(output: Path, *, force: bool) -> None:
-    """Accept a place that can be written to.
-
-    Raises:
-        ConfigError: it cannot, or there is something.
-    """
     if output.is_dir():
         raise refusal(f"{str(output)!r} is a folder", "-o names the file to write")
     if output.exists() and not force:

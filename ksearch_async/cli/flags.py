@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin
@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 
 from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.settings.options import GROUPS, NATS, SESSION_SETTINGS, SETTINGS, Setting
+from ksearch_async.settings.table import EndpointKind
 from messages.base import Language
 
 _GROUPS = {name: Group(name, sort_key=place) for place, name in enumerate(GROUPS, 1)}
@@ -48,6 +49,8 @@ _OF_EVALUATIONS: Mapping[str, str] = {
 
 _OF_DRAFTS = ("model", "base_url", "model_kind", "timeout", "temperature", "max_answer_tokens", "reasoning_effort")
 """Keywords of the settings that `new-task` has."""
+_OF_NODES = (*_OF_DRAFTS, "llm_seed", "structured", "early_stop", "mistakes")
+"""Keywords of the settings that planners and coders have."""
 
 
 def _flag(setting: Setting, *, default: str, group: Group | None) -> tuple[str, object, None]:
@@ -63,6 +66,18 @@ def _flag(setting: Setting, *, default: str, group: Group | None) -> tuple[str, 
 def _run_flags(name: str, settings: Iterable[Setting]) -> type:
     made = [_flag(each, default=each.default, group=_GROUPS[each.option.group]) for each in settings]
     return Parameter(name="*")(make_dataclass(name, made, namespace=_HERE, frozen=True, kw_only=True))
+
+
+def _settings_of_nodes() -> Iterator[Setting]:
+    """Yield the settings of a node's model; recordings and answers by hand are for runs that have a folder."""
+    kinds = (
+        "`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` are how "
+        "endpoints are asked."
+    )
+    for each in SETTINGS:
+        if each.keyword in _OF_NODES:
+            is_kind = each.keyword == "model_kind"
+            yield msgspec.structs.replace(each, kind=EndpointKind, help=kinds) if is_kind else each
 
 
 def _evaluation_flags() -> type:
@@ -92,6 +107,12 @@ if TYPE_CHECKING:
     class ModelFlags(Flags):
         """Flags of a model that answers a question outside of a search."""
 
+    @dataclass(frozen=True, kw_only=True)
+    class EndpointFlags(Flags):
+        """Flags of the model that a node asks."""
+
+        model: str | None = None
+
     class _EvaluationFlags(Flags):
         language: Language | None
 
@@ -99,15 +120,12 @@ else:
     SessionFlags = _run_flags("SessionFlags", SESSION_SETTINGS)
     RunFlags = _run_flags("RunFlags", SETTINGS)
     ModelFlags = _run_flags("ModelFlags", [each for each in SETTINGS if each.keyword in _OF_DRAFTS])
+    EndpointFlags = _run_flags("EndpointFlags", _settings_of_nodes())
     _EvaluationFlags = _evaluation_flags()
 
 
 def sign_in_with(credentials: Path | None) -> None:
-    """Have this process sign in with a file, as if its environment said so. It is no setting: no run's folder names it.
-
-    Raises:
-        ConfigError: it cannot be read, or holds something else.
-    """
+    """Have this process sign in with a file, as if its environment said so. It is no setting: no run saves it."""
     if credentials is None:
         return
     from ksearch_async.fleet.access import read_credentials  # noqa: PLC0415 - `--help` needs none of it

@@ -10,8 +10,9 @@ import msgspec
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import RunFolder, list_runs, read_run, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, list_runs, read_run
 from ksearch_async.runs.run import Best, BestScore, Run
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.lines import standing
 from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, rough_duration, table_lines
@@ -100,7 +101,6 @@ def _told(run: RunFolder, chronicle: Run, age_s: float) -> Row:
 
 
 def _worth(best: Best | BestScore | None) -> tuple[str, str]:
-    """Return speedup and interval, or the score alone."""
     if best is None:
         return "-", "-"
     if isinstance(best, BestScore):

@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 import cyclopts
-import msgspec
 from cyclopts import Parameter
 
 from ksearch_async.cli import exits
@@ -22,14 +21,14 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import address_of, open_bus
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.views.terminal import note, put, put_json, put_raw, shown_path, terminal_width
+from ksearch_async.views.terminal import note, put, put_json, put_lines, put_raw, shown_path, terminal_width
 from ksearch_async.views.text import Column, rough_duration, table_lines
 from messages.base import BusError, KsearchError
 
 if TYPE_CHECKING:
     from actors.bus.nats.server import NatsServer, ServerSettings
     from ksearch_async.fleet.access import TeamRole
-    from ksearch_async.fleet.server import ClusterPlace, TlsFiles
+    from ksearch_async.fleet.server import TlsFiles
 
 
 nats_app = cyclopts.App(name="nats", group_commands=cyclopts.Group("Commands"), result_action="return_value")
@@ -48,7 +47,6 @@ nats_app.command(
 CONFIG_NAME = "nats-server.conf"
 CREDENTIALS = "credentials"
 _CLIENT_PORT = 4222
-_CLUSTER_PORT = 6222
 
 
 @Parameter(name="*")
@@ -75,7 +73,6 @@ def init_command(
     replicas: int = 1,
     config: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     nkeys: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    servers: str | None = None,
     tls: TlsFlags = NO_TLS,
     as_json: JsonFlag = False,
 ) -> int:
@@ -88,7 +85,6 @@ def init_command(
         config: Write a server's configuration into this folder, with a user for each role and a file with the password
             of each; `-` prints the configuration, and the files go to ./credentials.
         nkeys: Give users key pairs instead of passwords.
-        servers: Hosts of a cluster, with commas: a configuration is written for each.
         tls: Certificates.
         as_json: Print one JSON object.
     """
@@ -96,9 +92,9 @@ def init_command(
     if config is not None:
         if nats is not None:
             raise refusal("--config writes files and --nats prepares a server", "give one after the other")
-        return _write(config, _hosts(servers), _tls_files(tls), nkeys=nkeys, as_json=as_json)
-    if nkeys or servers or tls != NO_TLS:
-        raise refusal("--nkeys, --servers and --tls-… say what a configuration holds", "add --config FOLDER")
+        return _write(config, _tls_files(tls), nkeys=nkeys, as_json=as_json)
+    if nkeys or tls != NO_TLS:
+        raise refusal("--nkeys and --tls-… say what a configuration holds", "add --config FOLDER")
     if replicas not in (1, 3, 5):
         raise refusal(f"--replicas: expected 1, 3 or 5, not {replicas}")
     if not (nats or os.environ.get("KSEARCH_NATS")):
@@ -160,11 +156,7 @@ async def _prepare(address: str, credentials: Path | None, replicas: int) -> Non
 async def _serve(
     settings: ServerSettings, admin: Path | None, as_json: bool, read_again: Callable[[], str] | None
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM; with a configuration, read that again at SIGHUP.
-
-    Raises:
-        BusError: the server ended by itself.
-    """
+    """Serve until Ctrl-C or SIGTERM; with a configuration, read that again at SIGHUP."""
     from actors.bus.nats.server import serve_nats  # noqa: PLC0415
 
     heeded = (signal.SIGINT, signal.SIGTERM, *(() if read_again is None else (signal.SIGHUP,)))
@@ -228,16 +220,6 @@ def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
     return f"{text}\n{tls_block(tls)}"
 
 
-def _hosts(servers: str | None) -> tuple[str, ...]:
-    """Return where the servers of a cluster listen to each other, `host:port` each."""
-    hosts = tuple(host.strip() for host in (servers or "").split(",") if host.strip())
-    if len(hosts) in (1, 2, 4):
-        raise refusal(f"a cluster of {len(hosts)} is no safer than one of fewer servers", "name 3 or 5 hosts")
-    if len(set(hosts)) < len(hosts):
-        raise refusal(f"--servers names a host twice: {servers!r}")
-    return tuple(host if ":" in host else f"{host}:{_CLUSTER_PORT}" for host in hosts)
-
-
 def _tls_files(flags: TlsFlags) -> TlsFiles | None:
     from ksearch_async.fleet.server import TlsFiles  # noqa: PLC0415
 
@@ -251,78 +233,42 @@ def _tls_files(flags: TlsFlags) -> TlsFiles | None:
     return TlsFiles(cert=flags.tls_cert, key=flags.tls_key, ca=flags.tls_ca)
 
 
-def _write(config: Path, hosts: tuple[str, ...], tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
-    """Write credentials, and a configuration for each server."""
-    from ksearch_async.fleet.server import (  # noqa: PLC0415
-        make_team,
-        server_config,
-        write_private,
-    )
+def _write(config: Path, tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
+    from ksearch_async.fleet.server import make_team, server_config, write_private  # noqa: PLC0415
 
     printed = str(config) == "-"
-    if printed and hosts:
-        raise refusal("a cluster has several configurations", "--config FOLDER")
     folder = Path() if printed else config
-    places = _places(hosts)
-    files: dict[Path, ClusterPlace | None] = {folder / place.server_name / CONFIG_NAME: place for place in places}
-    files = files or {folder / CONFIG_NAME: None}
-    there = [path for path in files if not printed and path.exists()]
-    if there:
-        raise refusal(f"{str(there[0])!r} is there already", "remove it first; credentials that are there are kept")
-    team = make_team(folder / CREDENTIALS, nkeys=nkeys)
-    for path, place in files.items():
-        text = server_config(team, tls=tls, cluster=place)
-        if printed:
-            put_raw(text.rstrip())
-            continue
+    path, credentials = folder / CONFIG_NAME, folder / CREDENTIALS
+    if not printed and path.exists():
+        raise refusal(f"{str(path)!r} is there already", "remove it first; credentials that are there are kept")
+    team = make_team(credentials, nkeys=nkeys)
+    text = server_config(team, tls=tls)
+    if printed:
+        put_raw(text.rstrip())
+    else:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_private(path, text)
         except OSError as error:
             raise refusal(f"cannot write {str(path)!r}: {error.strerror}") from error
-    secrets = {role: str(folder / CREDENTIALS / role) for role in team}
     if as_json and not printed:
-        put_json({"configurations": [str(path) for path in files], "credentials": secrets})
+        secrets = {role: str(credentials / role) for role in team}
+        put_json({"configurations": [str(path)], "credentials": secrets})
     else:
-        _tell([] if printed else list(files), folder / CREDENTIALS, list(team), encrypted=tls is not None)
+        _tell(None if printed else path, credentials, list(team), encrypted=tls is not None)
     return exits.FOUND
 
 
-def _places(hosts: tuple[str, ...]) -> list[ClusterPlace]:
-    """Return each server's place in the cluster; all of them share a password that no client knows."""
-    from actors.bus.nats.server import is_loopback  # noqa: PLC0415
-    from ksearch_async.fleet.server import ClusterPlace, new_secret  # noqa: PLC0415
-
-    password = new_secret()
-    places = []
-    for number, place in enumerate(hosts, start=1):
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdecimal():
-            raise refusal(f"{place!r} is no place for a server", "expected HOST or HOST:PORT")
-        places.append(
-            ClusterPlace(
-                server_name=f"ksearch-{number}",
-                host=host if is_loopback(host) else "0.0.0.0",  # noqa: S104 - servers sign in at each other
-                port=int(port),
-                routes=hosts,
-                password=password,
-            )
-        )
-    return places
-
-
-def _tell(files: list[Path], credentials: Path, roles: list[TeamRole], *, encrypted: bool) -> None:
-    """Say what was written, and what comes next."""
-    for path in files:
+def _tell(path: Path | None, credentials: Path, roles: list[TeamRole], *, encrypted: bool) -> None:
+    if path is not None:
         put(f"{'configuration':<14} {shown_path(path.absolute())}")
-    say = put if files else note
+    say = note if path is None else put
     for role in roles:
         say(f"{role:<14} {shown_path((credentials / role).absolute())}")
     if not encrypted:
         note("without --tls-cert and --tls-key passwords and jobs cross the network in the clear")
     note("bring each host the file of its role only: ksearch evaluator --nats URL --credentials FILE")
-    if files:
-        note(f"next: ksearch nats serve --host 0.0.0.0 --config {shown_path(files[0].parent.absolute())}")
+    if path is not None:
+        note(f"next: ksearch nats serve --host 0.0.0.0 --config {shown_path(path.parent.absolute())}")
 
 
 _COLUMNS = (
@@ -333,18 +279,6 @@ _COLUMNS = (
     Column("last event", number=True),
 )
 _NO_CARD = "-"
-
-
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, as `--json` tells it."""
-
-    run: str
-    state: str | None
-    """As its card says; null for a run without one: it was never led."""
-    events: int
-    size_bytes: int
-    last_at: str | None
-    """ISO 8601, UTC; null where there is no event."""
 
 
 def runs_command(*, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False) -> int:
@@ -360,8 +294,7 @@ def runs_command(*, nats: str | None = None, credentials: Path | None = None, as
     if as_json:
         put_json({"runs": kept})
     elif kept:
-        for line in table_lines(_COLUMNS, list(_rows(kept)), width=terminal_width()):
-            put(line)
+        put_lines(table_lines(_COLUMNS, list(map(_cells, kept)), width=terminal_width()))
     else:
         put("no runs")
     return exits.FOUND
@@ -385,45 +318,38 @@ def forget_command(
     return exits.FOUND
 
 
-async def _read(nats: str | None, credentials: Path | None) -> list[Kept]:
-    """Return the runs of a server, that with the last event first."""
+async def _read(nats: str | None, credentials: Path | None) -> list[dict[str, object]]:
+    """Return the runs of a server for `--json`, that with the last event first; without a card the state is null."""
     from ksearch_async.fleet.status import read_cards  # noqa: PLC0415 - `ksearch nats --help` needs no bus
 
     async with open_bus(nats, os.environ, role="watcher", credentials=credentials) as bus:
         kept = await bus.kept_runs()
         states = {card.run_id: card.state for card in await read_cards(bus)}
-    found = [
-        Kept(
-            run=run.run_id,
-            state=states.get(run.run_id),
-            events=run.events,
-            size_bytes=run.size_bytes,
-            last_at=None if run.last_at is None else run.last_at.isoformat(timespec="seconds"),
-        )
-        for run in kept
+    return [
+        {
+            "run": run.run_id,
+            "state": states.get(run.run_id),
+            "events": run.events,
+            "size_bytes": run.size_bytes,
+            "last_at": None if run.last_at is None else run.last_at.isoformat(timespec="seconds"),
+        }
+        for run in sorted(kept, key=lambda run: str(run.last_at or ""), reverse=True)
     ]
-    return sorted(found, key=lambda run: run.last_at or "", reverse=True)
 
 
-def _rows(kept: list[Kept]) -> Iterator[list[str]]:
-    now = datetime.now(UTC)
-    for run in kept:
-        age_s = None if run.last_at is None else (now - datetime.fromisoformat(run.last_at)).total_seconds()
-        yield [
-            run.run,
-            run.state or _NO_CARD,
-            f"{run.events:,}",
-            f"{run.size_bytes / 2**20:,.1f} MiB",
-            "-" if age_s is None else f"{rough_duration(max(0.0, age_s))} ago",
-        ]
+def _cells(run: dict[str, Any]) -> list[str]:
+    age_s = run["last_at"] and (datetime.now(UTC) - datetime.fromisoformat(run["last_at"])).total_seconds()
+    return [
+        run["run"],
+        run["state"] or _NO_CARD,
+        f"{run['events']:,}",
+        f"{run['size_bytes'] / 2**20:,.1f} MiB",
+        "-" if age_s is None else f"{rough_duration(max(0.0, age_s))} ago",
+    ]
 
 
 async def _forget(runs: tuple[str, ...], nats: str | None, credentials: Path | None, as_json: bool) -> None:
-    """Forget all of them, or none if one is not there or is led.
-
-    Raises:
-        ConfigError: a run does not exist, is not named by its id, or has a leader.
-    """
+    """Forget all of them, or none if one is not there or is led."""
     from ksearch_async.fleet.status import (  # noqa: PLC0415
         check_unled,
         find_run_id,

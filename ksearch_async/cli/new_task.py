@@ -68,7 +68,6 @@ def new_task_command(
 
 
 def _drafted(text: str, name: str, parent: Path, flags: DraftFlags, *, device: str, as_json: bool) -> int:
-    """Have a task drafted, show it with what check-task finds, and ask for a yes where there is a terminal."""
     from evaluators.tasks.own.drafts import write_draft  # noqa: PLC0415 - writing an example needs none of these
     from ksearch_async.cli.check_task import examine_task  # noqa: PLC0415
     from ksearch_async.evaluation.drafts import draft_task, require_endpoint  # noqa: PLC0415

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import anyio
 import msgspec
 import structlog
 from cyclopts import Group, Parameter
 
-from actors.llm.base import ReasoningEffort
 from actors.worker.member import Member
 from ksearch_async.cli import exits
-from ksearch_async.cli.flags import JsonFlag
+from ksearch_async.cli.flags import EndpointFlags, JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.nodes import GRACE_S, Coding, Ending, NodeTerms, Work, check_may_be, presence_of, run_node
@@ -47,43 +46,20 @@ log = structlog.get_logger(__name__)
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class MetricsFlags:
-    """Where Prometheus may read."""
+class OperationFlags:
+    """Options of all node commands."""
 
     metrics_port: Annotated[int | None, OPERATIONS] = None
     """Serve metrics for Prometheus at this port, 0: at a free one. Needs the extra `metrics`."""
     metrics_host: Annotated[str, OPERATIONS] = "127.0.0.1"
     """Address to serve them at; there is no authentication."""
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class OperationFlags(MetricsFlags):
-    """Options of all node commands."""
-
     log_json: Annotated[bool, Parameter(group=OPERATIONS.group, negative="", show_default=False)] = False
     """Log lines as JSON, one object each, for systemd, Slurm and the like. [env: KSEARCH_LOG_FORMAT=json]"""
 
 
-@contextmanager
-def operated(flags: OperationFlags, environment: Mapping[str, str], *, role: Role) -> Iterator[None]:
-    """Have a node's log lines on stderr, and its jobs traced if the environment asks for that.
-
-    Raises:
-        ConfigError: what is asked for cannot be had.
-    """
-    configure_logs(console=console_of(environment, as_json=flags.log_json))
-    with tracing(environment, role=role):
-        yield
-
-
 @asynccontextmanager
-async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[None]:
-    """Serve metrics, if a port was given; the log says where.
-
-    Raises:
-        ConfigError: the extra is missing, or the port cannot be bound.
-    """
+async def measured(flags: OperationFlags, read: Callable[[], Awaitable[Reading]]) -> AsyncIterator[None]:
+    """Serve metrics, if a port was given; the log says where."""
     if flags.metrics_port is None:
         yield
         return
@@ -97,11 +73,7 @@ async def measured(flags: MetricsFlags, read: Callable[[], Awaitable[Reading]]) 
 
 
 async def read_member(member: Member, bus: NatsBus) -> Reading:
-    """Return the metrics that a node knows: of a worker its own, of a planner those of all nodes.
-
-    Raises:
-        messages.base.BusError: the bus cannot be read.
-    """
+    """Return the metrics that a node knows: of a worker its own, of a planner those of all nodes."""
     from ksearch_async.follow.metrics import (  # noqa: PLC0415
         Reading,
         read_fleet,
@@ -160,39 +132,22 @@ class DeviceFlags:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ModelFlags:
-    """Which model a coder asks: the flags of `ksearch run`."""
+class AskedFlags(EndpointFlags):
+    """How a model is asked by a node."""
+
+    latency: Annotated[float, MODEL] = 0.0
+    """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags(AskedFlags):
+    """Which model a coder asks."""
 
     tier: Annotated[str | None, NODE] = None
     """Write for runs that ask for this tier. [default: default]"""
-    model: Annotated[str | None, MODEL] = None
-    """The endpoint's name of the model that writes."""
-    base_url: Annotated[str | None, MODEL] = None
-    """Address of an OpenAI-compatible endpoint."""
-    model_kind: Annotated[Literal["auto", "offline", "chat", "responses"] | None, MODEL] = None
-    """`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` are how
-    endpoints are asked. [default: auto]"""
-    timeout: Annotated[float | None, MODEL] = None
-    """Seconds that one model call may take. [default: 600]"""
-    temperature: Annotated[float | None, MODEL] = None
-    """Of the model's answers; without it and the next two the endpoint decides."""
-    max_answer_tokens: Annotated[int | None, MODEL] = None
-    """Tokens that one answer may have, hidden reasoning included."""
-    reasoning_effort: Annotated[ReasoningEffort | None, MODEL] = None
-    """How much the model may think before it answers."""
-    llm_seed: Annotated[int | None, MODEL] = None
-    """Seed of the endpoint's draws, where it has such."""
-    structured: Annotated[Literal["auto", "on", "off"] | None, MODEL] = None
-    """Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found that it
-    can. [default: auto]"""
-    early_stop: Annotated[bool | None, MODEL] = None
-    """Stream answers, and do not read on long after they are whole. [default: yes]"""
-    mistakes: Annotated[float | None, MODEL] = None
-    """Share of the built-in rules' answers that are spoiled as models spoil theirs, 0 to 1. [default: 0]"""
     seed: Annotated[int | None, MODEL] = None
     """The built-in rules' answers follow from it. [default: 0]"""
-    latency: Annotated[float, MODEL] = 0.0
-    """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
 
 
 PLAIN_NODE = NodeFlags()
@@ -202,36 +157,18 @@ PLAIN_OPERATIONS = OperationFlags()
 
 
 def settings_of(node: NodeFlags, model: ModelFlags = PLAIN_MODEL) -> RunConfig:
-    """Return the settings that nodes share with runs: flags, and `KSEARCH_…` variables where a flag is not given.
+    """Return the settings that nodes share with runs: flags, and `KSEARCH_…` variables where a flag is not given."""
+    return resolve_config("node", environment=os.environ, flags={"nats": node.nats, **given_settings(model)})
 
-    Raises:
-        ConfigError: what cannot be used.
-    """
-    flags = {
-        "nats": node.nats,
-        "tier": model.tier,
-        "model": model.model,
-        "base-url": model.base_url,
-        "model-kind": model.model_kind,
-        "timeout": model.timeout,
-        "temperature": model.temperature,
-        "max-answer-tokens": model.max_answer_tokens,
-        "reasoning-effort": model.reasoning_effort,
-        "llm-seed": model.llm_seed,
-        "structured": model.structured,
-        "early-stop": model.early_stop,
-        "mistakes": model.mistakes,
-        "seed": model.seed,
-    }
-    return resolve_config("node", environment=os.environ, flags=flags)
+
+def given_settings(flags: AskedFlags) -> dict[str, Any]:
+    """Return the flags that are settings of runs too, by their names there."""
+    apart = {"credentials", "node_name", "lease", "exit_when_idle", "latency"}
+    return {name.replace("_", "-"): value for name, value in asdict(flags).items() if name not in apart}
 
 
 def terms_of(node: NodeFlags) -> NodeTerms:
-    """Return how long the node stays.
-
-    Raises:
-        ConfigError: names the flag.
-    """
+    """Return how long the node stays."""
     if not (isfinite(node.grace) and node.grace >= 0):
         raise refusal(f"--grace: expected seconds, not {node.grace!r}")
     idle = node.exit_when_idle
@@ -241,11 +178,7 @@ def terms_of(node: NodeFlags) -> NodeTerms:
 
 
 def slots_of(node: NodeFlags, usual: int) -> int:
-    """Return how many jobs are done at once.
-
-    Raises:
-        ConfigError: it is no such number.
-    """
+    """Return how many jobs are done at once."""
     slots = usual if node.slots is None else node.slots
     if not 1 <= slots <= MOST_SLOTS:
         raise refusal(f"--slots: expected 1 to {MOST_SLOTS}, not {slots}")
@@ -253,11 +186,7 @@ def slots_of(node: NodeFlags, usual: int) -> int:
 
 
 def artifacts_of(device: DeviceFlags) -> Path:
-    """Return the folder that keeps what was built.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Return the folder that keeps what was built."""
     folder = (device.artifacts or DEFAULT_ARTIFACTS).expanduser().absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -293,15 +222,10 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def start_node(order: Order, *, as_json: bool) -> int:
-    """Be a node until asked to leave, and return the exit code.
-
-    Raises:
-        ConfigError: the connection cannot have these rights.
-        messages.base.BusError: the server cannot be reached, or
-            does not let this node in.
-    """
+    """Be a node until asked to leave, and return the exit code."""
     gc.enable()  # `main` disabled it for the start; a node may run for weeks
-    with operated(order.operations, os.environ, role=order.presence.role):
+    configure_logs(console=console_of(os.environ, as_json=order.operations.log_json))
+    with tracing(os.environ, role=order.presence.role):
         left = anyio.run(_be, order)
     if as_json:
         put_json(left)
@@ -327,11 +251,7 @@ async def _be(order: Order) -> Left:
 
 
 async def _end_with(bus: NatsBus) -> None:
-    """End the node when its connection is over: another process may connect again, this one cannot.
-
-    Raises:
-        BusError: says why it is over.
-    """
+    """End the node when its connection is over: another process may connect again, this one cannot."""
     raise BusError(f"the connection to the server is over: {await bus.over()}")
 
 
@@ -342,11 +262,7 @@ def device_order(
     work: DeviceFlags,
     operations: OperationFlags,
 ) -> Order:
-    """Return a builder or an evaluator that is to be.
-
-    Raises:
-        ConfigError: names what cannot be used.
-    """
+    """Return a builder or an evaluator that is to be."""
     slots, device, settings = slots_of(node, usual=2), device_of(work.device, work.isolation), settings_of(node)
     made = duty(device, artifacts_of(work), tuple(dict.fromkeys(work.language)))
     return Order(
@@ -360,11 +276,7 @@ def device_order(
 
 
 def coder_order(node: NodeFlags, work: ModelFlags, operations: OperationFlags) -> Order:
-    """Return a coder that is to be.
-
-    Raises:
-        ConfigError: names what cannot be used.
-    """
+    """Return a coder that is to be."""
     settings = settings_of(node, work)
     slots = slots_of(node, usual=settings.model.concurrency)
     model_settings = msgspec.structs.replace(settings.model, concurrency=slots)

@@ -115,11 +115,6 @@ async def _show(nats: str | None, credentials: Path | None, watch: bool, as_json
 
 
 async def _print(bus: NatsBus, *, clear: bool, as_json: bool) -> None:
-    """Say once who is there.
-
-    Raises:
-        BusError: it cannot be read.
-    """
     roster = await read_roster(bus)
     if as_json:
         put_json(report_of(roster, await metrics_beside(roster, bus)))

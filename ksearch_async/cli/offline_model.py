@@ -104,7 +104,6 @@ def offline_model_command(
 
 
 async def _serve(model: OfflineModel, conduct: Conduct, listener: socket, as_json: bool) -> Report:
-    """Serve until Ctrl-C or SIGTERM."""
     from actors.llm.served.app import Served  # noqa: PLC0415 - starlette and uvicorn serve no other command
     from actors.llm.served.server import serve_app  # noqa: PLC0415
 
@@ -150,14 +149,12 @@ def _rates(failing: FaultFlags) -> dict[str, float]:
 
 
 def _check(port: int, concurrency_limit: int | None, answers: AnswerFlags, failing: FaultFlags) -> None:
-    """Refuse numbers that mean nothing.
-
-    Raises:
-        ConfigError: names the flag.
-    """
     rates = _rates(failing)
-    _check_shares({**rates, "faults": failing.faults})
-    _check_answers(answers)
+    shares = {"faults": failing.faults, "mistakes": answers.mistakes, "each_mistake": answers.each_mistake}
+    for name, share in (rates | shares).items():
+        if not 0.0 <= share <= 1.0:
+            raise refusal(f"--{name.replace('_', '-')}: expected a share from 0 to 1, not {share!r}")
+    _check_mistakes(answers)
     if sum(rates.values()) > 1.0 + 1e-9:
         raise refusal(f"the shares of failing requests add up to {sum(rates.values()):g}", "together at most 1")
     for name, seconds in {"latency": answers.latency, "retry-after": failing.retry_after}.items():
@@ -169,18 +166,11 @@ def _check(port: int, concurrency_limit: int | None, answers: AnswerFlags, faili
         raise refusal(f"--concurrency-limit: expected int >= 1, not {concurrency_limit}")
 
 
-def _check_answers(answers: AnswerFlags) -> None:
-    _check_shares({"mistakes": answers.mistakes, "each_mistake": answers.each_mistake})
+def _check_mistakes(answers: AnswerFlags) -> None:
     if answers.mistakes and answers.each_mistake:
         raise refusal("--mistakes and --each-mistake contradict each other", "give one of them")
     if (together := answers.each_mistake * most_kinds(answers.mistake_kinds)) > 1.0 + 1e-9:
         raise refusal(f"--each-mistake: the mistakes of one role add up to {together:g}", "together at most 1")
-
-
-def _check_shares(shares: dict[str, float]) -> None:
-    for name, share in shares.items():
-        if not 0.0 <= share <= 1.0:
-            raise refusal(f"--{name.replace('_', '-')}: expected a share from 0 to 1, not {share!r}")
 
 
 def _summary(report: Report) -> Iterator[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
@@ -24,251 +23,168 @@ CHECKED_CALLS = 8
 """Calls on fresh inputs that are checked, at least, before a candidate gets any credit: the timed ones."""
 
 
-class Same(msgspec.Struct, frozen=True):
-    """Ours is called so too."""
-
-
-class Renamed(msgspec.Struct, frozen=True):
-    """Ours has another name."""
-
-    ours: str
-
-
-class Met(msgspec.Struct, frozen=True):
-    """A switch that is always on here."""
-
-
-class TaskPart(msgspec.Struct, frozen=True):
-    """Says with others which task is meant."""
-
-
-class AtMost(msgspec.Struct, frozen=True):
-    """A number that is always reached here."""
-
-    limit: int
-
-
-class Spelled(msgspec.Struct, frozen=True):
-    """A switch; ours has a value."""
-
-    words: tuple[str, ...]
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """There is nothing like it."""
-
-    instead: str
-
-
-Meaning: TypeAlias = Same | Renamed | Spelled | Met | TaskPart | AtMost | Refused
-
-
 class OriginalFlag(msgspec.Struct, frozen=True):
-    """A flag of the original."""
+    """A flag of the original; a row of the guide's table."""
 
     name: str
-    default: str
-    """The original's, as the guide shows it."""
-    meaning: Meaning
+    here: str
+    """Our flag; or `TASK`: part of the task's name; `always`: done anyway; `refused`: there is nothing like it."""
     said: str
     """Differences, or the missing parts."""
+    instead: str = ""
+    """Replacement for a refused flag."""
+    limit: int | None = None
+    """Number that is always reached here; a larger one is refused."""
     is_switch: bool = False
     """Takes no value."""
 
-    @property
-    def met(self) -> bool:
-        """Say whether what it asks for is always done here."""
-        return isinstance(self.meaning, Met | AtMost)
 
-    @property
-    def ours(self) -> str:
-        """Equivalents of this project, as in the guide."""
-        match self.meaning:
-            case Same():
-                return f"`--{self.name}`"
-            case Renamed(ours=ours):
-                return f"`--{ours}`"
-            case Spelled(words=words):
-                return f"`{' '.join(words)}`"
-            case TaskPart():
-                return "TASK"
-            case Met() | AtMost():
-                return "always"
-            case Refused():
-                return "refused"
-
-
-_STOPWATCH = Refused("leave it out: pairs are timed until the speedup's interval is narrow (docs/how-we-measure.md)")
-_TOLERANCE = Refused("leave it out, or name a profile: --tolerance gpumode:0.01,0.01 (docs/how-we-measure.md)")
+_STOPWATCH = "leave it out: pairs are timed until the speedup's interval is narrow (docs/how-we-measure.md)"
+_TOLERANCE = "leave it out, or name a profile: --tolerance gpumode:0.01,0.01 (docs/how-we-measure.md)"
 
 FLAGS = (
     OriginalFlag(
         "task-source",
-        "flashinfer",
-        TaskPart(),
+        "TASK",
         "`flashinfer` where a definition is named, `gpumode` where a folder of its problems is, else `kernelbench`",
     ),
     OriginalFlag(
         "task-path",
-        "none",
-        TaskPart(),
+        "TASK",
         "a KernelBench checkout, or a FlashInfer-Bench dataset; also `--dataset-root`, or the variable `DATASET_ROOT`",
     ),
-    OriginalFlag("dataset-root", "variable of the scripts", TaskPart(), "as `--task-path`"),
-    OriginalFlag("kernelbench-level", "1", TaskPart(), "picks `level{N}/{ID}_*.py` of the checkout"),
-    OriginalFlag("kernelbench-problem-id", "1", TaskPart(), "picks `level{N}/{ID}_*.py` of the checkout"),
+    OriginalFlag("dataset-root", "TASK", "as `--task-path`"),
+    OriginalFlag("kernelbench-level", "TASK", "picks `level{N}/{ID}_*.py` of the checkout"),
+    OriginalFlag("kernelbench-problem-id", "TASK", "picks `level{N}/{ID}_*.py` of the checkout"),
     OriginalFlag(
         "kernelbench-eval-mode",
-        "local",
-        TaskPart(),
+        "TASK",
         "`modal` is `--device modal`: a GPU of Modal's, with the extra `modal` and an account; never tried with one",
     ),
     OriginalFlag(
         "kernelbench-num-correct-trials",
-        "5",
-        AtMost(CHECKED_CALLS),
+        "always",
         "every timed call is on fresh inputs and checked, 8 of them or more; a larger number is refused",
+        limit=CHECKED_CALLS,
     ),
-    OriginalFlag("kernelbench-num-perf-trials", "100", _STOPWATCH, "the number of timed calls cannot be set"),
-    OriginalFlag("local", "none", TaskPart(), "a FlashInfer-Bench dataset, as `--task-path`"),
-    OriginalFlag("definition", "none", TaskPart(), "with the dataset it means `flashinfer:DATASET#DEFINITION`"),
     OriginalFlag(
-        "model-name", "required", Renamed("model"), "without one the built-in rules write, which are no language model"
+        "kernelbench-num-perf-trials", "refused", "the number of timed calls cannot be set", instead=_STOPWATCH
     ),
-    OriginalFlag("base-url", "none", Same(), "the same"),
+    OriginalFlag("local", "TASK", "a FlashInfer-Bench dataset, as `--task-path`"),
+    OriginalFlag("definition", "TASK", "with the dataset it means `flashinfer:DATASET#DEFINITION`"),
+    OriginalFlag("model-name", "--model", "without one the built-in rules write, which are no language model"),
+    OriginalFlag("base-url", "--base-url", "the same"),
     OriginalFlag(
         "api-key",
-        "`LLM_API_KEY`",
-        Refused("set KSEARCH_API_KEY, OPENAI_API_KEY or LLM_API_KEY in the environment"),
+        "refused",
         "a key on a command line can be read by every user of the machine",
+        instead="set KSEARCH_API_KEY, OPENAI_API_KEY or LLM_API_KEY in the environment",
     ),
-    OriginalFlag("language", "triton", Same(), "default `cpp`; see `ksearch run --help` for what there is"),
+    OriginalFlag("language", "--language", "default `cpp`; see `ksearch run --help` for what there is"),
     OriginalFlag(
         "target-gpu",
-        "H100",
-        Same(),
+        "--target-gpu",
         "the original only tells the model; here it must be the device that the run is timed on",
     ),
-    OriginalFlag("max-opt-rounds", "5", Renamed("max-rounds"), "default 40; counts evaluations, as the original does"),
+    OriginalFlag("max-opt-rounds", "--max-rounds", "default 40; counts evaluations, as the original does"),
     OriginalFlag(
         "world-model",
-        "off",
-        Same(),
+        "--world-model",
         "default `evolving`, which the flag without a value means too; also `frozen` and `off`",
     ),
     OriginalFlag(
-        "wm-stagnation-window",
-        "5",
-        Renamed("window"),
-        "default 3, and 5 (`--repair-window`) as long as nothing is correct",
+        "wm-stagnation-window", "--window", "default 3, and 5 (`--repair-window`) as long as nothing is correct"
     ),
     OriginalFlag(
         "wm-max-difficulty",
-        "4",
-        Renamed("max-difficulty"),
+        "--max-difficulty",
         "default 5, and kept as set: the original moves it to 4 once a kernel is good",
     ),
     OriginalFlag(
         "continue-from-solution",
-        "none",
-        Same(),
+        "--continue-from-solution",
         "a source file, a run or its `best` folder; solutions in the original's JSON cannot be read",
     ),
     OriginalFlag(
         "continue-from-world-model",
-        "none",
-        Same(),
+        "--continue-from-world-model",
         "`auto`, a run, a run's `world_model/latest.json`, or a world model of the original's: models see its results "
         "as history",
     ),
     OriginalFlag(
         "save-solutions",
-        "off",
-        Met(),
+        "always",
         "every candidate is kept, in the run's candidates/ and in its journal",
         is_switch=True,
     ),
-    OriginalFlag("no-save-results", "off", Met(), "nothing is ever written to a dataset", is_switch=True),
-    OriginalFlag(
-        "artifacts-dir", "`.ksearch`", Renamed("runs-dir"), "default `runs`; each run has a folder of its own in it"
-    ),
-    OriginalFlag(
-        "run-name", "`RUN_NAME`", Same(), "names the run's folder; without it the name is made of task and time"
-    ),
+    OriginalFlag("no-save-results", "always", "nothing is ever written to a dataset", is_switch=True),
+    OriginalFlag("artifacts-dir", "--runs-dir", "default `runs`; each run has a folder of its own in it"),
+    OriginalFlag("run-name", "--run-name", "names the run's folder; without it the name is made of task and time"),
     OriginalFlag(
         "wandb",
-        "off",
-        Spelled(("--track", "wandb")),
+        "--track wandb",
         "needs the extra `wandb`; the original's keys and artifacts, and ours: [tracking](tracking.md)",
         is_switch=True,
     ),
-    OriginalFlag(
-        "wandb-project", "`WANDB_PROJECT`", Renamed("track-project"), "default `WANDB_PROJECT`, else `ksearch`"
-    ),
+    OriginalFlag("wandb-project", "--track-project", "default `WANDB_PROJECT`, else `ksearch`"),
     OriginalFlag(
         "baseline-solution",
-        "none",
-        Refused("leave it out: every speedup is against the problem's own reference"),
+        "refused",
         "there is no other baseline than the reference",
+        instead="leave it out: every speedup is against the problem's own reference",
     ),
-    OriginalFlag("warmup-runs", "10", _STOPWATCH, "warm-up is the stopwatch's business"),
-    OriginalFlag("iterations", "10", _STOPWATCH, "the number of timed calls cannot be set"),
-    OriginalFlag("num-trials", "1", _STOPWATCH, "the number of timed calls cannot be set"),
-    OriginalFlag("rtol", "0.01", _TOLERANCE, "a profile says both tolerances"),
-    OriginalFlag("atol", "0.01", _TOLERANCE, "a profile says both tolerances"),
-    OriginalFlag("use-isolated-runner", "off", Met(), "every candidate runs in a process of its own", is_switch=True),
+    OriginalFlag("warmup-runs", "refused", "warm-up is the stopwatch's business", instead=_STOPWATCH),
+    OriginalFlag("iterations", "refused", "the number of timed calls cannot be set", instead=_STOPWATCH),
+    OriginalFlag("num-trials", "refused", "the number of timed calls cannot be set", instead=_STOPWATCH),
+    OriginalFlag("rtol", "refused", "a profile says both tolerances", instead=_TOLERANCE),
+    OriginalFlag("atol", "refused", "a profile says both tolerances", instead=_TOLERANCE),
+    OriginalFlag("use-isolated-runner", "always", "every candidate runs in a process of its own", is_switch=True),
     OriginalFlag(
         "parallel-workloads",
-        "off",
-        Refused("leave it out: --evaluators judges several candidates at once"),
+        "refused",
         "one judge goes through a task's workloads; they are timed one at a time, or they would disturb one another",
+        instead="leave it out: --evaluators judges several candidates at once",
         is_switch=True,
     ),
     OriginalFlag(
         "max-parallel-workloads",
-        "0",
-        Refused("leave it out: --evaluators says how many candidates are judged at once"),
+        "refused",
         "as `--parallel-workloads`",
+        instead="leave it out: --evaluators says how many candidates are judged at once",
     ),
     OriginalFlag(
         "num-eval-workload",
-        "all",
-        Refused("name the workloads that count behind the task: FILE.py:short,long"),
+        "refused",
         "all workloads of a task are always evaluated; which ones those are is part of the task",
+        instead="name the workloads that count behind the task: FILE.py:short,long",
     ),
     OriginalFlag(
         "feedback-workloads",
-        "5 at random",
-        TaskPart(),
+        "TASK",
         "ids of a definition's workloads; without it five are drawn with seed 0, and the task's name says so; feedback "
         "tells of all of them",
     ),
-    OriginalFlag(
-        "num-feedback-workloads", "5", TaskPart(), "how many are drawn; `DEFINITION:draw=5,seed=7,hidden=3` says more"
-    ),
+    OriginalFlag("num-feedback-workloads", "TASK", "how many are drawn; `DEFINITION:draw=5,seed=7,hidden=3` says more"),
     OriginalFlag(
         "feedback-trace-policy",
-        "first",
-        Refused("leave it out: the first failing workload decides, and is named"),
+        "refused",
         "a failure is reported for the first workload that fails, the cheapest first",
+        instead="leave it out: the first failing workload decides, and is named",
     ),
     OriginalFlag(
         "gpumode-mode",
-        "benchmark",
-        TaskPart(),
+        "TASK",
         "`benchmark` and `leaderboard` time the benchmarks and hold the tests out; `test` is the tests alone",
     ),
     OriginalFlag(
         "gpumode-keep-tmp",
-        "off",
-        Met(),
+        "always",
         "every candidate is kept, in the run's candidates/ and in its journal",
         is_switch=True,
     ),
     OriginalFlag(
         "gpumode-task-dir",
-        "its own TriMul",
-        TaskPart(),
+        "TASK",
         "a problem's folder in a checkout of reference-kernels; also the variable `GPUMODE_TASK_DIR`",
     ),
 )
@@ -295,9 +211,6 @@ def task_words(given: Mapping[str, str], environment: Mapping[str, str]) -> tupl
     Args:
         given: flags that say which task is meant, with their values.
         environment: where a dataset may be named.
-
-    Raises:
-        ConfigError: they name none that there is, or of two sources at once.
     """
     named = (source for source, flags in _OWN.items() if set(flags) & set(given))
     source = given.get("task-source") or next(named, "kernelbench")
@@ -312,18 +225,13 @@ def task_words(given: Mapping[str, str], environment: Mapping[str, str]) -> tupl
 
 
 def number_of(name: str, text: str) -> int:
-    """Return a flag's whole number.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return a flag's whole number."""
     if not (text.isascii() and text.isdecimal()):
         raise refusal(f"--{name}: expected a whole number, not {text!r}")
     return int(text)
 
 
 def _flashinfer(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `flashinfer:DATASET#DEFINITION`, with the workloads that are meant."""
     said = [name for name in (*_OF_FLASHINFER, "dataset-root", "task-path") if name in given]
     if "definition" not in given:
         if not said:
@@ -341,7 +249,6 @@ def _flashinfer(given: Mapping[str, str], environment: Mapping[str, str]) -> tup
 
 
 def _gpumode(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return `gpumode:FOLDER`, with the cases that a mode means."""
     mode = given.get("gpumode-mode", "benchmark")
     if mode not in _GPUMODE_CASES:
         raise refusal(f"--gpumode-mode {mode}: {_SAID['gpumode-mode']}", f"one of {', '.join(_GPUMODE_CASES)}")
@@ -359,7 +266,6 @@ def _gpumode(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[
 
 
 def _kernelbench(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the path of a problem's file."""
     mode = given.get("kernelbench-eval-mode", "local")
     if mode not in _EVAL_MODES:
         raise refusal(f"--kernelbench-eval-mode {mode}: it is {' or '.join(_EVAL_MODES)}", "leave it out")
@@ -397,9 +303,6 @@ def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Transla
     Args:
         tokens: what follows `ksearch run`.
         environment: where `DATASET_ROOT` is looked for.
-
-    Raises:
-        ConfigError: a flag that has no counterpart, with what to use instead; a value that is missing or wrong.
     """
     waiting, ours, notes = deque(tokens), list[str](), list[str]()
     task: dict[str, str] = {}
@@ -411,19 +314,21 @@ def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Transla
             ours.append(token)
             continue
         given = _given(flag, value if equals else None, waiting)
-        if isinstance(flag.meaning, TaskPart):
+        if flag.here == "TASK":
             task[name] = given
-        elif flag.met:
-            notes.append(_met(flag, given))
+        elif flag.here == "always":
+            if flag.limit is not None and number_of(name, given) > flag.limit:
+                raise refusal(f"--{name}: {flag.said}", f"leave it out, or give at most {flag.limit}")
+            notes.append(f"note: --{name}: {flag.said}")
         else:
-            ours += _in_ours(flag, given)
+            ours += [*flag.here.split(), *([] if flag.is_switch else [given])]
     return Translation(tokens=(*task_words(task, environment), *ours), notes=tuple(notes))
 
 
 def _given(flag: OriginalFlag, inline: str | None, waiting: deque[str]) -> str:
     """Return the flag's value, as it was given behind `=` or in the next word; none for a switch."""
-    if isinstance(flag.meaning, Refused):
-        raise refusal(f"--{flag.name}: {flag.said}", flag.meaning.instead)
+    if flag.here == "refused":
+        raise refusal(f"--{flag.name}: {flag.said}", flag.instead)
     if flag.is_switch:
         if inline is not None:
             raise refusal(f"--{flag.name} takes no value")
@@ -443,23 +348,3 @@ def _given(flag: OriginalFlag, inline: str | None, waiting: deque[str]) -> str:
 def _could_be_a_mode(word: str) -> bool:
     """Say so unless it is an option or a task: a misspelt mode is to be refused as one."""
     return not (word.startswith("-") or word.endswith(".py") or "/" in word or is_bundled(word))
-
-
-def _in_ours(flag: OriginalFlag, given: str) -> tuple[str, ...]:
-    if isinstance(flag.meaning, Spelled):
-        return flag.meaning.words
-    name = flag.meaning.ours if isinstance(flag.meaning, Renamed) else flag.name
-    return f"--{name}", given
-
-
-def _met(flag: OriginalFlag, given: str) -> str:
-    """Return what is said of a flag that asks for what is always done."""
-    if isinstance(flag.meaning, AtMost) and number_of(flag.name, given) > flag.meaning.limit:
-        raise refusal(f"--{flag.name}: {flag.said}", f"leave it out, or give at most {flag.meaning.limit}")
-    return f"note: --{flag.name}: {flag.said}"
-
-
-def _number(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise refusal(f"--{name}: expected a whole number, not {text!r}")
-    return int(text)

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from actors.llm.base import Model, ReasoningEffort
+from actors.llm.base import Model
 from actors.planner.lease import LeaseTerms
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.node import MODEL, NODE, PLAIN_OPERATIONS, SERVER, NodeFlags, OperationFlags, Order, terms_of
+from ksearch_async.cli.node import (
+    MODEL,
+    NODE,
+    PLAIN_OPERATIONS,
+    SERVER,
+    AskedFlags,
+    NodeFlags,
+    OperationFlags,
+    Order,
+    given_settings,
+    start_node,
+    terms_of,
+)
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import address_of
-from ksearch_async.fleet.nodes import Work, presence_of
+from ksearch_async.fleet.nodes import presence_of
 from ksearch_async.fleet.standby import Planning
 from ksearch_async.runs.folder import check_writable, run_id_of
 from ksearch_async.settings.models import dialect_of, model_name, open_model
@@ -30,12 +41,8 @@ _SHORTEST_S, _LONGEST_S = 2, 3600
 
 
 def planner_order(runs: tuple[str, ...], work: PlannerFlags, operations: OperationFlags) -> Order:
-    """Return a planner that is to be.
-
-    Raises:
-        ConfigError: names what cannot be used.
-    """
-    settings = _settings_of(work)
+    """Return a planner that is to be."""
+    settings = resolve_config("node", environment=os.environ, flags=given_settings(work))
     terms = terms_of(NodeFlags(exit_when_idle=work.exit_when_idle))
     plans = planner_settings(settings.model, os.environ)
     dialect = dialect_of(plans, os.environ)
@@ -54,38 +61,14 @@ def planner_order(runs: tuple[str, ...], work: PlannerFlags, operations: Operati
         terms=_lease_of(work),
     )
 
-    @asynccontextmanager
-    async def open_work() -> AsyncIterator[Work]:
-        yield planning
-
     return Order(
         presence=presence_of("planner", name=work.node_name, slots=1, model=model_name(plans, os.environ)),
         terms=terms,
         servers=settings.nats,
         credentials=work.credentials,
         operations=operations,
-        open_work=open_work,
+        open_work=lambda: nullcontext(planning),
     )
-
-
-def _settings_of(work: PlannerFlags) -> RunConfig:
-    flags = {
-        "nats": work.nats,
-        "runs-dir": work.runs_dir,
-        "model": work.model,
-        "base-url": work.base_url,
-        "model-kind": work.model_kind,
-        "concurrency": work.concurrency,
-        "timeout": work.timeout,
-        "temperature": work.temperature,
-        "max-answer-tokens": work.max_answer_tokens,
-        "reasoning-effort": work.reasoning_effort,
-        "llm-seed": work.llm_seed,
-        "structured": work.structured,
-        "early-stop": work.early_stop,
-        "mistakes": work.mistakes,
-    }
-    return resolve_config("node", environment=os.environ, flags=flags)
 
 
 def _lease_of(work: PlannerFlags) -> LeaseTerms:
@@ -107,7 +90,7 @@ def _runs_dir(settings: RunConfig) -> Path:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class PlannerFlags:
+class PlannerFlags(AskedFlags):
     """Settings of a planner node."""
 
     nats: Annotated[str | None, SERVER] = None
@@ -124,32 +107,8 @@ class PlannerFlags:
     """Leave after this many seconds without a run to lead."""
     model: Annotated[str | None, MODEL] = None
     """The endpoint's name of the model that plans."""
-    base_url: Annotated[str | None, MODEL] = None
-    """Address of an OpenAI-compatible endpoint."""
-    model_kind: Annotated[Literal["auto", "offline", "chat", "responses"] | None, MODEL] = None
-    """`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` are how
-    endpoints are asked. [default: auto]"""
     concurrency: Annotated[int | None, MODEL] = None
     """Model calls in flight at once, for each run. [default: 8]"""
-    timeout: Annotated[float | None, MODEL] = None
-    """Seconds that one model call may take. [default: 600]"""
-    temperature: Annotated[float | None, MODEL] = None
-    """Of the model's answers; without it and the next two the endpoint decides."""
-    max_answer_tokens: Annotated[int | None, MODEL] = None
-    """Tokens that one answer may have, hidden reasoning included."""
-    reasoning_effort: Annotated[ReasoningEffort | None, MODEL] = None
-    """How much the model may think before it answers."""
-    llm_seed: Annotated[int | None, MODEL] = None
-    """Seed of the endpoint's draws, where it has such."""
-    structured: Annotated[Literal["auto", "on", "off"] | None, MODEL] = None
-    """Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found that it
-    can. [default: auto]"""
-    early_stop: Annotated[bool | None, MODEL] = None
-    """Stream answers, and do not read on long after they are whole. [default: yes]"""
-    mistakes: Annotated[float | None, MODEL] = None
-    """Share of the built-in rules' answers that are spoiled as models spoil theirs, 0 to 1. [default: 0]"""
-    latency: Annotated[float, MODEL] = 0.0
-    """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
 
 
 PLAIN_PLANNER = PlannerFlags()
@@ -169,6 +128,4 @@ def planner_command(
         operations: Logs and metrics.
         as_json: Print one JSON object after leaving.
     """
-    from ksearch_async.cli.node import start_node  # noqa: PLC0415 - `--help` needs no bus
-
     return start_node(planner_order(runs, work, operations), as_json=as_json)

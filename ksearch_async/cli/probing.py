@@ -22,11 +22,7 @@ _NAME_WIDTH = 18
 
 
 def probe_model(name: str, base_url: str | None, *, as_json: bool) -> int:
-    """Ask a model's endpoint what it can do; return the exit code.
-
-    Raises:
-        ConfigError: the address is none, or what was found cannot be written down.
-    """
+    """Ask a model's endpoint what it can do; return the exit code."""
     dialect_of(ModelSettings(kind="chat", name=name, base_url=base_url), os.environ)
     if not as_json:
         where = base_url or "the default endpoint of the openai package"

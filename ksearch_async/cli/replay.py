@@ -10,8 +10,9 @@ from pathlib import Path
 from actors.bus.journal import read_journal
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.runs.folder import find_run, runs_dir_or_default
+from ksearch_async.runs.folder import find_run
 from ksearch_async.runs.replay import Difference, Replayed, replay_run
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.terminal import put, put_json
 
 _MISSES_SHOWN = 10
@@ -56,7 +57,6 @@ def _unanswered(told: Replayed) -> str:
 
 
 def _missed(told: Replayed, shown: int) -> Iterator[str]:
-    """Yield which prompts changed and where, and how often each part did."""
     for miss in told.misses[:shown]:
         yield f"           {miss.job_id} ({miss.role}): {miss.changes.words}"
     if len(told.misses) > shown:

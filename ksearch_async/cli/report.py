@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.runs.folder import RunFolder, find_run, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, find_run
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.compare import compared
 from ksearch_async.views.report.gallery import Form, pictures_of, rendered, require_plotting
 from ksearch_async.views.report.page import Dossier, dossier_of, page_of
@@ -64,7 +65,6 @@ def _refuse_doubles(folders: Sequence[RunFolder]) -> None:
 def _files(
     dossiers: Sequence[Dossier], output: Path | None, svg: Path | None, png: Path | None
 ) -> Iterator[tuple[Path, bytes]]:
-    """Yield what is to be written."""
     comparison = compared([dossier.entrant for dossier in dossiers])
     if output is not None:
         yield output, page_of(dossiers).encode()

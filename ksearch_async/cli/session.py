@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
@@ -20,8 +19,7 @@ from anyio.abc import TaskStatus
 from actors.llm.replay import NOT_RECORDED
 from ksearch_async.cli import exits
 from ksearch_async.errors import refusal
-from ksearch_async.evaluation.drafts import check_accepted
-from ksearch_async.evaluation.tasks import check_fitness, marks_of
+from ksearch_async.evaluation.tasks import check_accepted, check_fitness, marks_of
 from ksearch_async.fleet.access import EMBEDDED
 from ksearch_async.fleet.runs import roles_here
 from ksearch_async.fleet.workers import (
@@ -38,13 +36,13 @@ from ksearch_async.follow.logs import configure_logs
 from ksearch_async.follow.tracing import tracing
 from ksearch_async.runs.background import Departure, Detached, depart
 from ksearch_async.runs.estimate import Earlier, Estimate, Forecast, earlier_run, estimate, forecast
-from ksearch_async.runs.folder import RunFolder, check_free, files_gone, run_id_of, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, check_free, run_id_of
 from ksearch_async.runs.run import Run
 from ksearch_async.runs.session import Lead, Opening, Session, Start, StopSwitch, check_local, open_session
 from ksearch_async.runs.start import read_heritage, read_solution
 from ksearch_async.settings.models import lineup_of, model_words, rules_answer_misses, writer_dialect
 from ksearch_async.settings.resolve import Resolved
-from ksearch_async.settings.table import RunConfig, flatten
+from ksearch_async.settings.table import RunConfig, files_gone, flatten, runs_dir_or_default
 from ksearch_async.views.live import LiveView, can_be_live
 from ksearch_async.views.plain import JsonView, PlainView, View, wrapped_lines
 from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines, shown_path, terminal_width
@@ -106,9 +104,6 @@ def conduct(opens: Callable[[Start], Opening], *, view: ViewKind, as_json: bool,
         view: how it is shown.
         as_json: print events as JSON instead.
         detach: lead it in a process that needs no terminal, and return 0 once the run has begun.
-
-    Raises:
-        ConfigError: it cannot be shown as asked.
     """
     if detach and view == "live":
         raise refusal("--view live and --detach cannot be given together", "ksearch watch RUN shows it live")
@@ -202,7 +197,6 @@ async def _lead(session: Session, lead: Lead, view: View, departure: Departure |
 
 
 def _note_beginning(session: Session, kind: ShownKind, view: View) -> None:
-    """Say on stderr what no event of the session says."""
     if rules_answer_misses(session.config.model, os.environ):
         view.note(
             "hint: no model is named for what the recorded run was not asked: built-in rules answer; --model NAME"
@@ -227,11 +221,7 @@ def has_missed(chronicle: Run) -> bool:
 
 
 def view_kind(view: ViewKind, *, as_json: bool) -> ShownKind:
-    """Return how a run is shown here.
-
-    Raises:
-        ConfigError: it cannot be shown as asked.
-    """
+    """Return how a run is shown here."""
     if as_json:
         if view != "auto":
             raise refusal(f"--view {view} and --json cannot be given together")
@@ -276,13 +266,15 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
         resolved: the configuration, traced.
         run_id: what the run would be called; null: by task and time.
         as_json: print one JSON object.
-
-    Raises:
-        ConfigError: task, model settings, toolchain or folder cannot be used.
     """
     configure_logs()
     _check_runs_dir(Path(resolved.config.runs_dir).absolute(), run_id)
-    started = anyio.run(_rehearsed, resolved)
+
+    async def opened() -> RunStarted:
+        async with explained(_opening_lines(resolved)) as started:
+            return started
+
+    started = anyio.run(opened)
     told = forecast(started)
     before = earlier_run(Path(resolved.config.runs_dir), started.task, started.target)
     likely = estimate(resolved.config, told, started.lineup, before)
@@ -296,14 +288,8 @@ def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
     return exits.FOUND
 
 
-async def _rehearsed(resolved: Resolved) -> RunStarted:
-    async with explained(_opening_lines(resolved)) as started:
-        return started
-
-
 @asynccontextmanager
 async def _opening_lines(resolved: Resolved) -> AsyncIterator[RunStarted]:
-    """Run the reference once, as a run does, and yield the event that the run would begin with."""
     config = resolved.config
     check_accepted(config.task)
     if config.nats is None:
@@ -334,11 +320,7 @@ async def _opening_lines(resolved: Resolved) -> AsyncIterator[RunStarted]:
 
 
 def _check_runs_dir(runs_dir: Path, run_id: str | None) -> None:
-    """Accept a folder that a run could be made in. Makes none.
-
-    Raises:
-        ConfigError: it cannot be written there, or has a run of that name.
-    """
+    """Accept a folder that a run could be made in. Makes none."""
     why = ""
     try:
         existing = next(folder for folder in (runs_dir, *runs_dir.parents) if folder.exists())
@@ -369,7 +351,9 @@ def _lines(
     planning = f"{few} to about {many}" if few != many else str(few)
     yield f"calls      {told.coder_calls} or more to write, {planning} to plan"
     yield f"           {started.settings.max_idle_attempts} in a row that bring nothing to evaluate end the search"
-    yield f"prompts    {_prompts(told)}"
+    more = f", {told.planner_prompt_tokens:,} to plan" if told.planner_prompt_tokens else ""
+    tokens = f"about {told.coder_prompt_tokens:,} tokens to write{more} at first"
+    yield f"prompts    {tokens}; they grow with code and logs"
     yield from price_lines(started.lineup)
     yield from _earlier_lines(before)
     yield from estimate_lines(likely)
@@ -383,7 +367,6 @@ def _table(resolved: Resolved) -> Iterator[str]:
 
 
 def _told(value: object) -> str:
-    """Say a setting's value as a configuration file would, and of a list of models what is set for each."""
     match value:
         case None:
             return "none"
@@ -396,11 +379,6 @@ def _told(value: object) -> str:
             return "; ".join(map(_told, value)) or "none"
         case _:
             return str(value)
-
-
-def _prompts(told: Forecast) -> str:
-    planning = f", {told.planner_prompt_tokens:,} to plan" if told.planner_prompt_tokens else ""
-    return f"about {told.coder_prompt_tokens:,} tokens to write{planning} at first; they grow with code and logs"
 
 
 def _earlier_lines(before: Earlier | None) -> Iterator[str]:
@@ -463,30 +441,21 @@ def start_run(
     view: ViewKind,
     as_json: bool,
 ) -> int:
-    """Start a run, or only say what it would be, and return the exit code.
-
-    Raises:
-        ConfigError: it cannot be started like this.
-    """
+    """Start a run, or only say what it would be, and return the exit code."""
     config = resolved.config
     run_id = run_id_of(run_name) if run_name is not None else None
     if target_gpu is not None:
         _check_device(config, target_gpu)
     if dry_run:
         return rehearse(resolved, run_id=run_id, as_json=as_json)
-    return conduct(partial(_opening, config, run_id), view=view, as_json=as_json, detach=detach)
 
+    def opens(start: Start) -> Opening:
+        return open_session(config, run_id=run_id, start=start)
 
-def _opening(config: RunConfig, run_id: str | None, start: Start) -> Opening:
-    return open_session(config, run_id=run_id, start=start)
+    return conduct(opens, view=view, as_json=as_json, detach=detach)
 
 
 def _check_device(config: RunConfig, wanted: str) -> None:
-    """Accept a device with all parts of the wanted name, as `NVIDIA A100-SXM4-80GB` has those of `A100-80GB`.
-
-    Raises:
-        ConfigError: this run would be timed on another.
-    """
     device = anyio.run(find_target, read_task(config), config.candidate_language, config.workers.device).device
     if not all(part in device.lower() for part in wanted.lower().replace("-", " ").split()):
         raise refusal(

@@ -17,8 +17,9 @@ from ksearch_async.cli.eval import printed_lines, profile_table
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.runs.candidates import Version, Versions, archive_of, attempt_of
-from ksearch_async.runs.folder import RunFolder, find_run, read_run, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, find_run, read_run
 from ksearch_async.runs.run import Run, Told
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.lines import (
     confirmations_line,
     expectations_line,
@@ -42,12 +43,7 @@ from messages.verdicts import DidNotBuild, Measured, Outpaced, outcome_line, wor
 def show_node(
     folder: RunFolder, node_id: str, *, attempt: int | None, prompt: bool, answer: bool, as_json: bool
 ) -> int:
-    """Print a node's attempts, or one of them, or what was asked or answered in it.
-
-    Raises:
-        ConfigError: there is no such node or attempt.
-        messages.base.BusError: the journal is damaged, or of a newer release.
-    """
+    """Print a node's attempts, or one of them, or what was asked or answered in it."""
     chronicle = read_run(folder, with_texts=True)
     node = chronicle.state.nodes.get(node_id)
     if node is None:
@@ -135,12 +131,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def show_candidate(folder: RunFolder, name: str, *, source: bool, as_json: bool) -> int:
-    """Print what is known of a candidate, or its files.
-
-    Raises:
-        ConfigError: there is no such candidate.
-        messages.base.BusError: the journal is damaged, or of a newer release.
-    """
+    """Print what is known of a candidate, or its files."""
     story = _story(folder, name)
     if as_json:
         put_json(_candidate_object(folder, story))
@@ -209,7 +200,6 @@ def _verdict_lines(evaluated: CandidateEvaluated) -> Iterator[str]:
 
 
 def _log_lines(lines: Sequence[str]) -> Iterator[str]:
-    """Yield a log's beginning."""
     for line in lines[:_LOG_LINES]:
         yield from told_lines("  ", line)
     if len(lines) > _LOG_LINES:

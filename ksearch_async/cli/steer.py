@@ -1,8 +1,11 @@
-"""`ksearch stop`, `pause`, `continue`, `pin`, `boost`, `forbid`, `release` and `tell`: orders to a run."""
+"""Orders to a run: `ksearch stop`, `pause`, `continue`, `pin`, `boost`, `forbid`, `release`, `tell` and `inject`."""
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +15,39 @@ from cyclopts import Parameter
 from actors.planner.core.state import Instruction
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.reach import ANYWHERE, Reach
 from ksearch_async.errors import refusal
+from ksearch_async.evaluation.sources import read_given
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.orders import Line, Verb, begun, give, steer
+from ksearch_async.runs.orders import Line, Verb, begun, give, open_line, steer
 from ksearch_async.runs.run import Order, Run
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.events import public_form
 from ksearch_async.views.lines import AUDIENCES
 from ksearch_async.views.terminal import note, put, put_json
+from messages.base import ROOT
 from messages.events import ContinueRequested, PauseRequested, StopRequested
-from messages.steering import Audience, Boost, Forbid, Forget, Instruct, Pin, Release, Steering
+from messages.steering import Audience, Boost, Forbid, Forget, Inject, Instruct, Pin, Release, Steering
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """Where a run is looked for."""
+
+    nats: str | None = None
+    """Address of the NATS server. Without it: as the run's folder says, else KSEARCH_NATS."""
+    credentials: Path | None = None
+    """File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]"""
+    runs_dir: Path | None = None
+    """Folder of the run folders. [env: KSEARCH_RUNS_DIR] [default: runs]"""
+
+    def line(self, run: str) -> AbstractAsyncContextManager[Line]:
+        """Return the way to a run, by its id, its folder, or `latest`; open while it is entered."""
+        folder = runs_dir_or_default(self.runs_dir)
+        return open_line(run, self.nats, folder, os.environ, credentials=self.credentials)
+
+
+ANYWHERE = Reach()
 
 
 def pin_command(
@@ -111,12 +137,7 @@ def order(
     *,
     as_json: bool,
 ) -> int:
-    """Give an order to a run, say what came of it, and return the exit code.
-
-    Raises:
-        ConfigError: there is no such run, or the order cannot be carried out; says why.
-        messages.base.BusError: the run cannot be reached.
-    """
+    """Give an order to a run, say what came of it, and return the exit code."""
 
     async def order_it() -> int:
         async with reach.line(run) as line:
@@ -127,11 +148,7 @@ def order(
 
 
 async def give_order(line: Line, chronicle: Run, steering: Steering, *, as_json: bool) -> int:
-    """Give an order, unless its refusal is known already, and print the outcome.
-
-    Raises:
-        ConfigError: it cannot be carried out.
-    """
+    """Give an order, unless its refusal is known already, and print the outcome."""
     given = await give(line, chronicle, steering)
     for text in given.notes:
         note(text)
@@ -263,7 +280,7 @@ def tell_command(
     if forget is not None:
         return order(Forget(number=forget), run, reach, as_json=as_json)
     said = text if file is None else _read(file)
-    return order(Instruct(text=_as_utf8(said or ""), to=to), run, reach, as_json=as_json)
+    return order(Instruct(text=(said or "").encode("utf-8", "replace").decode(), to=to), run, reach, as_json=as_json)
 
 
 def _read(file: Path) -> str:
@@ -272,11 +289,6 @@ def _read(file: Path) -> str:
     except OSError as error:
         raise refusal(f"cannot read {str(file)!r}: {error.strerror}") from error
     return content.decode("utf-8", "replace")
-
-
-def _as_utf8(text: str) -> str:
-    """Return what can be sent of an argument that was no UTF-8."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _list(run: str, reach: Reach, *, as_json: bool) -> int:
@@ -297,3 +309,41 @@ def _list(run: str, reach: Reach, *, as_json: bool) -> int:
     if not instructions:
         note(f"run {run_id} has no instructions")
     return exits.FOUND
+
+
+def inject_command(
+    run: str,
+    file: Path,
+    /,
+    *,
+    node: str = ROOT,
+    title: str = "",
+    description: str = "",
+    reach: Reach = ANYWHERE,
+    as_json: JsonFlag = False,
+) -> int:
+    """Add your own kernel to a run's tree: it is built, evaluated and attached as any other, and is a round.
+
+    Args:
+        run: A run's id, its folder, or `latest`.
+        file: A source file, a run's `best` folder, or a folder of its `candidates`.
+        node: Under which node it hangs.
+        title: What it is called in the tree. Without it: by the file's name.
+        description: What it does, for the models that go on from it.
+        reach: Where the run is looked for.
+        as_json: Print one JSON object.
+    """
+
+    async def give() -> int:
+        async with reach.line(run) as line:
+            chronicle = await begun(line)
+            if chronicle.started is None:
+                raise refusal("the run has not begun")
+            described = chronicle.started.description
+            candidate = read_given(file, described.language, is_program=not described.entry_point)
+            named = title or f"Your own kernel, {file.name}"
+            order = Inject(candidate=candidate, node_id=node, title=named, description=description)
+            return await give_order(line, chronicle, order, as_json=as_json)
+
+    configure_logs()
+    return anyio.run(give)

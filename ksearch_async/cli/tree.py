@@ -20,8 +20,9 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.status import find_run_id, named_folder, read_chronicle
-from ksearch_async.runs.folder import find_run, read_run, runs_dir_or_default
+from ksearch_async.runs.folder import find_run, read_run
 from ksearch_async.runs.run import Run
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from ksearch_async.views.tree import tree_lines
@@ -31,60 +32,25 @@ _LEAST_TITLE = 12
 """Characters of a title that are shown before parts of the score give way: they are what was asked for."""
 
 
-class Scored(msgspec.Struct, frozen=True, kw_only=True):
-    """A frontier node and why it stands where it does; see `actors/planner/core/selection.py` for the parts."""
-
-    node: str
-    parent: str
-    title: str
-    total: float
-    belief: float
-    """V, lowered by failures."""
-    evidence: float
-    """How near its parent's result is to the best."""
-    exploration: float
-    """How little was tried below its parent."""
-    difficulty: float
-    load: float
-    """Branches at work close by."""
-    steering: float
-    """The score that a person added."""
-    pinned: bool
-    """A person wants it next."""
-    too_hard: bool
-    """Above the run's largest difficulty: it waits until nothing easier is open."""
+def _scored(state: SearchState, node: Node, terms: Terms) -> dict[str, object]:
+    return {
+        "node": node.node_id,
+        "parent": node.parent_id,
+        "title": node.title,
+        "total": terms.total,
+        **msgspec.structs.asdict(terms),
+        "pinned": node.pinned > 0,
+        "too_hard": _is_too_hard(state, node),
+    }
 
 
-def scored_frontier(state: SearchState) -> list[Scored]:
-    """Return the frontier, what would be chosen next first."""
-    return [_scored(state, node, terms) for node, terms in ranking(state)]
+def _is_too_hard(state: SearchState, node: Node) -> bool:
+    """Say whether a node is above the run's largest difficulty: it waits until nothing easier is open."""
+    return node.difficulty > state.settings.max_difficulty and not node.pinned
 
 
-def _scored(state: SearchState, node: Node, terms: Terms) -> Scored:
-    return Scored(
-        node=node.node_id,
-        parent=node.parent_id,
-        title=node.title,
-        total=terms.total,
-        belief=terms.belief,
-        evidence=terms.evidence,
-        exploration=terms.exploration,
-        difficulty=terms.difficulty,
-        load=terms.load,
-        steering=terms.steering,
-        pinned=node.pinned > 0,
-        too_hard=node.difficulty > state.settings.max_difficulty and not node.pinned,
-    )
-
-
-def why_lines(state: SearchState, *, width: int | None) -> Iterator[str]:
-    """Yield a table of the frontier; nothing if it is empty.
-
-    Args:
-        state: the search.
-        width: columns of the terminal; null: as many as it takes.
-    """
-    found = scored_frontier(state)
+def _why_lines(state: SearchState, *, width: int | None) -> Iterator[str]:
+    found = ranking(state)
     if not found:
         return
     spread = spreads(state)
@@ -97,16 +63,16 @@ def why_lines(state: SearchState, *, width: int | None) -> Iterator[str]:
     ]
     yield from table_lines(
         [Column("node"), *parts, Column("action", least=_LEAST_TITLE)],
-        [_row(each, spread) for each in found],
+        [_row(state, *each, spread=spread) for each in found],
         width=width,
     )
 
 
-def _row(each: Scored, spread: bool) -> list[str]:
-    shared = [each.evidence, each.exploration, each.difficulty, each.load] if spread else []
-    parts = [f"{part:+.3f}" for part in (each.belief, *shared, each.steering)]
-    mark = "pinned: " if each.pinned else "too hard for now: " if each.too_hard else ""
-    return [each.node, f"{each.total:.3f}", *parts, mark + " ".join(each.title.split())]
+def _row(state: SearchState, node: Node, terms: Terms, *, spread: bool) -> list[str]:
+    shared = [terms.evidence, terms.exploration, terms.difficulty, terms.load] if spread else []
+    parts = [f"{part:+.3f}" for part in (terms.belief, *shared, terms.steering)]
+    mark = "pinned: " if node.pinned > 0 else "too hard for now: " if _is_too_hard(state, node) else ""
+    return [node.node_id, f"{terms.total:.3f}", *parts, mark + " ".join(node.title.split())]
 
 
 def waiting_line(state: SearchState) -> str:
@@ -180,7 +146,6 @@ def _is_there(run: str, nats: str | None, runs_dir: Path) -> bool:
 
 
 async def _read_there(run: str, nats: str | None, credentials: Path | None) -> tuple[str, Run]:
-    """Return a run that is on a server."""
     async with open_bus(nats, os.environ, role="planner", credentials=credentials) as bus:
         run_id = await find_run_id(bus, run)
         return run_id, await read_chronicle(bus, run_id)
@@ -189,9 +154,9 @@ async def _read_there(run: str, nats: str | None, credentials: Path | None) -> t
 def _why(run_id: str, state: SearchState, *, as_json: bool) -> int:
     if as_json:
         rule = "spread" if spreads(state) else "paper"
-        put_json({"run": run_id, "rule": rule, "frontier": scored_frontier(state)})
+        put_json({"run": run_id, "rule": rule, "frontier": [_scored(state, *each) for each in ranking(state)]})
         return exits.FOUND
-    for line in why_lines(state, width=terminal_width()):
+    for line in _why_lines(state, width=terminal_width()):
         put(line)
     if not state.frontier_ids:
         note(f"no action of run {run_id} may be chosen now")

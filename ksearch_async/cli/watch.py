@@ -23,10 +23,10 @@ from ksearch_async.fleet.access import EMBEDDED, open_bus
 from ksearch_async.fleet.status import Place, find_place, find_run_id, named_folder, tell_leader
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.feed import LOOK_S, JournalReader
-from ksearch_async.runs.folder import RunFolder, create_run, not_begun, read_run, runs_dir_or_default
+from ksearch_async.runs.folder import RunFolder, create_run, not_begun, read_run
 from ksearch_async.runs.run import Best, Run
 from ksearch_async.runs.session import follow
-from ksearch_async.settings.table import RunConfig, load_config
+from ksearch_async.settings.table import RunConfig, load_config, runs_dir_or_default
 from ksearch_async.views.lines import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
 from ksearch_async.views.live import LiveView
 from ksearch_async.views.plain import JsonView, PlainView, View
@@ -71,11 +71,6 @@ def watch_command(
 
 
 def _told_here(run: str, runs_dir: Path) -> RunFolder | None:
-    """Return the folder of a run that has no other source of records than its journal here.
-
-    Raises:
-        ConfigError: the run exists and has not begun.
-    """
     folder = named_folder(run, runs_dir, has_server=bool(os.environ.get("KSEARCH_NATS")))
     if folder is None:
         return None

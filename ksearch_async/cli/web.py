@@ -22,7 +22,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.runs.folder import runs_dir_or_default
+from ksearch_async.settings.table import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ def web_command(
 
 
 async def _serve(where: Where, listener: socket.socket, opens: bool, as_json: bool) -> int:
-    """Serve until Ctrl-C or SIGTERM."""
     from actors.llm.served.server import serve_app  # noqa: PLC0415 - starlette and uvicorn serve few commands
     from ksearch_async.views.web.app import Dashboard  # noqa: PLC0415
     from ksearch_async.views.web.guard import Terms  # noqa: PLC0415
@@ -149,26 +148,14 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _check(port: int, host: str, token: str | None) -> None:
-    """Refuse what cannot be served, or should not be.
+    from actors.bus.nats.server import is_loopback  # noqa: PLC0415 - `ksearch web --help` needs no server
 
-    Raises:
-        ConfigError: names the flag.
-    """
     if not 0 <= port <= 65535:
         raise refusal(f"--port: expected 0 to 65535, not {port}")
     if token is not None and not _TOKEN.fullmatch(token):
         hint = f"python -c 'import secrets; print(secrets.token_urlsafe())' makes one; {TOKEN_VARIABLE} takes it, too"
         raise refusal("--token: expected 16 or more letters, digits, dashes and underscores", hint)
-    if token is None and not _is_loopback(host):
+    if token is None and not is_loopback(host):
         tunnel = f"ssh -L {port}:127.0.0.1:{port} HOST"
         hint = f"set one with {TOKEN_VARIABLE} or --token, or leave --host out and reach it through a tunnel: {tunnel}"
         raise refusal(f"--host {host}: without a token the dashboard is for this host alone", hint)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

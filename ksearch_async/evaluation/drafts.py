@@ -1,13 +1,12 @@
 """Has a model draft a task from a sentence: asks, reads the answer strictly, asks again with complaints.
 
-Nothing of an answer is run here. A draft is no task to search on before a person has accepted it (`check_accepted`).
+Nothing of an answer is run here. A draft is no task to search on before a person has accepted it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from shlex import quote
 from uuid import uuid4
 
 import msgspec
@@ -16,7 +15,7 @@ from actors.coder.parse import Block, UnusableError, read_blocks
 from actors.llm.answer_text import split_reasoning
 from actors.llm.base import Model, Request
 from evaluators.tasks.own.document import DTYPES, REFERENCE, Document, Draft
-from evaluators.tasks.own.drafts import MODULES, draft_of, read_draft
+from evaluators.tasks.own.drafts import MODULES, read_draft
 from evaluators.tasks.own.problem_text import KINDS
 from ksearch_async.errors import refusal
 from ksearch_async.settings.models import dialect_of, model_name, open_model
@@ -147,11 +146,6 @@ def require_endpoint(settings: ModelSettings) -> None:
 
 
 async def _asked(model: Model, text: str, name: str, tell: Callable[[str], object]) -> Drafted:
-    """Ask until an answer is a task, at most so often as `TRIES` says.
-
-    Raises:
-        ModelError: none is.
-    """
     wanted = f"# What is wanted\n\n{text}" + (f"\n\nThe task's name is {name!r}." if name else "")
     more: tuple[str, ...] = ()
     prompt_tokens = completion_tokens = 0
@@ -208,19 +202,3 @@ def _the_one(blocks: list[Block], tags: tuple[str, ...]) -> str:
     if len(found) != 1:
         raise UnusableError(f"there are {len(found)} fenced blocks of {tags[0]}; give exactly one")
     return found[0]
-
-
-def check_accepted(task: str) -> None:
-    """Refuse a task for a search if a model drafted it and no person accepted it.
-
-    Args:
-        task: as people name it.
-
-    Raises:
-        ConfigError: it waits for that, or its document cannot be read.
-    """
-    if (draft := draft_of(task)) is not None:
-        raise refusal(
-            f"task {task!r} was drafted by {draft.model}, and is not accepted yet",
-            f"read its reference and its workloads, then: ksearch check-task {quote(task)} --accept",
-        )

@@ -178,7 +178,6 @@ class Judge:
         return read_kernel(source, language or self._settings.get("language"), self._task)
 
     def _builds_for_tensors(self, language: Language, target: Target) -> bool:
-        """Say whether a build is for what the task's kernels are called with."""
         from evaluators.languages import support_of  # noqa: PLC0415 - costs the start-up of every command
 
         return self._task.source != "program" and support_of(language, target.platform).builds_for_tensors

@@ -145,7 +145,6 @@ def _program(name: str, text: str) -> Candidate:
 
 
 def _kept(folder: Path) -> Candidate:
-    """Return the candidate of a folder that the recorder made."""
     manifest = _manifest(folder)
     files = tuple(SourceFile(path=name, text=_text(folder / name)) for name in manifest.files)
     if not files:

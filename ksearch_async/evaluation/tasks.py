@@ -11,11 +11,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from evaluators.tasks.own.document import REFERENCE, Bounds, Document, Input, Rules, write_folder
+from evaluators.tasks.own.drafts import draft_of
 from evaluators.tasks.own.functions import standalone
 from evaluators.tasks.own.reading import read_task
 from ksearch_async.errors import refusal
@@ -184,7 +186,6 @@ def task_from_module(
 
 
 def _like(index: int, example: torch.Tensor) -> str:
-    """Return the expression that draws a tensor like an example."""
     dtype, shape = str(example.dtype), tuple(example.shape)
     if example.numel() == 0 or example.is_complex():
         raise ConfigError(f"inputs[{index}] is {dtype} of shape {shape}; tasks take dense tensors that are not empty")
@@ -236,8 +237,10 @@ def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> Pro
         workloads: the ones to describe; None: the task's own.
     """
     tree = ast.parse(task.text)
-    model = _class(tree.body, "Model")
-    forward = _function(model.body, "forward") if model else None
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
+    model = next(classes, None)
+    functions = (node for node in model.body if isinstance(node, ast.FunctionDef)) if model else ()
+    forward = next((node for node in functions if node.name == "forward"), None)
     said = (ast.get_docstring(tree) or "").strip()
     return ProblemFacts(
         name=task.name,
@@ -247,14 +250,6 @@ def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> Pro
         shapes=(ast.get_docstring(forward) or "") if forward else "",
         sizes={one.name: one.dimensions for one in (task.shown if workloads is None else workloads)},
     )
-
-
-def _class(body: Sequence[ast.stmt], name: str) -> ast.ClassDef | None:
-    return next((node for node in body if isinstance(node, ast.ClassDef) and node.name == name), None)
-
-
-def _function(body: Sequence[ast.stmt], name: str) -> ast.FunctionDef | None:
-    return next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == name), None)
 
 
 def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:
@@ -279,3 +274,19 @@ def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:
 def marks_of(description: TaskDescription) -> tuple[str, ...]:
     """Return notes for users of the task's results, a sentence each."""
     return () if description.intake is None else description.intake.findings
+
+
+def check_accepted(task: str) -> None:
+    """Refuse a task for a search if a model drafted it and no person accepted it.
+
+    Args:
+        task: as people name it.
+
+    Raises:
+        ConfigError: it waits for that, or its document cannot be read.
+    """
+    if (draft := draft_of(task)) is not None:
+        raise refusal(
+            f"task {task!r} was drafted by {draft.model}, and is not accepted yet",
+            f"read its reference and its workloads, then: ksearch check-task {quote(task)} --accept",
+        )

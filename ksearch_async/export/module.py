@@ -259,7 +259,6 @@ def _text_literal(text: str) -> str:
 
 
 def _reads_as(source: str, text: str) -> bool:
-    """Say whether a literal is this text, also after it was written to a file and read again."""
     if "\r" in text or "\0" in text or "\f" in text:
         return False
     try:

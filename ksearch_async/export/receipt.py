@@ -7,7 +7,7 @@ import msgspec
 from ksearch_async import __version__
 from messages.calls import CallForm
 from messages.codec import to_json
-from messages.tasks import Candidate, Target, TaskRules, TaskSpec, TensorSpec, Tolerance
+from messages.tasks import Candidate, Target, TaskSpec, TensorSpec
 from messages.verdicts import Measured
 
 
@@ -37,49 +37,24 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 0.0
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, tag="ksearch.receipt.v1", tag_field="schema"):
-    """Output of `python FILE --receipt`."""
-
-    ksearch_async: str
-    """Version of the package that exported it."""
-    task_name: str
-    task_id: str
-    """Content hash of the problem, its tolerance and its rules."""
-    candidate_id: str
-    """Content hash of the kernel's files as they stand in the module, of entry point and language."""
-    language: str
-    run_id: str
-    round: int | None
-    found_by: tuple[str, ...]
-    measured_at: str
-    purpose: str
-    device: str
-    target: Target
-    isolation: tuple[str, ...]
-    marks: tuple[str, ...]
-    tolerance: Tolerance
-    rules: TaskRules
-    wall_s: float
-    lease_s: float
-    verdict: msgspec.Raw
-
-
 def receipt_of(winner: Winner) -> str:
-    """Return the receipt as JSON for people."""
-    as_told = {name: getattr(winner, name) for name in Receipt.__struct_fields__ if hasattr(winner, name)}
-    own = {
+    """Return what `python FILE --receipt` prints: JSON for people."""
+    task, candidate = winner.task, winner.candidate
+    own = ("run_id", "round", "found_by", "measured_at", "purpose", "device", "target", "isolation", "marks")
+    receipt = {
+        "schema": "ksearch.receipt.v1",
         "ksearch_async": __version__,
-        "task_name": winner.task.name,
-        "task_id": winner.task.task_id,
-        "candidate_id": winner.candidate.candidate_id,
-        "language": winner.candidate.language,
-        "tolerance": winner.task.tolerance,
-        "rules": winner.task.rules,
+        "task_name": task.name,
+        "task_id": task.task_id,
+        "candidate_id": candidate.candidate_id,
+        "language": candidate.language,
+        **{name: getattr(winner, name) for name in own},
+        "tolerance": task.tolerance,
+        "rules": task.rules,
         "wall_s": round(winner.wall_s, 3),
         "lease_s": round(winner.lease_s, 3),
         "verdict": msgspec.Raw(to_json(winner.verdict)),
     }
-    receipt = Receipt(**as_told | own)
     return msgspec.json.format(msgspec.json.encode(receipt), indent=2).decode()
 
 

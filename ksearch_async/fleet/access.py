@@ -194,9 +194,6 @@ def options_for(
         name: what the server calls this client.
         credentials: a credentials file; counts more than the environment.
         replicas: copies of each stream.
-
-    Raises:
-        ConfigError: the address cannot be used, something is missing, or a file cannot be read.
     """
     given = {key.removeprefix(_PREFIX).lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
     given = {key: value for key, value in given.items() if value}
@@ -227,11 +224,7 @@ def options_for(
 
 
 def read_credentials(path: Path) -> Credentials:
-    """Read a credentials file; say so if others can read it too.
-
-    Raises:
-        ConfigError: it cannot be read, or holds something else.
-    """
+    """Read a credentials file; say so if others can read it too."""
     text = _secret_text(path, "the credentials")
     try:
         held = msgspec.convert(tomllib.loads(text), Credentials)
@@ -247,11 +240,7 @@ def read_credentials(path: Path) -> Credentials:
 
 
 def _credentials(given: Mapping[str, str], flag: Path | None) -> Credentials:
-    """Return the user to sign in as; None if none is set.
-
-    Raises:
-        ConfigError: half of it is missing, or several are given.
-    """
+    """Return the user to sign in as; None if none is set."""
     path = flag or (Path(given["credentials"]) if "credentials" in given else None)
     if path is not None:
         return read_credentials(path)
@@ -271,11 +260,6 @@ def _credentials(given: Mapping[str, str], flag: Path | None) -> Credentials:
 
 
 def _server(text: str) -> str:
-    """Return one address in its plain form.
-
-    Raises:
-        ConfigError: it is none, or holds credentials (which are not repeated).
-    """
     address = text.strip()
     parts = _split(address if "://" in address else f"nats://{address}")
     if parts is None or "@" in parts.netloc:
@@ -307,11 +291,6 @@ def _file(given: Mapping[str, str], name: str) -> Path | None:
 
 
 def _secret_text(path: Path, what: str) -> str:
-    """Read a small file that only its owner should be able to read.
-
-    Raises:
-        ConfigError: it cannot be read.
-    """
     try:
         mode = path.stat().st_mode
         with path.open("rb") as file:
@@ -367,11 +346,7 @@ async def open_bus(
 
 
 def address_of(nats: str | None, environment: Mapping[str, str]) -> str:
-    """Return the addresses that are given, or those of the environment.
-
-    Raises:
-        ConfigError: there are none.
-    """
+    """Return the addresses that are given, or those of the environment."""
     address = nats or environment.get("KSEARCH_NATS") or ""
     if not address:
         raise refusal("no NATS server is named", "--nats nats://HOST:4222, or KSEARCH_NATS in the environment")

@@ -219,11 +219,7 @@ async def _end_grace(now: anyio.CancelScope, grace_s: float) -> None:
 
 
 async def _proved(work: Work, member: Member) -> tuple[Served, ...] | None:
-    """Return what the node serves; None: it was asked to leave meanwhile.
-
-    Raises:
-        messages.base.KsearchError: nothing; says why.
-    """
+    """Return what the node serves; None: it was asked to leave meanwhile."""
     served: tuple[Served, ...] | None = None
     failure: KsearchError | None = None
     async with anyio.create_task_group() as tasks:
@@ -245,7 +241,6 @@ async def _until_leaving(member: Member, proof: anyio.CancelScope) -> None:
 
 
 async def _leave_when_idle(member: Member, idle_s: float) -> None:
-    """Leave when there was no job for so long."""
     quiet_since = anyio.current_time()
     done = -1
     while not member.is_leaving:
@@ -259,7 +254,6 @@ async def _leave_when_idle(member: Member, idle_s: float) -> None:
 
 
 async def _tell_runs(board: Board, member: Member) -> None:
-    """Say which runs come and go that this node serves."""
     known: Mapping[str, RunCard] = {}
     while True:
         served = {run_id: card for run_id, card in board.cards.items() if takes_jobs_of(member.presence, card)}
@@ -285,7 +279,7 @@ class Coding:
     """Coders write with one model."""
 
     def __init__(self, model: Model) -> None:
-        self._model = _ToldModel(model)
+        self._model = model
 
     async def prove(self, member: Member) -> tuple[Served, ...]:  # noqa: ARG002 - the first job shows it
         """Prove nothing: asking the model costs money, and a coder with a failing model stops taking jobs by itself."""
@@ -297,101 +291,10 @@ class Coding:
     ) -> None:
         """See `ksearch_async.fleet.nodes.Work.serve`."""
         slots = member.presence.slots
-        await serve_writes(bus, self._model, queues=queues, slots=slots, member=member, task_status=task_status)
-
-
-class Building:
-    """Builders compile for the languages that their host can do."""
-
-    def __init__(self, device: Device, artifacts: Path, languages: tuple[Language, ...]) -> None:
-        self._device = device
-        self._artifacts = artifacts
-        self._languages = languages
-
-    async def prove(self, member: Member) -> tuple[Served, ...]:
-        """Build known kernels.
-
-        Raises:
-            EvaluatorError: in no language.
-        """
-        return await _proved_on(self._device, self._languages, self._device.prove_builder, self._artifacts, member)
-
-    async def serve(
-        self, bus: Bus, queues: Queues, member: Member, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
-        """See `ksearch_async.fleet.nodes.Work.serve`."""
-        builder = _ToldBuilder(self._device.make_builder(bus, self._artifacts))
-        slots = member.presence.slots
-        await serve_builds(bus, builder, queues=queues, slots=slots, member=member, task_status=task_status)
-
-
-class Evaluating:
-    """Evaluators judge on one device."""
-
-    def __init__(self, device: Device, artifacts: Path, languages: tuple[Language, ...]) -> None:
-        self._device = device
-        self._artifacts = artifacts
-        self._languages = languages
-
-    async def prove(self, member: Member) -> tuple[Served, ...]:
-        """Build, check and time known kernels, and find a wrong one wrong.
-
-        Raises:
-            EvaluatorError: in no language.
-        """
-        return await _proved_on(self._device, self._languages, self._device.prove_evaluator, self._artifacts, member)
-
-    async def serve(
-        self, bus: Bus, queues: Queues, member: Member, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
-        """See `ksearch_async.fleet.nodes.Work.serve`."""
-        slots = member.presence.slots
-        evaluator = _ToldEvaluator(self._device.make_evaluator(bus, self._artifacts, slots=slots))
-        try:
-            await serve_evaluations(bus, evaluator, queues=queues, slots=slots, member=member, task_status=task_status)
-        finally:
-            await evaluator.aclose()
-
-
-async def _proved_on(
-    device: Device,
-    languages: tuple[Language, ...],
-    prove: Callable[[Language, Target, Path], Awaitable[None]],
-    artifacts: Path,
-    member: Member,
-) -> tuple[Served, ...]:
-    """Return what passes its proof, of the languages asked for, or of all that the host has.
-
-    Raises:
-        EvaluatorError: nothing does; says why not, language by language.
-    """
-    served, failures = [], []
-    for language in languages or device.languages:
-        begun = anyio.current_time()
-        member.proving(f"a known {language} kernel")
-        try:
-            target = await device.probe(language)
-            await prove(language, target, artifacts)
-        except (EvaluatorError, ConfigError) as error:
-            log.warning("does not serve a language", language=language, reason=str(error))
-            failures.append(f"{language}: {error}")
-        else:
-            seconds = round(anyio.current_time() - begun, 1)
-            log.info("proved", language=language, arch=target.arch, device=target.device, seconds=seconds)
-            served.append(Served(language=language, target=target))
-    if not served:
-        raise EvaluatorError("; ".join(failures), permanent=True)
-    return tuple(served)
-
-
-class _ToldModel:
-    """Says what a model was asked and how long it took."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
+        await serve_writes(bus, self, queues=queues, slots=slots, member=member, task_status=task_status)
 
     async def complete(self, request: Request) -> Answer:
-        """See `Model.complete`."""
+        """Ask the model, and log that."""
         answer = await self._model.complete(request)
         tokens = answer.usage.completion_tokens
         log.info("answered", seconds=round(answer.latency_s, 2), model=answer.model, tokens=tokens)
@@ -402,14 +305,55 @@ class _ToldModel:
         await self._model.aclose()
 
 
-class _ToldBuilder:
-    """Says what was built."""
+class _OnDevice:
+    """Serves the languages that a device passes its proof in."""
 
-    def __init__(self, builder: Builder) -> None:
-        self._builder = builder
+    def __init__(self, device: Device, artifacts: Path, languages: tuple[Language, ...]) -> None:
+        self._device = device
+        self._artifacts = artifacts
+        self._languages = languages
+
+    async def _proved(
+        self, member: Member, prove: Callable[[Language, Target, Path], Awaitable[None]]
+    ) -> tuple[Served, ...]:
+        served, failures = [], []
+        for language in self._languages or self._device.languages:
+            begun = anyio.current_time()
+            member.proving(f"a known {language} kernel")
+            try:
+                target = await self._device.probe(language)
+                await prove(language, target, self._artifacts)
+            except (EvaluatorError, ConfigError) as error:
+                log.warning("does not serve a language", language=language, reason=str(error))
+                failures.append(f"{language}: {error}")
+            else:
+                seconds = round(anyio.current_time() - begun, 1)
+                log.info("proved", language=language, arch=target.arch, device=target.device, seconds=seconds)
+                served.append(Served(language=language, target=target))
+        if not served:
+            raise EvaluatorError("; ".join(failures), permanent=True)
+        return tuple(served)
+
+
+class Building(_OnDevice):
+    """Builders compile for the languages that their host can do."""
+
+    _builder: Builder
+
+    async def prove(self, member: Member) -> tuple[Served, ...]:
+        """Build known kernels."""
+        return await self._proved(member, self._device.prove_builder)
+
+    async def serve(
+        self, bus: Bus, queues: Queues, member: Member, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """See `ksearch_async.fleet.nodes.Work.serve`."""
+        self._builder = self._device.make_builder(bus, self._artifacts)
+        slots = member.presence.slots
+        await serve_builds(bus, self, queues=queues, slots=slots, member=member, task_status=task_status)
 
     async def build(self, job: BuildCandidate) -> BuildReport:
-        """See `Builder.build`."""
+        """Build a candidate, and log that."""
         report = await self._builder.build(job)
         outcome = report.outcome
         what = "built" if isinstance(outcome, Built) else shortened_reason(f"did not build: {outcome.reason}")
@@ -417,14 +361,28 @@ class _ToldBuilder:
         return report
 
 
-class _ToldEvaluator:
-    """Says what was judged."""
+class Evaluating(_OnDevice):
+    """Evaluators judge on one device."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
+    _evaluator: Evaluator
+
+    async def prove(self, member: Member) -> tuple[Served, ...]:
+        """Build, check and time known kernels, and find a wrong one wrong."""
+        return await self._proved(member, self._device.prove_evaluator)
+
+    async def serve(
+        self, bus: Bus, queues: Queues, member: Member, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """See `ksearch_async.fleet.nodes.Work.serve`."""
+        slots = member.presence.slots
+        self._evaluator = self._device.make_evaluator(bus, self._artifacts, slots=slots)
+        try:
+            await serve_evaluations(bus, self, queues=queues, slots=slots, member=member, task_status=task_status)
+        finally:
+            await self.aclose()
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
-        """See `Evaluator.evaluate`."""
+        """Evaluate a candidate, and log that."""
         report = await self._evaluator.evaluate(job)
         log.info("evaluated", seconds=round(report.wall_s, 2), verdict=verdict_words(report.verdict))
         return report

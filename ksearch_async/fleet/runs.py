@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -104,11 +104,19 @@ async def choose_target(
     begun = anyio.current_time()
     while True:
         presences = await read_presences(bus, "evaluator")
-        found = [target for target in _targets(presences, language, own) if arch is None or _fits(target, arch)]
+        found = [
+            target
+            for target in _targets(presences, language, own)
+            if arch is None or arch.lower() == target.arch.lower() or arch.lower() in target.device.lower()
+        ]
         if found:
             start.doing = "checking the reference"
             return _only(found, arch)
-        is_proving = any(_may_serve(presence, language) for presence in presences)
+        is_proving = any(
+            presence.state == "proving"
+            and (not presence.served or any(each.language == language for each in presence.served))
+            for presence in presences
+        )
         limit_s, still = (PROVING_S, "is ready yet") if is_proving else (wait_s, "is there")
         if anyio.current_time() - begun >= limit_s:
             raise _nobody(presences, language, arch)
@@ -120,11 +128,7 @@ async def choose_target(
 
 
 def check_platform(target: Target, device: str) -> None:
-    """Accept evaluators like the device on which this process examines the task: prompts describe that device.
-
-    Raises:
-        ConfigError: they are GPUs and it is a CPU, or the other way round.
-    """
+    """Accept evaluators like the device on which this process examines the task: prompts describe that device."""
     here = platform_of(devices_of(device)[0])
     if target.platform == here:
         return
@@ -155,22 +159,7 @@ def _targets(presences: Iterable[Presence], language: Language, own: Target | No
     return list({(target.fingerprint, target.device): target for target in served}.values())
 
 
-def _may_serve(presence: Presence, language: Language) -> bool:
-    """Say whether one that is not ready yet may come to serve a language."""
-    languages = {each.language for each in presence.served}
-    return presence.state == "proving" and (not languages or language in languages)
-
-
-def _fits(target: Target, arch: str) -> bool:
-    return arch.lower() == target.arch.lower() or arch.lower() in target.device.lower()
-
-
 def _only(found: list[Target], arch: str | None) -> Target:
-    """Return the one target.
-
-    Raises:
-        ConfigError: there are several.
-    """
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{target.device!r} ({target.arch}, {target.toolchain})" for target in found)
@@ -201,11 +190,7 @@ WORKERS: tuple[Role, ...] = tuple(role for role in get_args(Role) if role != "pl
 
 
 def roles_here(config: RunConfig) -> frozenset[Role]:
-    """Return which workers this process is to have.
-
-    Raises:
-        ConfigError: there is no such worker; or programs, which only this process can score, have none here.
-    """
+    """Return which workers this process is to have."""
     said = config.workers.here or ("all" if config.nats in (None, EMBEDDED) else "none")
     words = {word.strip() for word in said.split(",") if word.strip()}
     if words <= {"all", "none"} and len(words) == 1:
@@ -223,11 +208,7 @@ def roles_here(config: RunConfig) -> frozenset[Role]:
 
 
 def check_can_serve(roles: frozenset[Role], language: Language, own: Target | None, target: Target) -> None:
-    """Accept builders and evaluators of this process that are for the run's target.
-
-    Raises:
-        ConfigError: they are not.
-    """
+    """Accept builders and evaluators of this process that are for the run's target."""
     if own is None:
         return
     if "evaluator" in roles and (own.fingerprint, own.device) != (target.fingerprint, target.device):
@@ -269,38 +250,32 @@ class OwnWorkers:
         self._evaluator = evaluator
 
     async def start(self, actors: TaskGroup, bus: Bus, model: Model, session: Session) -> None:
-        """Start them, each a member of its own, for the queues of this run."""
-        config, device = session.config, session.started.target.device
+        """Start them, each a member of its own, for the queues of this run; ready: their proof was the reference."""
+        config, target = session.config, session.started.target
+        served = (Served(language=session.started.description.language, target=target),)
         _, builds, evaluations = (FixedQueues(queue) for queue in queues_of(session.started))
         writes = FixedQueues(*write_queues(session.started, session.lineup))
-        branches, limits = config.search.branches, config.workers
+
+        async def begin(presence: Presence, serve: Callable[..., Awaitable[None]], queues: FixedQueues) -> None:
+            member = await _joined(actors, bus, presence)
+            entry = partial(serve, queues=queues, slots=presence.slots, member=member)
+            await actors.start(supervise, presence.role, entry)
+
         if "coder" in self._roles:
             words = writer_names(config.model, os.environ)
-            presence = presence_of("coder", name=None, slots=branches, tier=config.tier, model=words)
-            member = await _joined(actors, bus, presence)
-            entry = partial(serve_writes, bus, model, queues=writes, slots=branches, member=member)
-            await actors.start(supervise, "coder", entry)
+            presence = presence_of("coder", name=None, slots=config.search.branches, tier=config.tier, model=words)
+            await begin(presence, partial(serve_writes, bus, model), writes)
         if "builder" in self._roles:
-            presence = _serving(presence_of("builder", name=None, slots=limits.builders), session)
-            member = await _joined(actors, bus, presence)
-            entry = partial(serve_builds, bus, self._builder, queues=builds, slots=limits.builders, member=member)
-            await actors.start(supervise, "builder", entry)
+            presence = presence_of("builder", name=None, slots=config.workers.builders)
+            presence = msgspec.structs.replace(presence, served=served)
+            await begin(presence, partial(serve_builds, bus, self._builder), builds)
         if "evaluator" in self._roles:
-            presence = presence_of("evaluator", name=None, slots=slots_of(limits), device=device)
-            member = await _joined(actors, bus, _serving(presence, session))
-            entry = partial(
-                serve_evaluations, bus, self._evaluator, queues=evaluations, slots=slots_of(limits), member=member
-            )
-            await actors.start(supervise, "evaluator", entry)
-
-
-def _serving(presence: Presence, session: Session) -> Presence:
-    served = Served(language=session.started.description.language, target=session.started.target)
-    return msgspec.structs.replace(presence, served=(served,))
+            presence = presence_of("evaluator", name=None, slots=slots_of(config.workers), device=target.device)
+            presence = msgspec.structs.replace(presence, served=served)
+            await begin(presence, partial(serve_evaluations, bus, self._evaluator), evaluations)
 
 
 async def _joined(actors: TaskGroup, bus: Bus, presence: Presence) -> Member:
-    """Have a member show that it is there, ready: its proof was the reference."""
     member = Member(bus, presence)
     member.ready()
     await actors.start(member.keep)
@@ -359,7 +334,9 @@ async def open_distributed(config: RunConfig, *, run_id: str | None, start: Star
             model = await stack.enter_async_context(
                 open_model(config.model, os.environ, seed=config.seed, folder=folder.path)
             )
-            workers = await stack.enter_async_context(_workers(config, task, folder))
+            workers = await stack.enter_async_context(
+                open_workers(task, config.candidate_language, folder.artifacts, config.workers)
+            )
             started = await _first_event(config, folder.run_id, task, target, workers, lineup, solution)
             session = Session(
                 folder=folder,
@@ -385,12 +362,6 @@ async def _first_event(
     lineup: Lineup,
     solution: Candidate | None,
 ) -> RunStarted:
-    """Return what opens a run, once the judge has looked at its task.
-
-    Raises:
-        ConfigError: the task cannot tell a kernel from an answer that computes nothing, or nothing can be inherited.
-        messages.base.EvaluatorError: the judge failed on the reference.
-    """
     description = await workers.describe()
     check_fitness(description, allow_trivial=config.allow_trivial)
     return RunStarted(
@@ -424,7 +395,9 @@ async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Sta
     async with AsyncExitStack() as stack:
         bus, address = await stack.enter_async_context(_meeting(config, folder, roles, start))
         await check_rights(bus, roles)
-        chronicle = await read_chronicle(bus, await _found(bus, folder.run_id))
+        if not await has_stream(bus, folder.run_id):
+            raise refusal(f"run {folder.run_id!r} is not on this server", "ksearch nodes lists the runs that are")
+        chronicle = await read_chronicle(bus, folder.run_id)
         started = chronicle.started
         if started is None:
             raise refusal(f"run {folder.run_id!r} ended before it began", "start it again with ksearch run")
@@ -458,7 +431,9 @@ async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Sta
         model = await stack.enter_async_context(
             open_model(config.model, os.environ, seed=config.seed, folder=folder.path)
         )
-        workers = await stack.enter_async_context(_workers(config, started.task, folder))
+        workers = await stack.enter_async_context(
+            open_workers(started.task, config.candidate_language, folder.artifacts, config.workers)
+        )
         post = Post(
             bus=bus, model=model, own=_own(roles, workers, bus, started.task, folder), begun=True, records=records
         )
@@ -509,9 +484,7 @@ async def _start_planner(
 ) -> None:
     words = model_name(planner_settings(session.config.model, os.environ), os.environ)
     presence = presence_of("planner", name=None, slots=1, model=words)
-    member = Member(post.bus, presence)
-    member.ready()
-    await actors.start(member.keep)
+    member = await _joined(actors, post.bus, presence)
 
     async def plan() -> None:
         await lead(post.bus, post.model, run_id=session.started.run_id, holder=member.name, terms=terms)
@@ -521,11 +494,7 @@ async def _start_planner(
 
 
 async def _say_opening(session: Session, bus: Bus) -> None:
-    """Publish the session's first event.
-
-    Raises:
-        ConfigError: another process has opened a run of this name at the same moment.
-    """
+    """Publish the session's first event."""
     run_id, opening = session.started.run_id, session.opening
     if opening is None:
         return
@@ -542,7 +511,6 @@ async def _say_opening(session: Session, bus: Bus) -> None:
 async def _meeting(
     config: RunConfig, folder: RunFolder, roles: frozenset[Role], start: Start
 ) -> AsyncIterator[tuple[Bus, str]]:
-    """Connect to the server that the configuration names, or start the run's own."""
     start.doing = "connecting to the server"
     if config.nats != EMBEDDED:
         role: AccessRole = "admin" if roles else "planner"
@@ -566,11 +534,7 @@ async def _meeting(
 
 @asynccontextmanager
 async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterator[None]:
-    """Let Prometheus read, if the configuration says where.
-
-    Raises:
-        ConfigError: it cannot read there.
-    """
+    """Let Prometheus read, if the configuration says where."""
     if config.metrics.port is None:
         yield
         return
@@ -585,11 +549,7 @@ async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterat
 
 @asynccontextmanager
 async def claimed(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Have a run's place on the server, and give it up again if the run does not begin.
-
-    Raises:
-        ConfigError: the run exists already.
-    """
+    """Have a run's place on the server, and give it up again if the run does not begin."""
     if await bus.open_stream(run_id):
         raise _is_there(run_id)
     try:
@@ -607,12 +567,6 @@ def _is_there(run_id: str) -> Exception:
     )
 
 
-async def _found(bus: Bus, run_id: str) -> str:
-    if not await has_stream(bus, run_id):
-        raise refusal(f"run {run_id!r} is not on this server", "ksearch nodes lists the runs that are")
-    return run_id
-
-
 def resumption(chronicle: Run, config: RunConfig, lineup: Lineup) -> RunResumed | None:
     """Return what is to be said before a run goes on: nothing if its planner died, and all is as it was."""
     started = chronicle.started
@@ -624,16 +578,9 @@ def resumption(chronicle: Run, config: RunConfig, lineup: Lineup) -> RunResumed 
 
 
 async def _own_target(task: TaskSpec, config: RunConfig, roles: frozenset[Role]) -> Target | None:
-    """Return what this machine builds for, if it is to build or to judge."""
     if not roles & {"builder", "evaluator"}:
         return None
     return await find_target(task, config.candidate_language, config.workers.device)
-
-
-@asynccontextmanager
-async def _workers(config: RunConfig, task: TaskSpec, folder: RunFolder) -> AsyncIterator[Workers]:
-    async with open_workers(task, config.candidate_language, folder.artifacts, config.workers) as workers:
-        yield workers
 
 
 def _own(roles: frozenset[Role], workers: Workers, bus: Bus, task: TaskSpec, folder: RunFolder) -> OwnWorkers:

@@ -1,10 +1,9 @@
-"""Configuration of a nats-server for a team: users, secrets, TLS and cluster."""
+"""Configuration of a nats-server for a team: users, secrets and TLS."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ import bcrypt
 import msgspec
 
 from ksearch_async.errors import refusal
-from ksearch_async.fleet.access import RIGHTS, TEAM, Credentials, Rights, TeamRole, inbox, read_credentials
+from ksearch_async.fleet.access import RIGHTS, TEAM, Credentials, TeamRole, inbox, read_credentials
 from ksearch_async.follow.logs import keep_secret
 from messages.base import ConfigError
 
@@ -26,7 +25,6 @@ _BCRYPT_ROUNDS = 10
 """2^10: 50 ms for each sign-in. Ours are random 192 bits, which no number of rounds makes safer."""
 _BCRYPT_BYTES = 72
 """bcrypt looks at no more of a password."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,24 +36,6 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
     """With it, clients must show a certificate that it signed (mTLS)."""
 
 
-class ClusterPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """One server's place in a cluster."""
-
-    server_name: str
-    host: str
-    """Where it listens to the other servers."""
-    port: int
-    routes: tuple[str, ...]
-    """`host:port` at which the servers listen to each other, its own included."""
-    password: str = ""
-    """With which servers sign in at each other."""
-    name: str = "ksearch"
-
-    def __repr__(self) -> str:
-        """Leave the password out."""
-        return f"ClusterPlace(server_name={self.server_name!r}, host={self.host!r}, port={self.port!r})"
-
-
 class SignIn(msgspec.Struct, frozen=True, kw_only=True):
     """How the server recognises a user: by the hash of a password, or by a public nkey."""
 
@@ -65,38 +45,24 @@ class SignIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def hashed(password: str) -> str:
-    """Return the bcrypt hash of a password, as nats-server checks it.
-
-    Raises:
-        ConfigError: bcrypt would look at a part of it only, or it is empty.
-    """
+    """Return the bcrypt hash of a password, as nats-server checks it."""
     encoded = password.encode()
     if not 1 <= len(encoded) <= _BCRYPT_BYTES or b"\0" in encoded:
         raise refusal(f"a password has 1 to {_BCRYPT_BYTES} bytes, this one has {len(encoded)}")
     return bcrypt.hashpw(encoded, bcrypt.gensalt(_BCRYPT_ROUNDS)).decode()
 
 
-def server_config(
-    users: Mapping[TeamRole, SignIn], *, tls: TlsFiles | None = None, cluster: ClusterPlace | None = None
-) -> str:
-    """Return a configuration in nats-server's form, complete but for addresses, store and limits.
+def server_config(users: Mapping[TeamRole, SignIn], *, tls: TlsFiles | None = None) -> str:
+    """Return a configuration in nats-server's form, complete but for addresses, store, limits and cluster.
 
     Args:
         users: how each role signs in.
         tls: certificates; without them everything, passwords too, crosses the network in the clear.
-        cluster: this server's place among others.
-
-    Raises:
-        ConfigError: a role or a name cannot be used.
     """
     missing = [role for role in TEAM if role not in users]
     if missing:
         raise ConfigError(f"no sign-in for {', '.join(missing)}")
-    lines: list[str] = []
-    if cluster is not None:
-        lines += _cluster_lines(cluster, tls)
-    if tls is not None:
-        lines.append(tls_block(tls))
+    lines = [] if tls is None else [tls_block(tls)]
     lines += ["accounts {", *_bus_account(users)]
     for role in TEAM:
         if RIGHTS[role].apart:
@@ -106,11 +72,13 @@ def server_config(
 
 def tls_block(tls: TlsFiles) -> str:
     """Return the part of a configuration that encrypts what clients say, from their first byte on."""
-    return "\n".join(["tls {", *_tls_lines(tls), "  handshake_first: true", "}"])
+    lines = [f"  cert_file: {_quoted(str(tls.cert.absolute()))}", f"  key_file: {_quoted(str(tls.key.absolute()))}"]
+    if tls.ca is not None:
+        lines += [f"  ca_file: {_quoted(str(tls.ca.absolute()))}", "  verify: true"]
+    return "\n".join(["tls {", *lines, "  handshake_first: true", "}"])
 
 
 def _bus_account(users: Mapping[TeamRole, SignIn]) -> Iterator[str]:
-    """Write the account that holds the streams, with those who work in it and what it lets others do."""
     yield f"  {ACCOUNT} {{"
     yield "    jetstream: enabled"
     yield "    users: ["
@@ -127,7 +95,6 @@ def _bus_account(users: Mapping[TeamRole, SignIn]) -> Iterator[str]:
 
 
 def _exports() -> dict[str, tuple[str, list[TeamRole]]]:
-    """Return subject → how it is exported, and to whom."""
     exports: dict[str, tuple[str, list[TeamRole]]] = {}
     for role in TEAM:
         rights = RIGHTS[role]
@@ -168,41 +135,11 @@ def _user_lines(role: TeamRole, sign_in: SignIn) -> Iterator[str]:
     if rights.requests == (">",):
         yield f"      {{ {who} }}"
         return
-    yield f"      {{ {who}, permissions {{"
-    yield from _permission_lines(role, rights)
-    yield "      } }"
-
-
-def _permission_lines(role: TeamRole, rights: Rights) -> Iterator[str]:
     denied = f", deny: {_listed(rights.never)}" if rights.never else ""
+    yield f"      {{ {who}, permissions {{"
     yield f"        publish {{ allow: {_listed((*rights.requests, *rights.questions))}{denied} }}"
     yield f"        subscribe {{ allow: {_listed((f'{inbox(role)}.>', *rights.hears))} }}"
-
-
-def _cluster_lines(cluster: ClusterPlace, tls: TlsFiles | None) -> Iterator[str]:
-    for name in (cluster.name, cluster.server_name):
-        if _NAME.fullmatch(name) is None:
-            raise refusal(f"{name!r} cannot be a server's name", "letters, digits, dots and dashes, 63 at most")
-    sign_in = f"{cluster.name}:{cluster.password}@" if cluster.password else ""
-    routes = ", ".join(_quoted(f"nats-route://{sign_in}{place}") for place in cluster.routes)
-    yield f"server_name: {_quoted(cluster.server_name)}"
-    yield "cluster {"
-    yield f"  name: {_quoted(cluster.name)}"
-    yield f"  listen: {_quoted(f'{cluster.host}:{cluster.port}')}"
-    if cluster.password:
-        yield f"  authorization {{ user: {_quoted(cluster.name)}, password: {_quoted(cluster.password)} }}"
-    yield f"  routes: [{routes}]"
-    if tls is not None:
-        yield from ("  tls {", *(f"  {line}" for line in _tls_lines(tls)), "  }")
-    yield "}"
-
-
-def _tls_lines(tls: TlsFiles) -> Iterator[str]:
-    yield f"  cert_file: {_quoted(str(tls.cert.absolute()))}"
-    yield f"  key_file: {_quoted(str(tls.key.absolute()))}"
-    if tls.ca is not None:
-        yield f"  ca_file: {_quoted(str(tls.ca.absolute()))}"
-        yield "  verify: true"
+    yield "      } }"
 
 
 def _account(role: TeamRole) -> str:
@@ -214,11 +151,7 @@ def _listed(subjects: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string in which nothing is special: an unquoted `$` begins a variable.
-
-    Raises:
-        ConfigError: nats-server's form has no way to write it.
-    """
+    """Return a string in which nothing is special: an unquoted `$` begins a variable."""
     if not text.isprintable() or '"' in text or "\\" in text:
         raise refusal(f"{text!r} cannot stand in a server configuration", "leave quotes and backslashes out")
     return f'"{text}"'
@@ -233,9 +166,6 @@ def make_team(folder: Path, *, nkeys: bool = False) -> dict[TeamRole, SignIn]:
     Args:
         folder: holds a file per role, mode 0600. Files that are there are kept, so their secrets stay valid.
         nkeys: give new ones key pairs instead of passwords; the server then never has the secret.
-
-    Raises:
-        ConfigError: the folder cannot be written, or a file in it cannot be used.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -109,7 +109,6 @@ class Planning:
             await anyio.sleep(LOOK_S)
 
     async def _free(self, bus: Bus) -> list[RunCard]:
-        """Return the cards of runs without a leader that may be led here."""
         now = anyio.current_time()
         entries, leases = await bus.entries(RUNS), await bus.entries(_LEASES)
         cards = [card for entry in entries.values() if (card := decode_card(entry.value)) is not None]
@@ -141,7 +140,6 @@ class Planning:
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Lead a run to its end, and record it from when it is led."""
         started = await _first_event(bus, run_id)
         task_status.started()
         if started is None:
@@ -185,11 +183,6 @@ class Planning:
                 await is_over.wait()
 
     def _make(self, folder: RunFolder, started: RunStarted) -> None:
-        """Make the run's folder, with a configuration by which the run can be gone on with.
-
-        Raises:
-            OSError: it cannot be made.
-        """
         folder.path.mkdir(parents=True, exist_ok=True)
         if not folder.config.exists():
             save_config(self._config_of(started), folder.config)
@@ -218,11 +211,7 @@ class Planning:
 
 
 async def _record_until(is_over: anyio.Event, bus: Bus, folder: RunFolder, run_id: str) -> None:
-    """Record until the run is over, and whole.
-
-    Raises:
-        messages.base.BoundaryError: that failed.
-    """
+    """Record until the run is over, and whole."""
     with single_error():
         async with anyio.create_task_group() as tasks:
             await tasks.start(partial(record_run, bus, run_id=run_id, folder=folder.path, journal=folder.journal))

@@ -160,9 +160,6 @@ def find_place(run: str, nats: str | None, runs_dir: Path, environment: Mapping[
         nats: the server's addresses.
         runs_dir: where run folders are looked for.
         environment: may name a server.
-
-    Raises:
-        ConfigError: that is not known; or the run has no server.
     """
     folder = None if nats else named_folder(run, runs_dir, has_server=bool(environment.get("KSEARCH_NATS")))
     if folder is None:
@@ -209,11 +206,7 @@ def named_folder(run: str, runs_dir: Path, *, has_server: bool) -> RunFolder | N
 
 
 async def find_run_id(bus: Bus, run: str) -> str:
-    """Return the run of a server that is meant by an id, `latest`, or nothing: the only one, or the only one going on.
-
-    Raises:
-        ConfigError: there is none, or nothing was said and there are several; lists them.
-    """
+    """Return the run of a server by its id, by `latest`, or by nothing: the only one, or the only one going on."""
     cards = await read_cards(bus)
     ids = [card.run_id for card in cards]
     going = [card for card in cards if card.state != "finished"]
@@ -350,11 +343,7 @@ async def forget_run(bus: Bus, run_id: str) -> None:
 
 
 async def check_unled(bus: Bus, run_id: str) -> None:
-    """Accept a run without a leader. The lease of a dead process is waited for.
-
-    Raises:
-        ConfigError: the run has a leader.
-    """
+    """Accept a run without a leader. The lease of a dead process is waited for."""
     leader = await live_leader(bus, run_id)
     if leader is not None:
         raise _is_led(run_id, leader)
@@ -362,11 +351,7 @@ async def check_unled(bus: Bus, run_id: str) -> None:
 
 @asynccontextmanager
 async def _unled(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Hold a run's lease, so that no other process leads it meanwhile. That of a dead process is waited for.
-
-    Raises:
-        ConfigError: the run has a leader.
-    """
+    """Hold a run's lease, so that no other process leads it meanwhile. That of a dead process is waited for."""
     await check_unled(bus, run_id)
     key, holder = lease_key(run_id), f"ksearch-nats-forget-{socket.gethostname()}-{secrets.token_hex(2)}"
     try:

@@ -26,8 +26,7 @@ from evaluators.languages import languages_on
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
 from ksearch_async.errors import refusal
-from ksearch_async.settings.models import Dialect
-from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig, WorkerSettings
+from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, Dialect, RunConfig, WorkerSettings
 from messages.base import EvaluatorError, Isolation, Language
 from messages.tasks import Candidate, LibraryCalls, Measure, Target, TaskDescription, TaskSpec
 
@@ -79,11 +78,7 @@ class Device(Protocol):
 
 
 def device_of(text: str, isolation: Isolation = "auto") -> Device:
-    """Return the device that `--device` names.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the device that `--device` names."""
     kind, _, rest = text.partition(":")
     if kind == "cpu" and not rest:
         return HostDevice(isolation=isolation)
@@ -257,11 +252,7 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_task(config: RunConfig) -> TaskSpec:
-    """Return the task that a configuration names.
-
-    Raises:
-        ConfigError: there is none, or it is no task.
-    """
+    """Return the task that a configuration names."""
     program = config.program
     if program.evaluator is not None:
         if config.tolerance != STRICT:
@@ -286,11 +277,7 @@ def read_task(config: RunConfig) -> TaskSpec:
 
 
 def with_tolerance(task: TaskSpec, profile: str) -> TaskSpec:
-    """Return the task, judged by a tolerance profile.
-
-    Raises:
-        ConfigError: there is no such profile.
-    """
+    """Return the task, judged by a tolerance profile."""
     check_profile(profile)
     return msgspec.structs.replace(task, tolerance=msgspec.structs.replace(task.tolerance, profile=profile))
 
@@ -302,9 +289,6 @@ def with_library_calls(task: TaskSpec, library_calls: LibraryCalls, allowed: str
         task: of kernels.
         library_calls: whether all is allowed.
         allowed: what is though the rest is not, with commas.
-
-    Raises:
-        ConfigError: there is no such operator, family or library.
     """
     from evaluators.build.policy.operators import parse_allowed  # noqa: PLC0415 - costs the start-up of every command
 
@@ -319,9 +303,6 @@ def with_measure(task: TaskSpec, measure: Measure, *, device: str | None) -> Tas
         task: of kernels.
         measure: what counts.
         device: where candidates run, as `--device` names it; None: on other hosts.
-
-    Raises:
-        ConfigError: it makes no difference on this device.
     """
     if measure != task.rules.measure and device == CPU:
         raise refusal(f"--measure {measure} is for GPUs; on a CPU a call takes what it takes", "leave it out")
@@ -329,33 +310,21 @@ def with_measure(task: TaskSpec, measure: Measure, *, device: str | None) -> Tas
 
 
 def with_threads(task: TaskSpec, threads: int, *, device: str) -> TaskSpec:
-    """Return the task, timed on this number of CPU threads; 0: on all.
-
-    Raises:
-        ConfigError: the device is no CPU.
-    """
+    """Return the task, timed on this number of CPU threads; 0: on all."""
     if threads and device != CPU:
         raise refusal(f"--threads is for CPUs, and --device is {device}", "leave it out")
     return msgspec.structs.replace(task, rules=msgspec.structs.replace(task.rules, threads=threads))
 
 
 def check_threads_here(task: TaskSpec) -> None:
-    """Refuse a task on more threads than this host has cores, where it is this host that judges.
-
-    Raises:
-        ConfigError: it is.
-    """
+    """Refuse a task on more threads than this host has cores, where it is this host that judges."""
     cores = len(os.sched_getaffinity(0))
     if task.rules.threads > cores:
         raise refusal(f"--threads {task.rules.threads}: this host gives {cores} cores", f"at most --threads {cores}")
 
 
 def check_baseline(settings: WorkerSettings) -> None:
-    """Refuse a second baseline where none is timed.
-
-    Raises:
-        ConfigError: the device is no GPU.
-    """
+    """Refuse a second baseline where none is timed."""
     if settings.baseline and gpu_of(settings.device) is not None:
         raise refusal(f"--baseline {settings.baseline} is for GPUs of this host", "leave it out")
     if settings.baseline and settings.device == CPU:
@@ -370,11 +339,7 @@ def is_task(name: str) -> bool:
 
 
 def check_model(task: TaskSpec, language: Language, dialect: Dialect) -> None:
-    """Refuse a model that can do nothing for a task.
-
-    Raises:
-        ConfigError: says what to name instead.
-    """
+    """Refuse a model that can do nothing for a task."""
     check_language(task, language)
     if task.source != "program" and language == "python" and dialect == "offline":
         raise refusal("the built-in rules write no torch modules", "name a model: --model NAME; or use --language cpp")
@@ -383,11 +348,7 @@ def check_model(task: TaskSpec, language: Language, dialect: Dialect) -> None:
 
 
 def check_language(task: TaskSpec, language: Language) -> None:
-    """Refuse candidates in a language that a task leaves out.
-
-    Raises:
-        ConfigError: it does.
-    """
+    """Refuse candidates in a language that a task leaves out."""
     if task.languages and language not in task.languages:
         raise refusal(
             f"task {task.name!r} is for candidates in {', '.join(task.languages)}, not in {language}",
@@ -411,9 +372,6 @@ async def find_target(task: TaskSpec, language: Language, device: str = "cpu") -
         task: what candidates are for.
         language: what they are written in.
         device: `cpu`, `cuda:0`, or several GPUs: `cuda:0,cuda:1`.
-
-    Raises:
-        ConfigError: there is no usable compiler or device; or the devices differ.
     """
     if task.source == "program":
         from evaluators.programs.task import probe_interpreter  # noqa: PLC0415
@@ -447,9 +405,6 @@ async def open_workers(
         language: what candidates are written in.
         artifacts: the store of what is built.
         settings: on which device, and how many at once.
-
-    Raises:
-        ConfigError: there is no such device, or no second baseline on it.
     """
     async with AsyncExitStack() as stack:
         if task.source == "program":
@@ -484,28 +439,11 @@ def _program_workers(task: TaskSpec, settings: WorkerSettings) -> Workers:
 
 
 def slots_of(settings: WorkerSettings) -> int:
-    """Return how many candidates are judged at once: as many as there are GPUs, or as many as was said.
-
-    Raises:
-        ConfigError: there is no such device.
-    """
+    """Return how many candidates are judged at once: as many as there are GPUs, or as many as was said."""
     if gpu_of(settings.device) is not None:
         return 1
     devices = devices_of(settings.device)
     return settings.evaluators if devices == (CPU,) else len(devices)
-
-
-def _kernel_evaluator(artifacts: Path, settings: WorkerSettings) -> LocalEvaluator | SeveralEvaluators:
-    from evaluators.local import LocalEvaluator, SeveralEvaluators  # noqa: PLC0415
-
-    check_baseline(settings)
-    devices = devices_of(settings.device)
-    if devices == (CPU,):
-        return LocalEvaluator(artifacts, slots=settings.evaluators, isolation=settings.isolation)
-    baseline, isolation = settings.baseline, settings.isolation
-    return SeveralEvaluators(
-        [LocalEvaluator(artifacts, device=name, baseline=baseline, isolation=isolation) for name in devices]
-    )
 
 
 def _remote_workers(task: TaskSpec, language: Language, line: Line) -> Workers:
@@ -522,15 +460,23 @@ def _remote_workers(task: TaskSpec, language: Language, line: Line) -> Workers:
 
 def _kernel_workers(task: TaskSpec, language: Language, artifacts: Path, settings: WorkerSettings) -> Workers:
     from evaluators.build.builder import LocalBuilder  # noqa: PLC0415
-    from evaluators.local import LocalEvaluator  # noqa: PLC0415
+    from evaluators.local import LocalEvaluator, SeveralEvaluators  # noqa: PLC0415
 
-    evaluator = _kernel_evaluator(artifacts, settings)
-    if isinstance(evaluator, LocalEvaluator):
+    check_baseline(settings)
+    devices, isolation = devices_of(settings.device), settings.isolation
+    evaluator: LocalEvaluator | SeveralEvaluators
+    if devices == (CPU,):
+        evaluator = LocalEvaluator(artifacts, slots=settings.evaluators, isolation=isolation)
         evaluator.begin(task)
+    else:
+        evaluator = SeveralEvaluators(
+            [
+                LocalEvaluator(artifacts, device=name, baseline=settings.baseline, isolation=isolation)
+                for name in devices
+            ]
+        )
 
     async def describe(own: Language | None = None) -> TaskDescription:
         return await evaluator.describe_task(task, own or language)
 
-    return Workers(
-        builder=LocalBuilder(artifacts, isolation=settings.isolation), evaluator=evaluator, describe=describe
-    )
+    return Workers(builder=LocalBuilder(artifacts, isolation=isolation), evaluator=evaluator, describe=describe)

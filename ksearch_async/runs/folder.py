@@ -7,7 +7,6 @@ Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is deriv
 from __future__ import annotations
 
 import fcntl
-import os
 import re
 import secrets
 import tempfile
@@ -17,10 +16,8 @@ from pathlib import Path
 import msgspec
 
 from actors.bus.journal import read_journal
-from evaluators.tasks import is_gone
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.runs.run import Run
-from ksearch_async.settings.table import DEFAULT_RUNS_DIR, RunConfig
 from messages.subjects import checked_id
 
 _SUFFIX_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
@@ -165,21 +162,6 @@ def not_begun(run_id: str) -> Exception:
     return refusal(f"run {run_id!r} has not begun yet", hint)
 
 
-def runs_dir_or_default(given: Path | None) -> Path:
-    """Return the folder that holds the runs: as given, else as the environment says, else `runs`."""
-    return given if given is not None else Path(os.environ.get("KSEARCH_RUNS_DIR") or DEFAULT_RUNS_DIR)
-
-
 def read_run(folder: RunFolder, *, with_texts: bool = False) -> Run:
     """Read a run's journal, which may be in use."""
     return Run.of(read_journal(folder.journal), with_texts=with_texts)
-
-
-def files_gone(config: RunConfig) -> list[str]:
-    """Return which files of a run's task are not there. The run needs none of them: its journal has the task."""
-    return [file for file in task_files(config) if is_gone(file)]
-
-
-def task_files(config: RunConfig) -> list[str]:
-    """Return the files that a run's task is read from."""
-    return [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]

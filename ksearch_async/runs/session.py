@@ -34,8 +34,7 @@ from evaluators.base import Builder, Evaluator
 from evaluators.tasks import anchored as anchored_task
 from evaluators.tasks import is_bundled, is_there
 from ksearch_async.errors import refusal
-from ksearch_async.evaluation.drafts import check_accepted
-from ksearch_async.evaluation.tasks import check_fitness
+from ksearch_async.evaluation.tasks import check_accepted, check_fitness
 from ksearch_async.fleet.workers import (
     check_model,
     check_threads_here,
@@ -45,12 +44,20 @@ from ksearch_async.fleet.workers import (
     read_task,
     slots_of,
 )
-from ksearch_async.runs.folder import RunFolder, create_run, new_run_id, read_run, task_files
+from ksearch_async.runs.folder import RunFolder, create_run, new_run_id, read_run
 from ksearch_async.runs.mailbox import open_mailbox
 from ksearch_async.runs.run import Run
 from ksearch_async.runs.start import read_heritage, read_solution
 from ksearch_async.settings.models import lineup_of, open_model, writer_dialect
-from ksearch_async.settings.table import ContinueSettings, RunConfig, changed_keys, load_config, may_change, save_config
+from ksearch_async.settings.table import (
+    ContinueSettings,
+    RunConfig,
+    changed_keys,
+    load_config,
+    may_change,
+    save_config,
+    task_files,
+)
 from messages.base import BusError
 from messages.codec import Record, encode
 from messages.events import RunResumed, RunStarted, StopRequested

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -24,20 +24,22 @@ from actors.llm.limits import Gate, LimitedModel, Terms
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import keep_secret
 from ksearch_async.settings.prices import FREE, Prices, read_prices
-from ksearch_async.settings.table import API_KEY_VARIABLES, ModelSettings, RunConfig, Writer, planner_settings, writers
+from ksearch_async.settings.table import (
+    API_KEY_VARIABLES,
+    Dialect,
+    ModelSettings,
+    RunConfig,
+    Writer,
+    planner_settings,
+    writers,
+)
 from messages.models import Lineup, Offer, Price
 
 _CLOSE_TIMEOUT_S = 5.0
 
-Dialect: TypeAlias = Literal["offline", "chat", "responses", "replay", "manual"]
-
 
 def dialect_of(settings: ModelSettings, environment: Mapping[str, str]) -> Dialect:
-    """Return which dialect the settings ask for. A key alone asks for nothing: it may be there for other programs.
-
-    Raises:
-        ConfigError: they ask for an endpoint and leave out what it takes, or for two things at once.
-    """
+    """Return which dialect the settings ask for. A key alone asks for nothing: it may be there for other programs."""
     if settings.kind == "replay" or (settings.kind == "auto" and settings.replay is not None):
         if settings.replay is None:
             raise refusal("a recorded run is to answer, but none is named", "say which: --replay RUN")
@@ -91,11 +93,7 @@ def _check_address(base_url: str) -> None:
 
 
 def writer_dialect(settings: ModelSettings, environment: Mapping[str, str]) -> Dialect:
-    """Return in which dialect who writes is asked, the first if there are several. All are checked, who plans too.
-
-    Raises:
-        ConfigError: as `dialect_of`.
-    """
+    """Return in which dialect who writes is asked, the first if there are several. All are checked, who plans too."""
     dialect_of(planner_settings(settings, environment), environment)
     dialects = [dialect_of(writer.settings, environment) for writer in writers(settings, environment)]
     return dialects[0]
@@ -112,7 +110,6 @@ def model_words(settings: ModelSettings, environment: Mapping[str, str]) -> str:
 
 
 def _shared(writes: tuple[Writer, ...], words: list[str], settings: ModelSettings) -> list[str]:
-    """Add to the words for several models how their work is shared."""
     if len(words) == 1:
         return words
     if settings.coder.choice == "bandit":
@@ -192,9 +189,6 @@ async def open_model(
         seed: of the built-in rules.
         latency_s: how long the built-in rules take for an answer.
         folder: the run's; recorded runs are looked for beside it, prompts for people lie in it. None: there is none.
-
-    Raises:
-        ConfigError: no such model can be had here.
     """
     model = await anyio.to_thread.run_sync(partial(_ensemble, settings, environment, seed, latency_s, folder))
     try:
@@ -303,9 +297,6 @@ def api_key(environment: Mapping[str, str], variable: str | None = None) -> str:
     """Return the key for the endpoint, or nothing; if a variable is named, it is that one's.
 
     White space around it, such as the line end of a file that was read, is left out.
-
-    Raises:
-        ConfigError: a variable is named and not set, or a key holds what no header may.
     """
     names = API_KEY_VARIABLES if variable is None else (variable,)
     keys = {name: environment.get(name, "").strip() for name in names}
@@ -428,11 +419,7 @@ def cache_file(environment: Mapping[str, str], *, model: str, base_url: str | No
 
 
 def remember(environment: Mapping[str, str], found: Remembered) -> Path:
-    """Write down what was found; return where.
-
-    Raises:
-        ConfigError: it cannot be written there.
-    """
+    """Write down what was found; return where."""
     capabilities = found.capabilities
     path = cache_file(environment, model=capabilities.model, base_url=capabilities.base_url)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -486,7 +473,6 @@ def known_words(settings: ModelSettings, known: Remembered | None) -> str:
 
 
 def _left_out(settings: ModelSettings, known: Remembered | None) -> tuple[str, ...]:
-    """Return the parameters that are set and that the endpoint does not take."""
     given = {
         "temperature": settings.temperature,
         "reasoning_effort": settings.reasoning_effort,

@@ -344,7 +344,6 @@ class RunSettings(SessionSettings, total=False):
 
 
 def _texts() -> dict[str, str]:
-    """Return the text below each declaration in this file."""
     tables = [
         node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.ClassDef)
     ]

@@ -6,6 +6,7 @@ A price has a date and a source, since it changes without notice. A model withou
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,10 @@ DEFAULT_ENDPOINT = "api.openai.com"
 """Host of the openai package's default address."""
 FREE = Price(input_usd=0.0, cached_usd=0.0, output_usd=0.0, source="nothing is asked that costs money")
 _SHIPPED = Path(__file__).with_name("prices.toml")
+
+
+_DATE = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
+"""At the end of a model's name: `gpt-5-2025-08-07`, `small-20250807`."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,17 +42,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dated: str = ""
     source: str = ""
 
-    def price(self) -> Price:
-        """Return the price."""
-        cached_usd = self.input_usd if self.cached_usd is None else self.cached_usd
-        return Price(
-            input_usd=self.input_usd,
-            cached_usd=cached_usd,
-            output_usd=self.output_usd,
-            dated=self.dated,
-            source=self.source,
-        )
-
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of prices."""
@@ -64,10 +58,16 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True):
         """Return what a model costs at an endpoint; None if no table says so."""
         host = (urlsplit(base_url).hostname or "") if base_url else DEFAULT_ENDPOINT
         entries = [entry for table in self.tables for entry in table.price if entry.endpoint in (None, host)]
-        for known in (name, _undated(name)):
+        for known in (name, _DATE.sub("", name)):
             for entry in entries:
                 if known in entry.models:
-                    return entry.price()
+                    return Price(
+                        input_usd=entry.input_usd,
+                        cached_usd=entry.input_usd if entry.cached_usd is None else entry.cached_usd,
+                        output_usd=entry.output_usd,
+                        dated=entry.dated,
+                        source=entry.source,
+                    )
         return None
 
 
@@ -102,13 +102,3 @@ def _read(path: Path) -> Table:
             f"{str(path)!r} is no table of prices: {error}",
             'each [[price]] has `models = ["NAME"]`, `input_usd` and `output_usd` per million tokens',
         ) from error
-
-
-def _undated(name: str) -> str:
-    """Leave out a date at the end: `gpt-5-2025-08-07`, `small-20250807`."""
-    stem, _, last = name.rpartition("-")
-    if len(last) == 8 and last.isdecimal():
-        return stem
-    parts = name.rsplit("-", 3)
-    is_date = len(parts) == 4 and [len(part) for part in parts[1:]] == [4, 2, 2] and all(map(str.isdecimal, parts[1:]))
-    return parts[0] if is_date else name

@@ -72,9 +72,6 @@ def resolve_config(
         environment: `KSEARCH_…` variables are read, others ignored.
         flags: Flag (see `SETTINGS`), or keyword and `=`, → value; null means not given.
         saved: What a run was started with, when it is resumed.
-
-    Raises:
-        ConfigError: what cannot be used, where it stands, and what was probably meant.
     """
     return trace_config(task, config_file=config_file, environment=environment, flags=flags, saved=saved).config
 
@@ -87,11 +84,7 @@ def trace_config(
     flags: Mapping[str, object],
     saved: RunConfig | None = None,
 ) -> Resolved:
-    """Do what `resolve_config` does, and say of each setting where its value comes from.
-
-    Raises:
-        ConfigError: as `resolve_config`.
-    """
+    """Do what `resolve_config` does, and say of each setting where its value comes from."""
     named: dict[str, Given] = {}
     if config_file is not None:
         named.update(_read_file(config_file))
@@ -193,7 +186,6 @@ def _checked(value: object, path: str, where: str, *, strict: bool) -> object:
 
 
 def _check_words(check: Callable[[str], object], words: str, where: str) -> None:
-    """Raise what a check has against them, with where they stand."""
     try:
         check(words)
     except ConfigError as error:
@@ -201,7 +193,6 @@ def _check_words(check: Callable[[str], object], words: str, where: str) -> None
 
 
 def _type_of(path: str, where: str) -> Any:
-    """Return the annotated type of the field at `path`."""
     kind: Any = RunConfig
     walked = ""
     for name in path.split("."):
@@ -225,7 +216,6 @@ def _places_of(name: str) -> list[str]:
 
 
 def _paths(table: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted paths of all keys, and of the tables that hold them."""
     for field in msgspec.structs.fields(table):
         yield prefix + field.name
         if _is_table(field.type):

@@ -10,6 +10,7 @@ Secrets have no field here: keys are read from the environment where a model is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -17,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from actors.llm.base import ReasoningEffort
+from evaluators.tasks import is_gone
 from ksearch_async.errors import refusal
 from messages.base import EditFormat, Isolation, Language
 from messages.models import Choice
@@ -31,6 +33,7 @@ ROLE_KEY_VARIABLES: Mapping[Literal["planner", "coder"], str] = {
 
 TIER_PATTERN = "^[a-z0-9][a-z0-9-]{0,31}$"
 EndpointKind: TypeAlias = Literal["auto", "offline", "chat", "responses"]
+Dialect: TypeAlias = Literal["offline", "chat", "responses", "replay", "manual"]
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +129,6 @@ def writers(model: ModelSettings, environment: Mapping[str, str]) -> tuple[Write
 
 
 def _listed(text: str) -> tuple[Member, ...]:
-    """Read `small=3,large`."""
     members = []
     for word in text.split(","):
         name, equals, weight = word.strip().partition("=")
@@ -378,3 +380,18 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, o
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
+
+
+def runs_dir_or_default(given: Path | None) -> Path:
+    """Return the folder that holds the runs: as given, else as the environment says, else `runs`."""
+    return given if given is not None else Path(os.environ.get("KSEARCH_RUNS_DIR") or DEFAULT_RUNS_DIR)
+
+
+def files_gone(config: RunConfig) -> list[str]:
+    """Return which files of a run's task are not there. The run needs none of them: its journal has the task."""
+    return [file for file in task_files(config) if is_gone(file)]
+
+
+def task_files(config: RunConfig) -> list[str]:
+    """Return the files that a run's task is read from."""
+    return [config.task] if config.program.evaluator is None else [config.task, config.program.evaluator]

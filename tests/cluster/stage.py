@@ -23,7 +23,7 @@ from actors.bus.journal import read_journal
 from actors.bus.nats import NatsBus, open_nats
 from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.fleet.access import TeamRole, options_for
-from ksearch_async.fleet.server import ClusterPlace, make_team, server_config
+from ksearch_async.fleet.server import make_team, server_config
 from messages.codec import Record
 from tests.chaos.checks import differences, problems_of_run
 from tests.chaos.fleet import MARKER, Worker, gone
@@ -105,12 +105,15 @@ async def serve_cluster(folder: Path, *, size: int = SIZE) -> AsyncIterator[Clus
     """Run a prepared cluster whose bucket, and so all streams, have a copy on each server."""
     users = await anyio.to_thread.run_sync(make_team, folder / "credentials")
     ports, password = _free_ports(size), secrets.token_hex(16)
-    routes = tuple(f"{_HOST}:{port}" for port in ports)
+    routes = ", ".join(f'"nats-route://ksearch:{password}@{_HOST}:{port}"' for port in ports)
     async with AsyncExitStack() as stack:
         servers = []
         for number, port in enumerate(ports):
-            place = ClusterPlace(server_name=_name(number), host=_HOST, port=port, routes=routes, password=password)
-            settings = ServerSettings(store=folder / _name(number), config=server_config(users, cluster=place))
+            place = (  # as docs/guides/distributed.md says
+                f'server_name: "{_name(number)}"\ncluster {{\n  name: ksearch\n  listen: "{_HOST}:{port}"\n'
+                f'  authorization {{ user: ksearch, password: "{password}" }}\n  routes: [{routes}]\n}}\n'
+            )
+            settings = ServerSettings(store=folder / _name(number), config=place + server_config(users))
             servers.append(await stack.enter_async_context(serve_nats(settings)))
         cluster = Cluster(tuple(servers), folder / "credentials")
         async with cluster.bus("admin") as bus:

@@ -177,7 +177,7 @@ class Connection:
             timer.cancel()
             del self._asked[token]
             if answer.done() and not answer.cancelled():
-                answer.exception()  # a failure that came meanwhile is nobody's
+                answer.exception()  # a failure that came meanwhile has no task waiting for it
 
     async def insist(
         self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, *, what: str

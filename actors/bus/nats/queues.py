@@ -94,7 +94,7 @@ class Letters:
             return
         run_id = run_of(queue)
         headers = {
-            names.EXPECTED: "0",  # no message id: whoever may write here at all could use up those of others
+            names.EXPECTED: "0",  # no message id: any client with write access could use up those of others
             names.QUEUE: queue,
             names.DELIVERIES: str(min(delivery.attempt, delivery.spec.max_deliver)),
             names.REASON: reason[:_REASON_CHARS],

@@ -151,24 +151,12 @@ def test_credentials_that_others_can_read_are_told_on_stderr_only(tmp_path: Path
     assert "chmod 600" in done.stderr
 
 
-def test_a_cluster_gets_a_configuration_for_each_server(tmp_path: Path) -> None:
-    done = ksearch("nats", "init", "--config", "c", "--servers", "h1,h2:7222,h3", "--json", cwd=tmp_path)
-    paths = json.loads(done.stdout)["configurations"]
-    assert paths == [f"c/ksearch-{number}/nats-server.conf" for number in (1, 2, 3)]
-    for path in paths:
-        assert is_valid(tmp_path / path)
-        assert "@h2:7222" in (tmp_path / path).read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["init"], "nothing to do"),
         (["init", "--nats", "nats://h", "--config", "d"], "--config writes files and --nats prepares a server"),
         (["init", "--nkeys"], "add --config FOLDER"),
-        (["init", "--config", "d", "--servers", "a,b"], "name 3 or 5 hosts"),
-        (["init", "--config", "d", "--servers", "a,a,b"], "names a host twice"),
-        (["init", "--config", "d", "--servers", "a:x,b,c"], "is no place for a server"),
         (["init", "--config", "d", "--tls-cert", "c.pem"], "--tls-cert and --tls-key go together"),
         (["init", "--config", "d", "--tls-cert", "c.pem", "--tls-key", "k.pem"], "there is no file 'c.pem'"),
         (["init", "--nats", "nats://me:xyzzy@h"], "must not hold credentials"),

@@ -13,13 +13,7 @@ from ksearch_async.cli import main
 from ksearch_async.cli.original import (
     CHECKED_CALLS,
     FLAGS,
-    AtMost,
-    Met,
     OriginalFlag,
-    Refused,
-    Renamed,
-    Same,
-    Spelled,
     translated,
 )
 from ksearch_async.settings.options import SETTINGS
@@ -71,32 +65,31 @@ def test_every_flag_of_the_original_is_known_and_only_two_of_its_scripts_are_add
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
 def test_no_flag_is_passed_over_in_silence(flag: OriginalFlag, dataset: Path) -> None:
     given = [f"--{flag.name}"] if flag.is_switch else [f"--{flag.name}", "7"]
-    match flag.meaning:
-        case Refused():
+    match flag.here:
+        case "refused":
             assert f"--{flag.name}: " in refused(*given)
-            assert flag.meaning.instead in refused(*given)
-        case Met() | AtMost():
+            assert flag.instead in refused(*given)
+        case "always":
             translation = translated(given, {})
             assert translation.tokens == ()
             assert f"--{flag.name}" in translation.notes[0]
-        case Renamed(ours=ours):
-            assert translated(given, {}).tokens == (f"--{ours}", "7")
-            assert translated([f"--{flag.name}=7"], {}).tokens == (f"--{ours}", "7")
-            assert ours in {setting.flag for setting in SETTINGS}
-        case Spelled(words=words):
-            assert translated(given, {}).tokens == words
-            assert words[0].removeprefix("--") in {setting.flag for setting in SETTINGS}
-        case Same():
-            if flag.name != "world-model":
-                assert translated(given, {}).tokens == (f"--{flag.name}", "7")
-        case _:
+        case "TASK":
             assert refused(*given)
+        case ours if flag.is_switch:
+            assert translated(given, {}).tokens == tuple(ours.split())
+            assert ours.split()[0].removeprefix("--") in {setting.flag for setting in SETTINGS}
+        case ours if flag.name != "world-model":
+            assert translated(given, {}).tokens == (ours, "7")
+            assert translated([f"--{flag.name}=7"], {}).tokens == (ours, "7")
+            assert flag.name == "target-gpu" or ours == "--run-name" or ours[2:] in {one.flag for one in SETTINGS}
 
 
 @pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
 def test_the_guide_has_a_row_for_every_flag(flag: OriginalFlag) -> None:
-    said = f"{flag.said}; {flag.meaning.instead}" if isinstance(flag.meaning, Refused) else flag.said
-    assert f"| `--{flag.name}` | {flag.default} | {flag.ours} | {said} |\n" in GUIDE.read_text()
+    said = f"{flag.said}; {flag.instead}" if flag.instead else flag.said
+    here = f"`{flag.here}`" if flag.here.startswith("--") else flag.here
+    row = next(line for line in GUIDE.read_text().splitlines() if line.startswith(f"| `--{flag.name}` | "))
+    assert row.endswith(f" | {here} | {said} |")
 
 
 @pytest.mark.parametrize("name", SCRIPT_VARIABLES)
@@ -258,6 +251,6 @@ def test_the_target_gpu_must_be_the_device(capsys: pytest.CaptureFixture[str]) -
 def test_help_shows_our_flags_and_where_the_originals_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    renamed = [flag.name for flag in FLAGS if not isinstance(flag.meaning, Same) or flag.name == "target-gpu"]
+    renamed = [flag.name for flag in FLAGS if flag.here != f"--{flag.name}" or flag.name == "target-gpu"]
     assert not [name for name in renamed if f"--{name} " in shown]
     assert "coming-from-k-search.md" in shown

@@ -9,9 +9,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from actors.bus.nats.server import find_server, has_block
+from actors.bus.nats.server import find_server
 from ksearch_async.fleet.access import RIGHTS, TEAM, TeamRole, read_credentials
-from ksearch_async.fleet.server import ClusterPlace, SignIn, TlsFiles, hashed, make_team, server_config, tls_block
+from ksearch_async.fleet.server import SignIn, TlsFiles, hashed, make_team, server_config, tls_block
 from messages.base import ConfigError
 
 
@@ -65,20 +65,6 @@ def test_nkeys_leave_the_server_without_any_secret(tmp_path: Path) -> None:
 def test_a_password_of_which_bcrypt_would_see_only_a_part_is_refused(password: str) -> None:
     with pytest.raises(ConfigError):
         hashed(password)
-
-
-def test_a_cluster_signs_in_among_itself(tmp_path: Path, team: dict[TeamRole, SignIn]) -> None:
-    place = ClusterPlace(
-        server_name="ksearch-1",
-        host="127.0.0.1",
-        port=6222,
-        routes=("127.0.0.1:6222", "127.0.0.1:6223"),
-        password="s3cret",  # noqa: S106
-    )
-    config = server_config(team, cluster=place)
-    assert is_valid(tmp_path / "c", config)
-    assert has_block(config, "cluster")
-    assert "s3cret" not in repr(place)
 
 
 def test_client_certificates_are_asked_for_if_there_is_a_ca(tmp_path: Path) -> None:
