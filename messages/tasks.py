@@ -321,7 +321,7 @@ class Influence(Message, frozen=True, kw_only=True):
 
 
 class Intake(Message, frozen=True, kw_only=True):
-    """The findings on a task; not for models, whom they would teach what to leave out."""
+    """Findings on a task. Hidden from models, which could learn from them which work to skip."""
 
     fitness: Fitness
     findings: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own; `transport`
 notes each failed try. The last failure becomes a `ModelError` here: permanent where only the user can help. A broken
-answer counts as none, and the try is repeated; one that is complete (`Request.ending`) is not read on.
+answer counts as none, and the try is repeated. Reading stops when an answer is complete (`Request.ending`).
 """
 
 from __future__ import annotations

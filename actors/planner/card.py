@@ -40,7 +40,7 @@ class CardKeeper:
         every_s: float = EVERY_S,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        """Begin; `state` returns the search, `now` stamps the card."""
+        """Prepare the card of a run: `state` returns its search, `now` the time."""
         self._bus = bus
         self._started = started
         self._holder = holder

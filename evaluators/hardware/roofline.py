@@ -279,7 +279,7 @@ def roofline_lines(description: TaskDescription, target: Target) -> tuple[str, .
 
 
 def describe_roofline(found: Roofline) -> str:
-    """Say it in a sentence, for models and people."""
+    """Describe a roofline in a sentence, for models and people."""
     word = "lower bound" if found.is_bound else "estimate, no bound: other algorithms may need fewer operations"
     said = f"Roofline: {found.time_us:.2f} us, by {found.limited_by} ({word})."
     if found.rate is None:

@@ -110,7 +110,7 @@ def _say_workloads(task: TaskSpec, *, is_module: bool) -> str:
 
 
 def _checks(task: TaskSpec) -> str:
-    """Say what a kernel must stand: the families by kind, no numbers that it could be fitted to."""
+    """Describe the checks: kinds of input distributions, without numbers that a kernel could be fitted to."""
     return (
         "Every call, the timed ones too, has inputs that were never seen, and its outputs are compared with "
         f"the reference in float64 (tolerance profile `{task.tolerance.profile}`). Shapes and dtypes are "

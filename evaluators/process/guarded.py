@@ -241,7 +241,7 @@ class WarmProcess:
             self._start()
 
     def close(self) -> None:
-        """End the warm process, not the commands; the next order starts another."""
+        """End the warm process; commands that run go on, and the next command starts another warm process."""
         if self._end is not None:
             self._end()
         self._control = self._end = None

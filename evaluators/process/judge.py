@@ -188,7 +188,7 @@ class JudgeProcess:
 
 
 def warm_judges() -> WarmProcess:
-    """Return what judges on a CPU are forked from: it has imported what they all import, 2.5 s of a core's time."""
+    """Return the parent process of judges on a CPU: it has done the imports that they share, 2.5 s of a core's time."""
     return WarmProcess(_ENTRY, environment=_environment(), flags=_FLAGS)
 
 

@@ -1,4 +1,4 @@
-"""Requests of the near side to the far one, and their answers: one JSON text each way."""
+"""Requests of this host to the remote one, and the answers: one JSON text each."""
 
 from __future__ import annotations
 

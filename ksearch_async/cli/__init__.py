@@ -44,7 +44,7 @@ _COMMANDS = {
     Changes nothing. Ends as `ksearch run` does when the run is over. Ctrl-C ends the view (130), not the run.""",
     "web": """Serve the dashboard: runs in a folder, or on a NATS server, in a browser.
 
-    Prints its address; the fragment holds the token with which the page may steer runs. Other hosts reach it only if
+    Prints its address; the part behind # holds the token that lets the page steer runs. Other hosts reach it only if
     a token is set. Ends with Ctrl-C or SIGTERM; 0 then, 2 for bad input, 3 if the NATS server cannot be reached.""",
     "stop": """Stop a run: evaluations in flight are finished, and it can be resumed.
 
@@ -80,20 +80,20 @@ _COMMANDS = {
     "report": """Write a report about runs: one page in one file, which needs no network.
 
     Or figures for papers, with --svg and --png. Needs the extra `plot`; ends with 2 without it.""",
-    "replay": """Replay a run from its journal: the same prompts, answers, decisions and tree?
+    "replay": """Replay a run from its journal, and compare prompts, answers, decisions and tree.
 
     Rebuilds every prompt, finds its answer by what was asked, reads it anew and decides again, with the recorded
     verdicts; asks no model and evaluates nothing. Ends with 0 if all is the same, 1 if not, and lists the
     differences.""",
     "cost": "Show the costs of runs: model calls and tokens by role, wall-clock, builds and evaluations.",
     "tasks": "List the bundled problems; `ksearch tasks show TASK` shows one.",
-    "eval": """Build, check and time source files against a task, or a run's best again.
+    "eval": """Build, check and time source files for a task, or measure the best kernel of a run again.
 
     Ends with 0 if all were measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
     "export": """Write a run's best kernel as one module that does not need ksearch.
 
     It has a callable, the verdict that the kernel was exported with, and a self-test. Ends with 0 when it is written, 1
-    if a source file that was evaluated for it was not measured, 2 for bad input, 3 if the evaluator itself failed.""",
+    if the export needed an evaluation and the kernel failed it, 2 for bad input, 3 if the evaluator itself failed.""",
     "bench": """Evaluate candidates for a set of a benchmark's problems, and print its metrics.
 
     `ksearch bench kernelbench --level 1 --ids 1-20`. Ends with 0 if all were measured, 1 if not, 2 for bad input.""",
@@ -123,16 +123,17 @@ _COMMANDS = {
     bad input, 3 if the server cannot be reached, 130 if jobs had to be handed back.""",
     "builder": """Compile candidates for all runs of a NATS server with this host's compilers.
 
-    Builds known kernels first, and ends with 3 if that fails. Otherwise like `ksearch coder`.""",
+    Builds known kernels first, and ends with 3 if that fails. Its other options are those of `ksearch coder`.""",
     "evaluator": """Judge candidates for all runs of a NATS server on this host's device.
 
-    Checks and times known kernels first, and ends with 3 if that fails. Otherwise like `ksearch coder`. Candidates are
+    Checks and times known kernels first, and ends with 3 if that fails. Its other options are those of `ksearch
+    coder`. Candidates are
     programs that models wrote, and are executed here: docs/guides/distributed.md describes the precautions.""",
     "nodes": "List the nodes of a NATS server, their work, and its runs.",
     "nats": """Run a NATS server for many hosts, prepare one, or write the configuration of one.
 
     `ksearch nats serve` runs a server, `ksearch nats init` prepares one or writes its users and rights into files.
-    `ksearch nats runs` says what a server keeps of runs, `ksearch nats forget` removes that.""",
+    `ksearch nats runs` lists the data that a server keeps of runs, `ksearch nats forget` removes it.""",
     "completion": "Print the script with which a shell completes commands and options.",
     "--version": "Print the versions of ksearch-async, Python and the packages that matter.",
 }

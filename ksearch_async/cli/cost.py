@@ -108,7 +108,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spared_s(self) -> float:
-        """About how long the device would have been needed for what was stopped early, besides."""
+        """Estimate of the device time that stopping slow candidates early has saved."""
         if not self.timed:
             return 0.0
         return max(0.0, self.outpaced * self.timed_lease_s / self.timed - self.outpaced_lease_s)

@@ -29,8 +29,8 @@ def diff_command(
     Args:
         run: A run's id, its folder, or `latest`.
         a: A round's number, a node's id (its best candidate), the beginning of a candidate's id, `best`, or `base`
-            (also `parent`): what the other one was started from. `n0` is the reference: nothing yet. Alone it is
-            compared with its base.
+            (also `parent`): the program that the other one was started from. `n0` is the reference, before any
+            kernel. Alone it is compared with its base.
         b: The newer one, named likewise. Without either, the best kernel is compared with its base.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: both versions, and the diff as text.

@@ -298,17 +298,17 @@ def eval_command(
 
     Args:
         task: A bundled problem's name, a problem file in KernelBench's format, a folder with a task.toml, or SOURCE:…;
-            with --score-with a program. Alone: a run's id, its folder, or `latest`.
+            with --score-with a program. Without sources: a run's id, its folder, or `latest`.
         sources: Source files, or a run's `best` folder (or one of its `candidates/`); for FlashInfer-Bench's tasks
             a solution's JSON too. One judge serves all.
         flags: How they are evaluated.
-        repeat: Evaluate each so often, in fresh processes, and say how far the results lie apart.
-        purpose: `screen` measures as candidates of a search are, `confirm` as a new best is. [default: screen; of a
-            run's best confirm]
+        repeat: Number of evaluations of each source, in fresh processes; the spread of the results is printed.
+        purpose: `screen`: the measurement of every candidate in a search; `confirm`: the longer one of a new best.
+        [default: screen; confirm for the best of a run]
         profile: On a GPU: also say which kernels run in a call of what was measured, for how long, and how well they
             fill the GPU.
-        role: `baseline`: a program to compare with, which may call any library, also where the task cannot tell it from
-            an answer that computes nothing. Without a source it is the task's own reference.
+        role: `baseline`: the source is a program to compare with. It may call any library, and the task may be one
+        on which trivial answers pass. Without a source it is the task's own reference.
         compile_for: Evaluate nothing: compile the kernels of a Triton program for this architecture (sm_90, ...). Needs
             no GPU, and says nothing about numbers or speed.
         score_with: The task is a Python program, and the `evaluate(program_path)` of this file scores it.

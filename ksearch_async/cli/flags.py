@@ -71,8 +71,8 @@ def _run_flags(name: str, settings: Iterable[Setting]) -> type:
 def _settings_of_nodes() -> Iterator[Setting]:
     """Yield the settings of a node's model; recordings and answers by hand are for runs that have a folder."""
     kinds = (
-        "`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` are how "
-        "endpoints are asked."
+        "`auto` asks an endpoint if a model is named, and the built-in rules if not; `chat` and `responses` name "
+        "the endpoint's protocol."
     )
     for each in SETTINGS:
         if each.keyword in _OF_NODES:

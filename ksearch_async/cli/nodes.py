@@ -91,7 +91,7 @@ def nodes_command(
     Args:
         nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
-        watch: Say so again every second, until Ctrl-C.
+        watch: Print the list again every second, until Ctrl-C.
         as_json: Print one JSON object; with `--watch` one per line.
     """
     configure_logs()

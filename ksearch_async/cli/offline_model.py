@@ -40,7 +40,7 @@ class FaultFlags:
     endless: float | None = None
     """Answered without an end. [default: 0]"""
     faults: float = 0.0
-    """Share of each of these five that is not given by itself."""
+    """Share of each of the five faults above, unless its own option is given."""
     retry_after: float = 1.0
     """Seconds that a 429 asks to wait."""
 

@@ -106,7 +106,7 @@ class PlannerFlags(AskedFlags):
     exit_when_idle: Annotated[float | None, NODE] = None
     """Leave after this many seconds without a run to lead."""
     model: Annotated[str | None, MODEL] = None
-    """The endpoint's name of the model that plans."""
+    """Name of the planner's model at the endpoint."""
     concurrency: Annotated[int | None, MODEL] = None
     """Model calls in flight at once, for each run. [default: 8]"""
 

@@ -26,7 +26,7 @@ def replay_command(
     Args:
         run: A run's id, its folder, or `latest`.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
-        misses: Prompts that came out otherwise to list; the rest is counted.
+        misses: Number of changed prompts to list; the others are only counted.
         as_json: Print one JSON object, with all of them.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))

@@ -41,7 +41,7 @@ def resume_command(
 
     Args:
         run: A run's id, its folder, or `latest`.
-        config: A TOML file; what it sets must agree with the saved configuration where that may not change.
+        config: A TOML file. Settings that cannot change in a run must be equal to those of the saved configuration.
         flags: One for each setting that may change and has one.
         credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]

@@ -62,7 +62,7 @@ def pin_command(
 
     Args:
         run: A run's id, its folder, or `latest`.
-        node: The action's id, as `ksearch tree` shows it. One that was pruned is open again.
+        node: The action's id, as `ksearch tree` shows it. A pruned action is opened again.
         reach: Where the run is looked for.
         as_json: Print one JSON object.
     """
@@ -99,7 +99,7 @@ def forbid_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Have an action, and all below it, never be chosen; branches at work there end after their attempt.
+    """Exclude an action, and all below it, from the search; branches at work there end after their attempt.
 
     Args:
         run: A run's id, its folder, or `latest`.

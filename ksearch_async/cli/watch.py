@@ -54,7 +54,7 @@ def watch_command(
         run: A run's id, its folder, or `latest`; may be left out if only one is there.
         nats: Address of the NATS server. Without it: as the run's folder says, else KSEARCH_NATS.
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
-        record: Keep a copy of a run on a server, as a folder in this one.
+        record: Copy a run that is on a server into a folder below this path.
         runs_dir: Folder of the run folders. [env: KSEARCH_RUNS_DIR] [default: runs]
         view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
             terminal that can.

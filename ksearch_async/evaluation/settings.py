@@ -50,8 +50,8 @@ class EvaluationSettings(TypedDict, total=False):
     allow_trivial: bool
     """Take a task on though an answer that computes nothing would pass."""
     role: Literal["candidate", "baseline"]
-    """`baseline`: a program to compare with, which may call any library, also where an answer that computes nothing
-    would pass."""
+    """`baseline`: the source is a program to compare with. It may call any library, and the task may be one on which
+    trivial answers pass."""
     score_with: str
     """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
     eval_timeout: float

@@ -759,7 +759,7 @@ def repeats_known(fact: AttemptFinished) -> bool:
 
 
 def taken(kind: type[S], source: object, **more: object) -> S:
-    """Make a struct from `more`, and from the fields that `source` has under the same names."""
+    """Make a `kind` from `more`, and from the attributes of `source` with the names of the other fields."""
     same = {
         name: getattr(source, name) for name in kind.__struct_fields__ if name not in more and hasattr(source, name)
     }

@@ -121,7 +121,7 @@ class SessionSettings(TypedDict, total=False):
     target_speedup: Annotated[float, Option("search.budget.target_speedup", LIMITS)]
     """Stop once the lower bound of the best kernel's speedup reaches it."""
     model: Annotated[str, Option("model.name", MODEL)]
-    """The endpoint's name of the model."""
+    """Name of the model at the endpoint."""
     base_url: Annotated[str, Option("model.base_url", MODEL)]
     """Address of an OpenAI-compatible endpoint. [default: that of the openai package]"""
     planner_model: Annotated[str, Option("model.planner.name", MODEL)]
@@ -136,8 +136,8 @@ class SessionSettings(TypedDict, total=False):
     coder_base_url: Annotated[str, Option("model.coder.base_url", MODEL)]
     """Its endpoint, if that is another one."""
     coder_choice: Annotated[Choice, Option("model.coder.choice", MODEL)]
-    """How one of several is chosen for a candidate: drawn by `weights`, or `bandit`: by which brings correct and faster
-    kernels for least.
+    """Choice among several models for each candidate: random by `weights`, or `bandit`, which prefers the models
+    that find correct and faster kernels at the lowest cost.
 
     See [several models](../guides/models.md#several-models-that-write).
     """
@@ -188,7 +188,7 @@ class SessionSettings(TypedDict, total=False):
     early_stop: Annotated[bool, Option("model.early_stop", MODEL)]
     """Stream answers, and stop reading soon after they are complete."""
     replay: Annotated[str, Option("model.replay", MODEL)]
-    """Have a recorded run answer, by name or folder: it costs nothing."""
+    """Take the models' answers from a recorded run (name or folder), at no cost."""
     replay_misses: Annotated[Literal["refuse", "ask"], Option("model.replay_misses", MODEL)]
     """A question that the recorded run was not asked: `refuse` ends the run, `ask` asks --model."""
     mistakes: Annotated[float, Option("model.mistakes", MODEL)]
@@ -205,13 +205,14 @@ class SessionSettings(TypedDict, total=False):
     baseline: Annotated[Literal["", "torch.compile"], Option("workers.baseline", HOST)]
     """A second program to time beside the reference, on a GPU."""
     isolation: Annotated[Isolation, Option("workers.isolation", HOST)]
-    """How candidates are kept from this host: `auto`, by all means that it has; `strict`, not built or run unless it
-    has Landlock or a private root, seccomp, and no network.
+    """Protection of this host from candidates: `auto` uses every mechanism that the host offers. `strict` refuses to
+    build or run without seccomp, a closed network, and either Landlock or a private root.
 
     See the [threat model](../threat-model.md).
     """
     sync: Annotated[Literal["always", "never"], Option("sync", HOST)]
-    """`always` has every event on disk before it is acted on; `never` survives a kill, not a power cut."""
+    """`always`: every event is on disk before the search acts on it. `never`: events survive a kill of the process,
+    but not a power cut."""
     track: Annotated[str, Option("tracking.to", FOLLOWERS)]
     """Report the run to experiment trackers: `wandb`, `mlflow`, or both with a comma. Each is an extra.
 
@@ -220,7 +221,8 @@ class SessionSettings(TypedDict, total=False):
     track_project: Annotated[str, Option("tracking.project", FOLLOWERS)]
     """Project of W&B, experiment of MLflow. [default: `WANDB_PROJECT` or `MLFLOW_EXPERIMENT_NAME`, else ksearch]"""
     notify: Annotated[str, Option("notify.url", FOLLOWERS)]
-    """Address of a webhook that gets notices as JSON. In KSEARCH_NOTIFY it is not saved with the run.
+    """Address of a webhook that gets notices as JSON. An address in the variable KSEARCH_NOTIFY is not saved with
+    the run.
 
     See [notices](../guides/tracking.md#notices).
     """
@@ -284,8 +286,8 @@ class RunSettings(SessionSettings, total=False):
     An answer in the other form is accepted too.
     """
     language: Annotated[Language, Option("language", SEARCH)]
-    """Language of the kernels: `cpp` for CPUs; `cuda` for GPUs; `triton`, on a CPU run by Triton's interpreter: correct
-    or not, and not timed; `python`: torch modules.
+    """Language of the kernels: `cpp` (CPUs), `cuda` (GPUs), `triton` or `python` (torch modules). On a CPU, Triton's
+    interpreter checks results, and nothing is timed.
 
     See [Triton without a GPU](../how-we-measure.md#triton-without-a-gpu) and [modules](../how-we-measure.md#modules).
     """
@@ -298,8 +300,8 @@ class RunSettings(SessionSettings, total=False):
     """Latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work; `eager`, the
     call as a user makes it on an idle device."""
     library_calls: Annotated[LibraryCalls, Option("library_calls", SEARCH)]
-    """May a library do the kernels' work? `deny` rejects candidates that call operators of torch other than views,
-    copies and plain elementwise ones, cuBLAS and the like.
+    """Library calls in kernels. `deny` rejects candidates that call cuBLAS or similar libraries, or operators of
+    torch other than views, copies and plain elementwise ones.
 
     See [what candidates may call](../how-we-measure.md#what-candidates-may-call).
     """
@@ -338,7 +340,7 @@ class RunSettings(SessionSettings, total=False):
     tier: Annotated[str, Option("tier", NATS)]
     """Which coders write: those that were started with this tier."""
     arch: Annotated[str, Option("arch", NATS)]
-    """Part of the device's name, or the architecture, that the run is for, where evaluators have several."""
+    """Target device if evaluators have several: part of its name, or its architecture."""
     runs_dir: Annotated[str, Option("runs_dir", HOST)]
     """Folder that the run's own folder is made in."""
 

@@ -216,7 +216,7 @@ def levels_of(comparison: Comparison) -> tuple[float, ...]:
 
 
 def rows_of(comparison: Comparison) -> Iterator[Row]:
-    """Yield the table's lines, from the result to what it took and what went wrong on the way."""
+    """Yield the table's rows: the result, then its costs, then failures."""
     groups = comparison.groups
 
     def row(title: str, cell: Callable[[Group], str]) -> Row:

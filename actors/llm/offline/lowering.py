@@ -212,7 +212,7 @@ class _Rows:
         return self._add(Node(node.op, (arg,))) if wide else arg
 
     def _columns_for(self, index: int, wide: list[int], used: set[int]) -> tuple[int, ...]:
-        """Return the dimensions of the stage that a reduction goes over."""
+        """Return the stage's dimensions over which a reduction sums."""
         if self._columns is None:
             free = tuple(dim for dim, size in enumerate(self._shape) if size > 1 and dim not in used)
             if free and [self._shape[dim] for dim in free] != wide:

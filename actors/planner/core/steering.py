@@ -67,7 +67,7 @@ def carry_out(step: Step, order: Steering) -> None:
 
 
 def inherit(step: Step, started: RunStarted) -> None:
-    """Insert another run's world model and a candidate to start from into a new run's tree."""
+    """Insert the starting points of a new run into its tree: another run's world model, and a candidate."""
     if started.heritage is not None:
         _take_over(step, started.heritage)
     if started.solution is not None:

@@ -421,7 +421,7 @@ def cache_of(artifact: Artifact, workloads: int) -> Path:
 
 
 def forget(artifact: Artifact) -> None:
-    """Begin an evaluation without what processes of a former one left: they could have kept what they computed."""
+    """Remove the files of earlier processes of an artifact: they could hold results."""
     for folder in Path.cwd().glob(f"{_name(artifact)}*"):
         remove_tree(folder)
 

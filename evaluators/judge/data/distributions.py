@@ -35,7 +35,7 @@ _STEPS = 4.0
 
 
 def centred(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
-    """Shift to zero mean: a shortcut that holds for non-negative data only is wrong."""
+    """Shift to zero mean: this finds shortcuts that hold for non-negative data only."""
     return tensor - tensor.mean()
 
 

@@ -96,7 +96,7 @@ class Seen:
 
     @property
     def beyond_first_ns(self) -> list[float]:
-        """The same, more than empty calls did before the candidate was loaded."""
+        """As `beyond_ns`, but compared with empty calls from before the candidate was loaded."""
         quartiles = zip(_quartiles(self._around["call"]), self._first_ns, strict=True)
         return [around_ns - first_ns for around_ns, first_ns in quartiles]
 

@@ -240,7 +240,7 @@ def _is_chosen(disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
 
 
 def with_discards(timing: Timing, disturbed: Sequence[Pair], policy: TimingPolicy, *, is_unfit: bool = False) -> Timing:
-    """Return a timing that says which pairs do not count, or that they are why it was given up."""
+    """Return the timing with its discarded pairs; `is_unfit`: they are the reason for giving the timing up."""
     return msgspec.structs.replace(
         timing,
         discarded=tuple(pair.disturbance for pair in disturbed),

@@ -130,7 +130,7 @@ class Trace:
         return self._drawn()
 
     def _stands(self, calls: Sequence[Call]) -> bool:
-        """Say whether the gold can do with these calls: it does not raise, and returns and writes as it did before."""
+        """Return True if the gold kernel takes these calls: it raises nothing, and returns and writes as before."""
         given = copied_calls(calls)
         try:
             with torch.no_grad():
