@@ -38,6 +38,8 @@ FOR_MODELS = (
 )
 """Modules and folders with texts of prompts, and of answers by rules."""
 SOURCES = sorted(module for package in PACKAGES for module in (ROOT / package).rglob("*.py"))
+FROZEN = re.compile(r"evaluators/tasks/(problems/|\w+/(upstream_case|drawn_inputs|drawn_outputs|replay)\.py)")
+"""Their texts are part of tasks, and so of the ids in recorded runs."""
 MODULES = [module for module in SOURCES if not str(module.relative_to(ROOT)).startswith(FOR_MODELS)]
 
 
@@ -221,7 +223,11 @@ def test_a_printed_text_has_no_form_that_the_style_forbids(module: Path) -> None
     assert [line for text in texts for line in violations(text)] == []
 
 
-@pytest.mark.parametrize("module", SOURCES, ids=lambda module: str(module.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "module",
+    [module for module in SOURCES if not FROZEN.search(str(module))],
+    ids=lambda module: str(module.relative_to(ROOT)),
+)
 def test_a_docstring_or_comment_has_no_form_that_the_style_forbids(module: Path) -> None:
     assert [line for text in notes(module.read_text()) for line in violations(text)] == []
 

@@ -1,4 +1,4 @@
-"""Material of inputs. This file travels with each task, under this name: it imports torch and nothing of ours.
+"""What inputs are made of. This file travels with each task, under this name: it imports torch and nothing of ours.
 
 Integers that say where things lie are drawn so that they are valid, and so that how much there is to do is the same in
 every draw: lengths of sequences are a fixed partition of their sum, of which a draw changes the order alone.
@@ -91,12 +91,12 @@ def distinct(shape: Sequence[int], below: int, dtype: torch.dtype) -> torch.Tens
 
 
 def shuffled(count: int) -> list[int]:
-    """Draw an order of this many sequences."""
+    """Draw an order of so many sequences."""
     return torch.randperm(count, device="cpu").tolist()
 
 
 def lengths(total: int, count: int, least: Sequence[int] | None = None) -> list[int]:
-    """Cut a total into this many parts, always the same: uneven, each at least 1, or those of `least`."""
+    """Cut a total into so many parts, always the same: uneven, each at least 1, or what is asked for, if that fits."""
     floor = list(least) if least is not None and sum(least) <= total else [int(total >= count)] * count
     spare = total - sum(floor)
     chance = random.Random(f"{total} {count}")

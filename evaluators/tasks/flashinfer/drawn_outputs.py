@@ -20,7 +20,7 @@ from __future__ import annotations
 import torch
 
 SLACK = 2.0**-13
-"""Of a row's mass: sums of a hundred thousand float32 numbers may be off by this much, and a token at the border with
+"""Of a row's mass: sums of a hundred thousand float32 numbers may be off by so much, and a token at the border with
 them."""
 _LANES = 32
 _SCALE_BYTES = 4
@@ -102,8 +102,8 @@ def wrong_indices(
 ) -> str:
     """Say what is wrong with the keys that an indexer names for each row; nothing if they are right.
 
-    A key's score is sum over heads of weight * relu(query . key), computed here in float64. Keys with a score at the
-    border, within the error of float32 sums, are right either way.
+    A key's score is sum over heads of weight * relu(query . key), computed here in float64. Keys whose score lies at
+    the border, by what sums in float32 may be off, are right either way.
 
     Args:
         queries: (rows, heads, width) in fp8.

@@ -1,6 +1,6 @@
-"""Helpers of a generated GPUMode problem beside the competition's own `reference.py`.
+"""What a generated GPUMode problem needs beside the competition's own `reference.py`.
 
-The text of this file travels with these tasks; only a judge imports it.
+The text of this file travels with such a task; only a judge imports it.
 
 - `drawn(seed)`: another seed of the same size, from the judge's own
 - `with_rooms(data, places)`: room for outputs instead of uninitialised tensors

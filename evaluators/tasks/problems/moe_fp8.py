@@ -24,7 +24,7 @@ AS_DRAWN = ["logits", "bias", "x", "gate_up", "down"]
 
 BLOCK = 128
 SCALING = 2.5
-"""Sum of the chosen experts' weights."""
+"""What the chosen experts' weights sum to."""
 _MARGIN = 1e-4
 
 

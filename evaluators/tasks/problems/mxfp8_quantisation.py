@@ -30,8 +30,7 @@ class Model(nn.Module):
         """x: (rows, columns) bf16, finite; columns are a multiple of 32.
 
         Returns codes, (rows, columns) uint8, the bytes of e4m3 numbers (those that round to zero keep their sign), and
-        scales, (rows, columns / 32) uint8, e + 127; a block with a largest value below 2^-119 counts as if it were
-        that.
+        scales, (rows, columns / 32) uint8, e + 127; a block whose largest is below 2^-119 counts as if it were that.
         """
         blocks = x.to(torch.promote_types(x.dtype, torch.float32)).reshape(len(x), -1, BLOCK)
         largest = blocks.abs().amax(dim=-1, keepdim=True).clamp_min(LEAST)
@@ -42,7 +41,7 @@ class Model(nn.Module):
 
 
 def get_inputs(rows: int, columns: int) -> list[torch.Tensor]:
-    """Activations with a size that differs from row to row and from block to block."""
+    """Activations whose size differs from row to row and from block to block."""
     size = torch.exp2(2.0 * torch.randn(rows, columns // BLOCK)).repeat_interleave(BLOCK, dim=1)
     return [(size * torch.randn(rows, columns)).bfloat16()]
 

@@ -8,7 +8,7 @@ So it needs nothing but torch. `make_calls` takes what `tracing.py` has recorded
 
 import torch
 
-# Candidates get the part that follows.
+# What follows is the part that candidates get.
 
 
 def make_calls(calls, functions):
@@ -24,7 +24,7 @@ def make_calls(calls, functions):
         returned = functions[call["function"]](*arguments, **options)
         written = [options[place] if isinstance(place, str) else arguments[place] for place in writes]
         found = [_plain(value, device) for value in _leaves([returned, written], numbers=True)]
-        # The gold may leave anything in its own memory.
+        # What the gold leaves unwritten in its own memory may be anything.
         for place, unwritten in call["unwritten"]:
             found[place] = found[place].masked_fill(unwritten, 0)
         outputs.extend(found)
