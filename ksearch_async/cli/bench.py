@@ -89,7 +89,7 @@ def bench_command(
         level: Of KernelBench's problems: 1, 2 or 3.
         ids: Their numbers: 1-20, or 3,7,23-30; of GPUMode's problems their folders' names. [default: all]
         root: A checkout of the benchmark [env: KSEARCH_KERNELBENCH]; for GPUMode the folder of one problem, or a
-        folder of several problems.
+            folder of several problems.
         size: `published`, or `cpu`: with sizes that a CPU judges in seconds. [default: on a CPU `cpu`]
         candidates: A folder of them: level_1_problem_23_sample_0_kernel.py, or 23.py; of GPUMode's problems NAME.py.
             [default: each problem's reference is evaluated as if it were a candidate, and gets about 1.00x]
@@ -97,9 +97,9 @@ def bench_command(
         searching: How they are searched for instead.
         flags: How they are evaluated.
         num_correct_trials: Number of checked calls upstream: problems with fewer checked calls here are listed.
-        Every timed call is checked, too.
+            Every timed call is checked, too.
         num_perf_trials: Number of timed calls upstream: problems with fewer timed pairs here are listed. Timing ends
-        when the interval is narrow.
+            when the interval is narrow.
         at_once: Problems in work at once; one is timed at a time.
         as_json: Print one JSON object.
     """

@@ -304,11 +304,11 @@ def eval_command(
         flags: How they are evaluated.
         repeat: Number of evaluations of each source, in fresh processes; the spread of the results is printed.
         purpose: `screen`: the measurement of every candidate in a search; `confirm`: the longer one of a new best.
-        [default: screen; confirm for the best of a run]
+            [default: screen; confirm for the best of a run]
         profile: On a GPU: also say which kernels run in a call of what was measured, for how long, and how well they
             fill the GPU.
         role: `baseline`: the source is a program to compare with. It may call any library, and the task may be one
-        on which trivial answers pass. Without a source it is the task's own reference.
+            on which trivial answers pass. Without a source it is the task's own reference.
         compile_for: Evaluate nothing: compile the kernels of a Triton program for this architecture (sm_90, ...). Needs
             no GPU, and says nothing about numbers or speed.
         score_with: The task is a Python program, and the `evaluate(program_path)` of this file scores it.

@@ -127,7 +127,7 @@ def serve_command(
         store: Folder that keeps all runs, empty or new at first; one server at a time uses it.
         config: A nats-server configuration, or the folder that `ksearch nats init --config` wrote.
         sync: `always`: every message is on disk before it counts. `never`: messages survive a kill of the server,
-        but not a power cut.
+            but not a power cut.
         tls: Certificates, unless the configuration names them.
         as_json: Print the address as a JSON object.
     """

@@ -105,7 +105,7 @@ def tree_command(
         run: A run's id, its folder, or `latest`.
         depth: Levels below the root to draw; what lies deeper is counted.
         why: List, in place of the tree, the actions that may be chosen next, in that order, with the parts of their
-        scores.
+            scores.
         nats: Read the run from this NATS server, and not from its folder here. [env: KSEARCH_NATS, for runs elsewhere]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ksearch_async.cli import _COMMANDS as COMMANDS
 from ksearch_async.cli import main
 
 FAILING_PROBLEM = """
@@ -173,6 +175,17 @@ def test_every_command_is_listed_under_a_heading_of_its_own_kind(capsys: pytest.
     starts = [line.split()[1] for line in options.splitlines() if line.startswith("│ ") and line[2] != " "]
     assert starts == ["--help", "--version"]
     assert all(f"│ {name} " in commands for name in ("run", "compare", "report"))
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if not name.startswith("-")])
+def test_each_option_of_a_command_has_a_text(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main([command, "--help"])
+    named = r"(?:--[a-z-]+|[A-Z][A-Z_]+(?: --[a-z-]+)?)(?: [A-Z]+)*"
+    bare = re.compile(rf"^│ +(?:\* +)?{named} +(?:\[[^]]*\] *)*│$", re.MULTILINE)
+    assert [line.group() for line in bare.finditer(capsys.readouterr().out)] == []
 
 
 def test_errors_are_json_too_for_who_asks_for_json(folder: Path) -> None:
