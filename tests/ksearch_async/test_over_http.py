@@ -151,7 +151,7 @@ async def test_the_search_over_http_is_the_built_in_one(
 
 
 async def test_every_answer_over_http_is_the_one_that_the_built_in_rules_give_to_its_prompt(tmp_path: Path) -> None:
-    """One endpoint does not mark its reasoning in the ways of several model families, so no answer thinks aloud here."""
+    """No answer thinks aloud here: one endpoint does not mark reasoning in the ways of several model families."""
     search = session(tmp_path / "run", branches=4)
     kinds = [kind for kind in MISTAKES if kind != "thinks_aloud"]
     async with serving(seed=7, mistakes=Mistakes(0.2, seed=7, kinds=kinds)) as (_, base_url):
