@@ -35,9 +35,9 @@ from evaluators.judge.protocol import (
     Work,
 )
 from evaluators.languages.interpreting import is_interpreted, why_candidate_untimed, why_untimed
+from evaluators.process.device_lease import HostLease, Lease
 from evaluators.process.guarded import WarmProcess
 from evaluators.process.judge import JudgeProcess, begin_judge, start_judge, warm_judges
-from evaluators.process.lease import HostLease, Lease
 from evaluators.process.sandbox.probe import require_layers
 from messages.base import EvaluatorError, Isolation, Language
 from messages.commands import EvaluateCandidate

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     )
     from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings
     from ksearch_async.evaluation.tasks import ModuleTask, OwnTask, task, task_from_module
-    from ksearch_async.runs.session import StopSwitch
+    from ksearch_async.runs.resume import StopSwitch
     from ksearch_async.settings.options import RunSettings, SessionSettings
     from ksearch_async.settings.resolve import resolve_config
-    from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings
+    from ksearch_async.settings.run_config import ModelSettings, RunConfig, WorkerSettings
     from messages.base import (
         BoundaryError,
         BusError,
@@ -76,12 +76,12 @@ _HOMES = {
     "task_from_module": "ksearch_async.evaluation.tasks",
     "Measured": "messages.verdicts",
     "Verdict": "messages.verdicts",
-    "StopSwitch": "ksearch_async.runs.session",
+    "StopSwitch": "ksearch_async.runs.resume",
     "Usage": "messages.base",
     "SourceFile": "messages.tasks",
-    "ModelSettings": "ksearch_async.settings.table",
-    "RunConfig": "ksearch_async.settings.table",
-    "WorkerSettings": "ksearch_async.settings.table",
+    "ModelSettings": "ksearch_async.settings.run_config",
+    "RunConfig": "ksearch_async.settings.run_config",
+    "WorkerSettings": "ksearch_async.settings.run_config",
     "resolve_config": "ksearch_async.settings.resolve",
     "BoundaryError": "messages.base",
     "BusError": "messages.base",

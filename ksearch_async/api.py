@@ -19,15 +19,15 @@ import msgspec
 import structlog
 
 from ksearch_async.errors import refusal, refuse_event_loop, single_error, suggestion
-from ksearch_async.evaluation.sources import written_candidate
+from ksearch_async.evaluation.candidates import written_candidate
 from ksearch_async.follow.beside import accompanied
 from ksearch_async.follow.logs import pass_to_logging
 from ksearch_async.runs.folder import RunFolder, find_run, read_run
+from ksearch_async.runs.resume import Lead, Opening, Session, StopSwitch, open_session, reopen_session
 from ksearch_async.runs.run import DUPLICATE, Best, BestScore, Run
-from ksearch_async.runs.session import Lead, Opening, Session, StopSwitch, open_session, reopen_session
 from ksearch_async.settings.options import SETTINGS, RunSettings, SessionSettings
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import RunConfig, load_config
+from ksearch_async.settings.run_config import RunConfig, load_config
 from ksearch_async.views.events import events_of
 from messages.base import BoundaryError, Language, Usage
 from messages.codec import Record

@@ -14,12 +14,12 @@ from actors.bus.base import Bus, ConflictError, Posted, QueueFullError, QueueSpe
 from actors.bus.stream import body_of
 from actors.llm.base import Model, Request
 from actors.planner.answers import Adviser
-from actors.planner.card import CardKeeper
 from actors.planner.core.decide import react
 from actors.planner.core.state import Requested, SearchState, state_hash
 from actors.planner.history import History, read_history
 from actors.planner.jobs import KINDS, JobRequest, given_answer, job_for, queue_of, queues_of, write_queues
 from actors.planner.prompts import plan_request
+from actors.planner.run_card import CardKeeper
 from actors.planner.unserved import report_unserved
 from actors.supervision import see_through
 from actors.tracing import span, trace_headers

@@ -13,7 +13,7 @@ from anyio.abc import TaskStatus
 from actors.bus.base import Bus, ConflictError
 from actors.bus.waiting import Changes
 from actors.clock import utc_now
-from evaluators.process.lease import waits
+from evaluators.process.device_lease import waits
 from messages.base import BusError
 from messages.events import CandidateWritten, Event
 from messages.presence import Busy, Presence, Served, Tally, WorkerState, encode_entry, node_key

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.judge.time import progress
+from evaluators.judge.time import heartbeat
 from messages.base import Isolation, Language, ProtocolError
 from messages.commands import Purpose
 from messages.tasks import TaskDescription, TaskSpec
@@ -208,14 +208,14 @@ class JudgeChannel:
         Raises:
             ProtocolError: what came is no request.
         """
-        progress.rest()
+        heartbeat.rest()
         header = self._exactly(HEADER_BYTES)
         if header is None:
             return None
         body = self._exactly(body_bytes(header))
         if body is None:
             return None
-        progress.beat()
+        heartbeat.beat()
         try:
             return _to_judge.decode(body)
         except msgspec.DecodeError as error:

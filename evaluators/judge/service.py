@@ -40,7 +40,7 @@ from evaluators.judge.protocol import (
 from evaluators.judge.reference.baseline import BaselineError, BaselineSide
 from evaluators.judge.reference.gpu_baseline import DEVICE, GpuBaselineSide
 from evaluators.judge.reference.problem import ProblemError
-from evaluators.judge.time import progress
+from evaluators.judge.time import heartbeat
 from evaluators.judge.time.cores import AwakeCores, CoresError, require_cores
 from evaluators.judge.time.cpu import Timer
 from evaluators.judge.time.gpu import GpuTimer, is_healthy
@@ -64,7 +64,7 @@ from messages.tasks import Intake, TaskDescription, TaskSpec
 def serve(descriptor: int) -> int:
     """Serve the evaluator at the other end of a socket until it closes it. Returns an exit code."""
     become_subreaper()
-    progress.begin()
+    heartbeat.begin()
     channel = JudgeChannel(socket.socket(fileno=descriptor))
     opened = channel.receive()
     if not isinstance(opened, Open):

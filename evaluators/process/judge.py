@@ -40,8 +40,8 @@ from evaluators.judge.protocol import (
     encode_frame,
 )
 from evaluators.languages.interpreting import is_interpreted
+from evaluators.process.device_lease import Lease
 from evaluators.process.guarded import ROOT, Guard, GuardJob, OwnGuard, WarmProcess, plain_environment, start_guarded
-from evaluators.process.lease import Lease
 from evaluators.runners.base import HEAP_ENVIRONMENT
 from messages.base import ConfigError, EvaluatorError, Language, ProtocolError
 from messages.commands import Purpose

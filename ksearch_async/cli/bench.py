@@ -25,7 +25,7 @@ from ksearch_async.evaluation.judging import Case, Row, bench, row_object
 from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.settings.options import RunSettings
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.tasks import Candidate

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.evaluation.sources import written_candidate
+from ksearch_async.evaluation.candidates import written_candidate
 from ksearch_async.runs.folder import find_run, read_run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.lines import result_lines
 from ksearch_async.views.terminal import put_json, put_lines, put_raw
 

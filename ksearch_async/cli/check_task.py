@@ -23,7 +23,7 @@ from ksearch_async.evaluation.judging import Judge, open_judge
 from ksearch_async.evaluation.settings import Evaluation
 from ksearch_async.fleet.workers import find_target, read_task, with_library_calls
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, table_lines
 from messages.base import Language

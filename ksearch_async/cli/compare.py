@@ -13,7 +13,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.runs.folder import find_run, read_run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.compare import (
     Comparison,
     Entrant,

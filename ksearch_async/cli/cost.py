@@ -18,7 +18,7 @@ from ksearch_async.errors import refusal
 from ksearch_async.runs.folder import find_run
 from ksearch_async.runs.run import PriceOf, Run, Spend, Spending
 from ksearch_async.settings.prices import read_prices
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, duration, table_lines
 from messages.base import Usage

@@ -8,7 +8,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.runs.candidates import Version, Versions, diff_lines
 from ksearch_async.runs.folder import find_run, read_run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import coloured, in_colour, note, one_line, put_json, put_lines, put_styled
 
 _COLOURS = {"---": "1", "+++": "1", "@@ ": "36", "-": "31", "+": "32"}

@@ -16,7 +16,7 @@ from evaluators.hardware.target import probe_target
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.runs.folder import check_writable
-from ksearch_async.settings.table import API_KEY_VARIABLES, runs_dir_or_default
+from ksearch_async.settings.run_config import API_KEY_VARIABLES, runs_dir_or_default
 from ksearch_async.views.terminal import put, put_json
 from messages.base import KsearchError
 

@@ -19,14 +19,14 @@ from evaluators.tasks.defaults import Competition
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
 from ksearch_async.errors import refusal
+from ksearch_async.evaluation.candidates import read_kernel
 from ksearch_async.evaluation.judging import open_judge
 from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, TaskLike, task_of
-from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.fleet.workers import is_task, open_workers
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.candidates import read_provenance
 from ksearch_async.runs.folder import find_run
-from ksearch_async.settings.table import ProgramSettings, WorkerSettings, runs_dir_or_default
+from ksearch_async.settings.run_config import ProgramSettings, WorkerSettings, runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, put_lines
 from ksearch_async.views.text import TITLES, headline, kernel_rows, left_out, workload_table
 from messages.base import Language

@@ -14,15 +14,15 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.eval import as_object, hint_on, lines_of
 from ksearch_async.cli.flags import NO_EVALUATION_FLAGS, EvaluationFlags, JsonFlag
 from ksearch_async.errors import refusal
+from ksearch_async.evaluation.candidates import read_kernel
 from ksearch_async.evaluation.judging import open_judge
 from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, task_of
-from ksearch_async.evaluation.sources import read_kernel
 from ksearch_async.export import Winner, check_call, check_exportable, write_module
 from ksearch_async.export.receipt import facts_of
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.candidates import BEST, read_provenance
 from ksearch_async.runs.folder import RunFolder, check_writable, find_run, read_run
-from ksearch_async.settings.table import load_config, runs_dir_or_default
+from ksearch_async.settings.run_config import load_config, runs_dir_or_default
 from ksearch_async.views.lines import way_on
 from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines
 from messages.tasks import Candidate, TaskSpec

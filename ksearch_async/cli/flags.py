@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from ksearch_async.evaluation.settings import EvaluationSettings
 from ksearch_async.settings.options import GROUPS, NATS, SESSION_SETTINGS, SETTINGS, Setting
-from ksearch_async.settings.table import EndpointKind
+from ksearch_async.settings.run_config import EndpointKind
 from messages.base import Language
 
 _GROUPS = {name: Group(name, sort_key=place) for place, name in enumerate(GROUPS, 1)}

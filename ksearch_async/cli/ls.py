@@ -12,7 +12,7 @@ from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.runs.folder import RunFolder, list_runs, read_run
 from ksearch_async.runs.run import Best, BestScore, Run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.lines import standing
 from ksearch_async.views.terminal import note, put_json, put_lines, terminal_width
 from ksearch_async.views.text import Column, rough_duration, table_lines

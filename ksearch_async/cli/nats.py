@@ -26,9 +26,9 @@ from ksearch_async.views.text import Column, rough_duration, table_lines
 from messages.base import BusError, KsearchError
 
 if TYPE_CHECKING:
-    from actors.bus.nats.server import NatsServer, ServerSettings
+    from actors.bus.nats.local_server import NatsServer, ServerSettings
     from ksearch_async.fleet.access import TeamRole
-    from ksearch_async.fleet.server import TlsFiles
+    from ksearch_async.fleet.server_config import TlsFiles
 
 
 nats_app = cyclopts.App(name="nats", group_commands=cyclopts.Group("Commands"), result_action="return_value")
@@ -131,7 +131,7 @@ def serve_command(
         tls: Certificates, unless the configuration names them.
         as_json: Print the address as a JSON object.
     """
-    from actors.bus.nats.server import ServerSettings  # noqa: PLC0415
+    from actors.bus.nats.local_server import ServerSettings  # noqa: PLC0415
 
     configure_logs()
     if not 0 <= port <= 65535:
@@ -158,7 +158,7 @@ async def _serve(
     settings: ServerSettings, admin: Path | None, as_json: bool, read_again: Callable[[], str] | None
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; with a configuration, read that again at SIGHUP."""
-    from actors.bus.nats.server import serve_nats  # noqa: PLC0415
+    from actors.bus.nats.local_server import serve_nats  # noqa: PLC0415
 
     heeded = (signal.SIGINT, signal.SIGTERM, *(() if read_again is None else (signal.SIGHUP,)))
     with anyio.open_signal_receiver(*heeded) as signals:
@@ -188,7 +188,7 @@ async def _reload(server: NatsServer, read_again: Callable[[], str]) -> None:
 
 async def _make_ready(server: NatsServer, settings: ServerSettings, admin: Path | None) -> None:
     """Make what runs need, where that can be done from here: without users, or with the admin's file beside."""
-    from actors.bus.nats.server import has_block  # noqa: PLC0415
+    from actors.bus.nats.local_server import has_block  # noqa: PLC0415
 
     if has_block(settings.config, "cluster") or (admin is None and settings.config.strip()):
         return
@@ -205,8 +205,8 @@ async def _notice_end(server: NatsServer) -> None:
 
 
 def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
-    from actors.bus.nats.server import has_block  # noqa: PLC0415
-    from ksearch_async.fleet.server import tls_block  # noqa: PLC0415
+    from actors.bus.nats.local_server import has_block  # noqa: PLC0415
+    from ksearch_async.fleet.server_config import tls_block  # noqa: PLC0415
 
     path = config / CONFIG_NAME if config is not None and config.is_dir() else config
     try:
@@ -222,7 +222,7 @@ def _config_text(config: Path | None, tls: TlsFiles | None) -> str:
 
 
 def _tls_files(flags: TlsFlags) -> TlsFiles | None:
-    from ksearch_async.fleet.server import TlsFiles  # noqa: PLC0415
+    from ksearch_async.fleet.server_config import TlsFiles  # noqa: PLC0415
 
     if flags == NO_TLS:
         return None
@@ -235,7 +235,7 @@ def _tls_files(flags: TlsFlags) -> TlsFiles | None:
 
 
 def _write(config: Path, tls: TlsFiles | None, *, nkeys: bool, as_json: bool) -> int:
-    from ksearch_async.fleet.server import make_team, server_config, write_private  # noqa: PLC0415
+    from ksearch_async.fleet.server_config import make_team, server_config, write_private  # noqa: PLC0415
 
     printed = str(config) == "-"
     folder = Path() if printed else config

@@ -29,7 +29,7 @@ from ksearch_async.follow.tracing import tracing
 from ksearch_async.runs.folder import check_writable
 from ksearch_async.settings.models import open_model, writer_dialect, writer_names
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from ksearch_async.views.terminal import put_json
 from messages.base import BusError, Language, Role
 from messages.presence import Presence, Tally

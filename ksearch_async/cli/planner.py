@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from actors.llm.base import Model
-from actors.planner.lease import LeaseTerms
+from actors.planner.leadership import LeaseTerms
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.cli.node import (
     MODEL,
@@ -33,7 +33,7 @@ from ksearch_async.fleet.standby import Planning
 from ksearch_async.runs.folder import check_writable, run_id_of
 from ksearch_async.settings.models import dialect_of, model_name, open_model
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import RunConfig, planner_settings
+from ksearch_async.settings.run_config import RunConfig, planner_settings
 
 _RENEWALS = 0.3
 """Part of a lease's time after which it is renewed."""

@@ -14,7 +14,7 @@ from actors.llm.probe import Probe, probe_endpoint
 from ksearch_async.cli import exits
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.settings.models import Remembered, api_key, dialect_of, remember
-from ksearch_async.settings.table import ModelSettings
+from ksearch_async.settings.run_config import ModelSettings
 from ksearch_async.views.terminal import note, put, put_json
 
 _TIMEOUT_S = 60.0

@@ -12,7 +12,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.runs.folder import find_run
 from ksearch_async.runs.replay import Difference, Replayed, replay_run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import put, put_json
 
 _MISSES_SHOWN = 10

@@ -12,7 +12,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.runs.folder import RunFolder, find_run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.compare import compared
 from ksearch_async.views.report.gallery import Form, pictures_of, rendered, require_plotting
 from ksearch_async.views.report.page import Dossier, dossier_of, page_of

@@ -18,9 +18,9 @@ from ksearch_async.cli.flags import (
 )
 from ksearch_async.cli.session import conduct
 from ksearch_async.runs.folder import find_run
-from ksearch_async.runs.session import reopen_session
+from ksearch_async.runs.resume import reopen_session
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import load_config, runs_dir_or_default
+from ksearch_async.settings.run_config import load_config, runs_dir_or_default
 
 NO_FLAGS = SessionFlags()
 

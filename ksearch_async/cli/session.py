@@ -21,7 +21,7 @@ from ksearch_async.cli import exits
 from ksearch_async.errors import refusal
 from ksearch_async.evaluation.tasks import check_accepted, check_fitness, marks_of
 from ksearch_async.fleet.access import EMBEDDED
-from ksearch_async.fleet.runs import roles_here
+from ksearch_async.fleet.nats_runs import roles_here
 from ksearch_async.fleet.workers import (
     check_model,
     check_threads_here,
@@ -37,12 +37,12 @@ from ksearch_async.follow.tracing import tracing
 from ksearch_async.runs.background import Departure, Detached, depart
 from ksearch_async.runs.estimate import Earlier, Estimate, Forecast, earlier_run, estimate, forecast
 from ksearch_async.runs.folder import RunFolder, check_free, run_id_of
+from ksearch_async.runs.resume import Lead, Opening, Session, Start, StopSwitch, check_local, open_session
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import Lead, Opening, Session, Start, StopSwitch, check_local, open_session
-from ksearch_async.runs.start import read_heritage, read_solution
+from ksearch_async.runs.warm_start import read_heritage, read_solution
 from ksearch_async.settings.models import lineup_of, model_words, rules_answer_misses, writer_dialect
 from ksearch_async.settings.resolve import Resolved
-from ksearch_async.settings.table import RunConfig, files_gone, flatten, runs_dir_or_default
+from ksearch_async.settings.run_config import RunConfig, files_gone, flatten, runs_dir_or_default
 from ksearch_async.views.live import LiveView, can_be_live
 from ksearch_async.views.plain import JsonView, PlainView, View, wrapped_lines
 from ksearch_async.views.terminal import as_argument, note, put, put_json, put_lines, shown_path, terminal_width

@@ -19,7 +19,7 @@ from ksearch_async.errors import refusal, suggestion
 from ksearch_async.runs.candidates import Version, Versions, archive_of, attempt_of
 from ksearch_async.runs.folder import RunFolder, find_run, read_run
 from ksearch_async.runs.run import Run, Told
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.lines import (
     confirmations_line,
     expectations_line,
@@ -34,7 +34,7 @@ from ksearch_async.views.lines import (
 )
 from ksearch_async.views.terminal import put_json, put_lines, put_raw, terminal_width, told_lines
 from ksearch_async.views.text import counted, duration, plain, workload_table
-from ksearch_async.views.tree import state_word, tree_lines
+from ksearch_async.views.tree_layout import state_word, tree_lines
 from messages.base import ROOT
 from messages.events import Built, CandidateEvaluated
 from messages.verdicts import DidNotBuild, Measured, Outpaced, outcome_line, worth_text

@@ -16,11 +16,11 @@ from actors.planner.core.state import Instruction
 from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
-from ksearch_async.evaluation.sources import read_given
+from ksearch_async.evaluation.candidates import read_given
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.orders import Line, Verb, begun, give, open_line, steer
 from ksearch_async.runs.run import Order, Run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.events import public_form
 from ksearch_async.views.lines import AUDIENCES
 from ksearch_async.views.terminal import note, put, put_json

@@ -22,10 +22,10 @@ from ksearch_async.fleet.access import open_bus
 from ksearch_async.fleet.status import find_run_id, named_folder, read_chronicle
 from ksearch_async.runs.folder import find_run, read_run
 from ksearch_async.runs.run import Run
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json, terminal_width
 from ksearch_async.views.text import Column, table_lines
-from ksearch_async.views.tree import tree_lines
+from ksearch_async.views.tree_layout import tree_lines
 from messages.base import ROOT, ConfigError
 
 _LEAST_TITLE = 12

@@ -24,9 +24,9 @@ from ksearch_async.fleet.status import Place, find_place, find_run_id, named_fol
 from ksearch_async.follow.logs import configure_logs
 from ksearch_async.runs.feed import LOOK_S, JournalReader
 from ksearch_async.runs.folder import RunFolder, create_run, not_begun, read_run
+from ksearch_async.runs.resume import follow
 from ksearch_async.runs.run import Best, Run
-from ksearch_async.runs.session import follow
-from ksearch_async.settings.table import RunConfig, load_config, runs_dir_or_default
+from ksearch_async.settings.run_config import RunConfig, load_config, runs_dir_or_default
 from ksearch_async.views.lines import fates_line, faults_line, result_lines, state_line, usage_line, workers_line
 from ksearch_async.views.live import LiveView
 from ksearch_async.views.plain import JsonView, PlainView, View

@@ -22,7 +22,7 @@ from ksearch_async.cli import exits
 from ksearch_async.cli.flags import JsonFlag
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import configure_logs
-from ksearch_async.settings.table import runs_dir_or_default
+from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import note, put, put_json
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def web_command(
 
 async def _serve(where: Where, listener: socket.socket, opens: bool, as_json: bool) -> int:
     from actors.llm.served.server import serve_app  # noqa: PLC0415 - starlette and uvicorn serve few commands
+    from ksearch_async.views.web.access import Terms  # noqa: PLC0415
     from ksearch_async.views.web.app import Dashboard  # noqa: PLC0415
-    from ksearch_async.views.web.guard import Terms  # noqa: PLC0415
     from ksearch_async.views.web.runs import Shelf  # noqa: PLC0415
 
     names = frozenset({where.host, socket.gethostname(), socket.getfqdn()}) if where.is_given else frozenset()
@@ -148,7 +148,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _check(port: int, host: str, token: str | None) -> None:
-    from actors.bus.nats.server import is_loopback  # noqa: PLC0415 - `ksearch web --help` needs no server
+    from actors.bus.nats.local_server import is_loopback  # noqa: PLC0415 - `ksearch web --help` needs no server
 
     if not 0 <= port <= 65535:
         raise refusal(f"--port: expected 0 to 65535, not {port}")

@@ -19,7 +19,7 @@ from evaluators.tasks.own.drafts import MODULES, read_draft
 from evaluators.tasks.own.problem_text import KINDS
 from ksearch_async.errors import refusal
 from ksearch_async.settings.models import dialect_of, model_name, open_model
-from ksearch_async.settings.table import ModelSettings
+from ksearch_async.settings.run_config import ModelSettings
 from messages.base import ConfigError, ModelError
 
 TRIES = 3

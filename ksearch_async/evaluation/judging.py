@@ -22,14 +22,14 @@ import anyio.to_thread
 import msgspec
 
 from evaluators.hardware.target import CPU
-from evaluators.process.lease import waits
+from evaluators.process.device_lease import waits
 from evaluators.tasks import reference_candidate
 from ksearch_async.errors import refusal, refuse_event_loop, single_error
+from ksearch_async.evaluation.candidates import SourceLike, read_kernel, read_program
 from ksearch_async.evaluation.settings import Evaluation, EvaluationSettings, TaskLike, check_settings, task_of
-from ksearch_async.evaluation.sources import SourceLike, read_kernel, read_program
 from ksearch_async.evaluation.tasks import check_fitness, marks_of
 from ksearch_async.fleet.workers import Workers, check_language, check_threads_here, find_target, open_workers
-from ksearch_async.settings.table import WorkerSettings
+from ksearch_async.settings.run_config import WorkerSettings
 from messages.base import BoundaryError, ConfigError, Language
 from messages.commands import BuildCandidate, EvaluateCandidate, Purpose
 from messages.events import Built

@@ -11,7 +11,7 @@ from evaluators.hardware.target import CPU
 from evaluators.judge.check.tolerances import STRICT
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.fleet.workers import read_task, with_library_calls, with_measure, with_threads, with_tolerance
-from ksearch_async.settings.table import ProgramSettings, RunConfig
+from ksearch_async.settings.run_config import ProgramSettings, RunConfig
 from messages.base import Isolation, Language
 from messages.commands import Purpose
 from messages.tasks import LibraryCalls, Measure, Target, TaskSpec

@@ -35,8 +35,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 import structlog
 
+from actors.bus.nats.local_server import is_loopback
 from actors.bus.nats.names import NatsOptions
-from actors.bus.nats.server import is_loopback
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import keep_secret
 

@@ -1,7 +1,7 @@
 """A standby planner: leads the runs of a server that have no leader, several at once, and records them.
 
 A run is free when it is not finished and its lease has expired or was given back. Who gets the lease reads the run's
-stream and goes on where it ends; `actors/planner/lease.py` says why that is safe.
+stream and goes on where it ends; `actors/planner/leadership.py` says why that is safe.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from anyio.abc import TaskGroup, TaskStatus
 from actors.bus.base import Bus, UnknownQueueError
 from actors.bus.stream import body_of
 from actors.llm.base import Model
-from actors.planner.lease import LeaseTerms, lead
+from actors.planner.leadership import LeaseTerms, lead
 from actors.recorder import record_run
 from actors.supervision import supervise
 from actors.worker.member import Member
 from actors.worker.taking import Queues
 from ksearch_async.errors import single_error
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig, save_config
+from ksearch_async.settings.run_config import ModelSettings, ProgramSettings, RunConfig, save_config
 from messages.base import BoundaryError, BusError
 from messages.events import RunStarted
 from messages.presence import RUNS, RunCard, Served, decode_card, lease_key

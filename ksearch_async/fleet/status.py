@@ -20,7 +20,7 @@ from ksearch_async.fleet.access import EMBEDDED, address_of
 from ksearch_async.runs.folder import RunFolder, list_runs
 from ksearch_async.runs.run import Order
 from ksearch_async.runs.run import Run as FoldedRun
-from ksearch_async.settings.table import load_config
+from ksearch_async.settings.run_config import load_config
 from messages.base import BusError, ConfigError, Role
 from messages.codec import Record, encode
 from messages.facts import Decided, Fact

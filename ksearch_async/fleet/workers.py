@@ -26,7 +26,7 @@ from evaluators.languages import languages_on
 from evaluators.remote import modal_line
 from evaluators.remote.modal_line import gpu_of
 from ksearch_async.errors import refusal
-from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, Dialect, RunConfig, WorkerSettings
+from ksearch_async.settings.run_config import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, Dialect, RunConfig, WorkerSettings
 from messages.base import EvaluatorError, Isolation, Language
 from messages.tasks import Candidate, LibraryCalls, Measure, Target, TaskDescription, TaskSpec
 

@@ -19,8 +19,8 @@ from ksearch_async.follow.choices import URL_VARIABLE, tracker_names
 from ksearch_async.follow.logs import keep_secret
 from ksearch_async.follow.tracking.base import Word
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.session import Lead, Session, StopSwitch
-from ksearch_async.settings.table import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig
+from ksearch_async.runs.resume import Lead, Session, StopSwitch
+from ksearch_async.settings.run_config import API_KEY_VARIABLES, ROLE_KEY_VARIABLES, RunConfig
 from messages.codec import Record
 
 

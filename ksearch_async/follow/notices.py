@@ -27,7 +27,7 @@ from ksearch_async.follow.logs import keep_secret
 from ksearch_async.runs.feed import LOOK_S, JournalReader
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.run import Mark, Run, Totals
-from ksearch_async.settings.table import NotifySettings
+from ksearch_async.settings.run_config import NotifySettings
 from ksearch_async.views.lines import STOP_WORDS
 from messages.base import KsearchError
 from messages.codec import Record

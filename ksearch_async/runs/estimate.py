@@ -22,7 +22,7 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState
 from actors.planner.prompts import plan_request
 from ksearch_async.runs.folder import list_runs, read_run
-from ksearch_async.settings.table import RunConfig, load_config
+from ksearch_async.settings.run_config import RunConfig, load_config
 from messages.base import BusError, ConfigError, Usage
 from messages.commands import WriteCandidate
 from messages.events import RunStarted

@@ -20,7 +20,7 @@ from ksearch_async.fleet.status import ask, find_place, find_run_id, leader_of, 
 from ksearch_async.runs.folder import RunFolder, not_begun, read_run
 from ksearch_async.runs.mailbox import order_local
 from ksearch_async.runs.run import Order, Run, Standing
-from ksearch_async.settings.table import load_config
+from ksearch_async.settings.run_config import load_config
 from ksearch_async.views.lines import steering_words
 from messages.base import ConfigError
 from messages.facts import Fact

@@ -32,7 +32,7 @@ from actors.planner.jobs import Texts, job_for, whole_records
 from actors.planner.prompts import plan_request
 from ksearch_async.errors import refusal
 from ksearch_async.runs.folder import find_run
-from ksearch_async.settings.table import DEFAULT_RUNS_DIR
+from ksearch_async.settings.run_config import DEFAULT_RUNS_DIR
 from messages.base import BusError, ProtocolError
 from messages.codec import Record
 from messages.commands import WriteCandidate

@@ -24,7 +24,7 @@ from actors.llm.limits import Gate, LimitedModel, Terms
 from ksearch_async.errors import refusal
 from ksearch_async.follow.logs import keep_secret
 from ksearch_async.settings.prices import FREE, Prices, read_prices
-from ksearch_async.settings.table import (
+from ksearch_async.settings.run_config import (
     API_KEY_VARIABLES,
     Dialect,
     ModelSettings,

@@ -18,7 +18,8 @@ from typing import Annotated, Literal, TypedDict, get_args, get_type_hints
 import msgspec
 
 from actors.llm.base import ReasoningEffort
-from ksearch_async.settings.table import Effort, ModelKind, RunConfig, flatten, may_change
+from ksearch_async.settings.effort import Effort
+from ksearch_async.settings.run_config import ModelKind, RunConfig, flatten, may_change
 from messages.base import EditFormat, Isolation, Language
 from messages.models import Choice
 from messages.settings import WorldModel

@@ -13,14 +13,13 @@ import msgspec
 from evaluators.languages.cpp.toolchain import COMPILER_VARIABLE
 from ksearch_async.errors import refusal, suggestion
 from ksearch_async.follow.choices import check_url, kinds_of, tracker_names
+from ksearch_async.settings.effort import EFFORTS, Effort
 from ksearch_async.settings.options import SETTINGS
-from ksearch_async.settings.table import (
+from ksearch_async.settings.run_config import (
     API_KEY_VARIABLES,
-    EFFORTS,
     FOREIGN_VARIABLES,
     OTHER_VARIABLES,
     ROLE_KEY_VARIABLES,
-    Effort,
     RunConfig,
     flatten,
 )

@@ -15,7 +15,7 @@ import msgspec
 
 from ksearch_async.errors import refusal
 from ksearch_async.runs.run import DUPLICATE, Against, Place, Run
-from ksearch_async.settings.table import flatten
+from ksearch_async.settings.run_config import flatten
 from ksearch_async.views.report.data import LEVELS, Series, reached
 from ksearch_async.views.text import counted, duration
 from messages.events import RunStarted

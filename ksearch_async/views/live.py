@@ -40,7 +40,7 @@ from ksearch_async.views.text import (
     tokens_words,
     workload_span,
 )
-from ksearch_async.views.tree import Row, chosen_rows, marks_of
+from ksearch_async.views.tree_layout import Row, chosen_rows, marks_of
 from messages.base import ROOT
 from messages.codec import Record
 from messages.verdicts import CORRECT_FATES, NO_FAILURES, score_text, worth_text

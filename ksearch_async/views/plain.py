@@ -14,12 +14,12 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from evaluators.process.lease import waits
+from evaluators.process.device_lease import waits
 from evaluators.tasks import is_bundled
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.run import Run
 from ksearch_async.settings.models import dialect_of
-from ksearch_async.settings.table import RunConfig, files_gone
+from ksearch_async.settings.run_config import RunConfig, files_gone
 from ksearch_async.views.events import events_of
 from ksearch_async.views.lines import (
     Narrator,

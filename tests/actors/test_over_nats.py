@@ -13,7 +13,7 @@ import pytest
 from actors.builder import serve_builds
 from actors.bus.base import Delivery
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import ServerSettings, serve_nats
+from actors.bus.nats.local_server import ServerSettings, serve_nats
 from actors.bus.stream import body_of
 from actors.coder.actor import serve_writes
 from actors.evaluator import serve_evaluations

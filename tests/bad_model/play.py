@@ -26,10 +26,10 @@ from actors.llm.served.app import FaultKind, Report
 from actors.planner.jobs import whole_records
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator, hashed_outcome, hashed_verdict
 from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.resume import Session, Tools, lead_session
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import Session, Tools, lead_session
 from ksearch_async.settings.models import lineup_of, open_model
-from ksearch_async.settings.table import ModelSettings, RunConfig, WorkerSettings, save_config
+from ksearch_async.settings.run_config import ModelSettings, RunConfig, WorkerSettings, save_config
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, JobLost, RunStarted
 from messages.facts import Decided

@@ -13,7 +13,7 @@ import httpx
 from anyio.abc import TaskGroup
 
 from actors.bus.base import Bus
-from actors.bus.nats.server import NatsServer
+from actors.bus.nats.local_server import NatsServer
 from messages.base import BusError
 from messages.presence import lease_key
 from tests.chaos.disk import Disk

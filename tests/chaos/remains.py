@@ -11,10 +11,10 @@ import msgspec
 
 from actors.bus.base import Bus
 from actors.bus.journal import read_journal
-from actors.bus.nats.server import NatsServer
+from actors.bus.nats.local_server import NatsServer
 from actors.bus.stream import body_of
 from actors.llm.served.app import Report
-from evaluators.process.lease import HostLease
+from evaluators.process.device_lease import HostLease
 from messages.codec import Record
 from messages.presence import lease_key
 from tests.chaos.checks import differences, losses, not_a_beginning, paid_twice, problems_of_run, unfoldable

@@ -22,7 +22,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import LOG_FILE, NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import LOG_FILE, NatsServer, ServerSettings, serve_nats
 from actors.llm.served.app import Report
 from tests.chaos.blows import Striker
 from tests.chaos.disk import Disk, NoDiskError, small_disk

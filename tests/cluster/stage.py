@@ -21,9 +21,9 @@ import msgspec
 
 from actors.bus.journal import read_journal
 from actors.bus.nats import NatsBus, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.fleet.access import TeamRole, options_for
-from ksearch_async.fleet.server import make_team, server_config
+from ksearch_async.fleet.server_config import make_team, server_config
 from messages.codec import Record
 from tests.chaos.checks import differences, problems_of_run
 from tests.chaos.fleet import MARKER, Worker, gone

@@ -9,7 +9,7 @@ import pytest
 
 from actors.bus.base import QueueSpec
 from actors.bus.nats import NatsBus, NatsOptions, names, open_nats
-from actors.bus.nats.server import ServerSettings, serve_nats
+from actors.bus.nats.local_server import ServerSettings, serve_nats
 from messages.base import BusError
 from messages.subjects import evaluate_jobs
 from tests.cluster.stage import serve_cluster

@@ -14,7 +14,7 @@ import pytest
 
 from ksearch_async.follow.tracking.base import Word
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import RunConfig, TrackingSettings, save_config
+from ksearch_async.settings.run_config import RunConfig, TrackingSettings, save_config
 from messages.codec import Record, encode_line
 from messages.facts import AttemptFinished, Decided
 from tests.ksearch_async.stories import RUN_ID, story

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ksearch_async.fleet.server import make_team
+from ksearch_async.fleet.server_config import make_team
 from tests.ksearch_async.nats_servers import Team
 
 

@@ -14,9 +14,9 @@ import msgspec
 from actors.llm.base import ScriptedModel
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import RunFolder, read_run
+from ksearch_async.runs.resume import Session, Tools, lead_session
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import Session, Tools, lead_session
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from messages.codec import Record
 from messages.events import RunResumed, RunStarted
 from messages.settings import Budget, SearchSettings

@@ -12,9 +12,9 @@ from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.fleet.access import TeamRole, inbox, options_for
-from ksearch_async.fleet.server import SignIn, TlsFiles, server_config
+from ksearch_async.fleet.server_config import SignIn, TlsFiles, server_config
 
 PATIENCE_S = 20.0
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from ksearch_async.cli import app
+from ksearch_async.settings.effort import EFFORTS
 from ksearch_async.settings.options import reference_table
-from ksearch_async.settings.table import EFFORTS, CoderSettings, Member, Overrides, RunConfig, flatten
+from ksearch_async.settings.run_config import CoderSettings, Member, Overrides, RunConfig, flatten
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 

@@ -19,7 +19,7 @@ from anyio.streams.text import TextReceiveStream
 
 from actors.bus.journal import read_journal
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.fleet.status import has_stream, read_cards, read_chronicle
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten

@@ -16,7 +16,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from actors.bus.nats import open_nats
 from ksearch_async.fleet.access import options_for
-from ksearch_async.fleet.server import TlsFiles, make_team
+from ksearch_async.fleet.server_config import TlsFiles, make_team
 from messages.base import BusError
 from tests.ksearch_async.nats_servers import PATIENCE_S, Team, TeamServer, serve_team
 

@@ -17,7 +17,7 @@ from anyio.abc import Process
 
 from actors.bus.base import Bus, QueueSpec
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from evaluators.hardware.target import probe_target
 from evaluators.simulated import SIMULATED
 from ksearch_async.fleet.status import Node, read_roster

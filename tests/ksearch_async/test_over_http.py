@@ -19,7 +19,7 @@ from actors.llm.served.app import Conduct, FaultRates
 from actors.planner.jobs import whole_records
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.runs.folder import read_run
-from ksearch_async.runs.session import Session, Tools, lead_session
+from ksearch_async.runs.resume import Session, Tools, lead_session
 from ksearch_async.views.lines import Narrator, faults_line
 from messages.codec import Record
 from messages.events import CandidateWritten, EditsProposed, JobLost, RunResumed

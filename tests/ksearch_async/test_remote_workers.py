@@ -12,7 +12,7 @@ from evaluators.remote import modal_line
 from evaluators.remote.far import Far
 from evaluators.simulated import SIMULATED, SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.fleet.workers import check_baseline, find_target, open_workers, slots_of
-from ksearch_async.settings.table import WorkerSettings
+from ksearch_async.settings.run_config import WorkerSettings
 from messages.base import ConfigError, Language
 from messages.events import Built
 from messages.tasks import TaskDescription, TaskSpec

@@ -13,7 +13,7 @@ import pytest
 from ksearch_async.cli import main
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.run import Best, Run
-from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig
+from ksearch_async.settings.run_config import ModelSettings, ProgramSettings, RunConfig
 from ksearch_async.views import plain
 from ksearch_async.views.lines import Narrator, way_on
 from ksearch_async.views.plain import JsonView, PlainView

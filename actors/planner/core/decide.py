@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from actors.planner.core.budget import proposed_spend, rounds_left, written_spend
 from actors.planner.core.evolve import Step
+from actors.planner.core.scheduling import ask_others, begin, conclude, drop_unpaid, present, resend, stop
 from actors.planner.core.scripts import WHOLE, changes, conflicts, in_answer, without_refused
 from actors.planner.core.state import (
     Branch,
@@ -38,7 +39,6 @@ from actors.planner.core.state import (
     number_of,
 )
 from actors.planner.core.steering import carry_out, inherit
-from actors.planner.core.supply import ask_others, begin, conclude, drop_unpaid, present, resend, stop
 from messages.base import ProtocolError, copied
 from messages.edits import EditScript, Refusal
 from messages.events import (

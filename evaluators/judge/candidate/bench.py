@@ -21,7 +21,7 @@ from evaluators.judge.data.memory import Buffers, Moves, make_buffers
 from evaluators.judge.intake.examining import Reads, bytes_read
 from evaluators.judge.protocol import Artifact, Limits
 from evaluators.judge.reference.problem import Problem
-from evaluators.judge.time.stopwatch import BLOCK, net_ns
+from evaluators.judge.time.sampling import BLOCK, net_ns
 from evaluators.languages.base import LanguageSupport
 from evaluators.runners.base import REUSED
 from messages.verdicts import TimedOut, Wrong

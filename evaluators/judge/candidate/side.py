@@ -18,9 +18,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from evaluators.judge.time import progress
-from evaluators.judge.time.control import Starving
+from evaluators.judge.time import heartbeat
 from evaluators.judge.time.cores import cpu_ns, threads_of
+from evaluators.judge.time.disturbance import Starving
 from evaluators.judge.time.urgency import Urgency
 from evaluators.process.watchdog import URGENT_S
 from evaluators.runners.base import FRAME, MAGIC
@@ -112,7 +112,7 @@ class Line:
         self._refuse_to_have_gone_on(limit_s)
         self._sequence += 1
         request = FRAME.pack(MAGIC, operation, self._sequence, self._nonce, self.workload, self.arrangement)
-        progress.beat(limit_s)
+        heartbeat.beat(limit_s)
         elapsed = after = 0
         with Urgency(threads_of(self._pid) if is_timed and self.is_urgent else ()) as urgency:
             # The clock first: what a candidate does on being continued, in a signal handler say, is in its time.
@@ -137,7 +137,7 @@ class Line:
             # Not at once: what a thread has used is booked when it leaves its core, just after it says that it stops.
             time.sleep(_STOP_POLL_S)
             self._rested_ns = cpu_ns(self._pid)
-        progress.beat()
+        heartbeat.beat()
         if not ready:
             raise NoAnswerError("timed out", limit_s)
         status, span_ns = self._answer(operation, limit_s)
@@ -156,7 +156,7 @@ class Line:
         starving, left_s = Starving(self._pid), limit_s - soon_s
         for _ in range(_PATIENCE):
             for pause_s in starving.pauses_s(left_s):
-                progress.beat(pause_s)
+                heartbeat.beat(pause_s)
                 if ready := self._poll.poll(pause_s * 1000):
                     return ready
                 starving.look()

@@ -27,7 +27,8 @@ from evaluators.judge.data.draws import Draws
 from evaluators.judge.data.families import GIVEN, DataSet
 from evaluators.judge.protocol import Artifact
 from evaluators.judge.reference.baseline import FEW_PAGES, BaselineSide
-from evaluators.judge.time.control import (
+from evaluators.judge.time.cores import AwakeCores, CoreShare, pin, quietest_cores, thread_elsewhere
+from evaluators.judge.time.disturbance import (
     LOOKING_NS,
     STOPPING_NS,
     WAITING_NS,
@@ -37,9 +38,8 @@ from evaluators.judge.time.control import (
     Watch,
     stat_fields,
 )
-from evaluators.judge.time.cores import AwakeCores, CoreShare, pin, quietest_cores, thread_elsewhere
-from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads
-from evaluators.judge.time.stopwatch import POLICIES, CacheSweeper, Pair, Timing, TimingPolicy, floored, net_ns, widened
+from evaluators.judge.time.sampling import POLICIES, CacheSweeper, Pair, Timing, TimingPolicy, floored, net_ns, widened
+from evaluators.judge.time.timing import Lane, OneWorkload, Rounds, TimedWorkloads
 from evaluators.judge.time.urgency import is_permitted
 from evaluators.process.guard import descendants_of
 from evaluators.process.sandbox import seccomp

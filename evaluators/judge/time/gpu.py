@@ -34,16 +34,8 @@ from evaluators.judge.reference.problem import Problem, Tensors
 from evaluators.judge.time.cores import AwakeCores
 from evaluators.judge.time.gpu_clocks import Seen, Unloaded, lower_quartile
 from evaluators.judge.time.gpu_cover import IDLE, Cover, CoverSearch, Looks, may_wait, stir, told
-from evaluators.judge.time.rounds import Lane, OneWorkload, Rounds, TimedWorkloads, together
-from evaluators.judge.time.stopwatch import (
-    Pair,
-    Timing,
-    TimingPolicy,
-    about,
-    ratio_interval,
-    slowed,
-    widened,
-)
+from evaluators.judge.time.sampling import Pair, Timing, TimingPolicy, about, ratio_interval, slowed, widened
+from evaluators.judge.time.timing import Lane, OneWorkload, Rounds, TimedWorkloads, together
 from evaluators.runners.base import EMPTY
 from messages.commands import Purpose
 from messages.tasks import TaskSpec

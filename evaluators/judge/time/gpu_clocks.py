@@ -10,7 +10,7 @@ from statistics import median, quantiles
 
 from evaluators.judge.candidate.side import Answer
 from evaluators.judge.time.gpu_cover import IDLE
-from evaluators.judge.time.stopwatch import BLOCK, block_means
+from evaluators.judge.time.sampling import BLOCK, block_means
 
 _SLACKS = ((12_000, 0.03), (20_000, 0.04), (40_000, 0.06))
 """By how much the judge's clock may exceed a candidate's events more than those of an empty call, in ns and of the

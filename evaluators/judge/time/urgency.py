@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-from evaluators.judge.time import progress
+from evaluators.judge.time import heartbeat
 from evaluators.process.watchdog import demote
 
 _JUDGE_PRIORITY = 2
@@ -47,7 +47,7 @@ class Urgency:
 
     def __enter__(self) -> Urgency:
         if self._threads:
-            progress.name_urgent(self._threads)
+            heartbeat.name_urgent(self._threads)
             self.is_on = True
             gc.disable()  # a finalizer may open files and reap children
             try:
@@ -71,7 +71,7 @@ class Urgency:
         for thread in (*self._threads, threading.get_native_id()):
             demote(thread)
         self.is_on = False
-        progress.name_urgent(())
+        heartbeat.name_urgent(())
         if self._collects:
             gc.enable()
 

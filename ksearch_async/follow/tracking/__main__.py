@@ -22,7 +22,7 @@ from ksearch_async.follow.tracking.base import Entry, Tracker, TrackerError, Wor
 from ksearch_async.follow.tracking.ledger import Ledger, parameters_of
 from ksearch_async.runs.feed import JournalReader
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import RunConfig, TrackingSettings, load_config
+from ksearch_async.settings.run_config import RunConfig, TrackingSettings, load_config
 from messages.base import KsearchError
 from messages.codec import Record
 

@@ -17,7 +17,7 @@ import msgspec
 from ksearch_async.follow.choices import MODULES
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.run import Head, Totals
-from ksearch_async.settings.table import TrackingSettings
+from ksearch_async.settings.run_config import TrackingSettings
 from messages.base import BoundaryError
 
 Cell: TypeAlias = float | int | str | bool | None

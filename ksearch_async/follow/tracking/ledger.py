@@ -17,7 +17,7 @@ from actors.planner.jobs import Texts
 from actors.recorder.folder import Snapshot
 from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Cell, Entry, Figures, Table
 from ksearch_async.runs.run import Head, Run, Tried, taken
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from messages.codec import Record, to_json
 from messages.events import CandidateWritten
 from messages.facts import AttemptFinished, Decided, EditsApplied

@@ -20,7 +20,7 @@ from mlflow.tracking import MlflowClient
 
 from ksearch_async.follow.tracking.base import WORLD_MODEL, Artifact, Entry, Figures, Table, as_tracker_errors
 from ksearch_async.runs.run import Head, Totals
-from ksearch_async.settings.table import TrackingSettings, flatten
+from ksearch_async.settings.run_config import TrackingSettings, flatten
 
 _EXPERIMENT = "ksearch"
 _OURS = "ksearch.run_id"

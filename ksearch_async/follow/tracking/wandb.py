@@ -16,7 +16,7 @@ from wandb.errors import Error
 
 from ksearch_async.follow.tracking.base import Artifact, Entry, Figures, Table, as_tracker_errors
 from ksearch_async.runs.run import Head, Totals
-from ksearch_async.settings.table import TrackingSettings
+from ksearch_async.settings.run_config import TrackingSettings
 
 _PROJECT = "ksearch"
 _SIGN_IN_S = 30.0

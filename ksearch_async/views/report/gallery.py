@@ -18,7 +18,7 @@ from ksearch_async.views.report.curves import best_so_far, search_trace
 from ksearch_async.views.report.data import Series
 from ksearch_async.views.report.ink import INK, PAPER, SERIES, SOFT, Picture
 from ksearch_async.views.report.markup import Markup, joined, tag, trusted
-from ksearch_async.views.report.tree import tree
+from ksearch_async.views.report.search_tree import tree
 from ksearch_async.views.report.workloads import fractions, workloads
 
 _VARIABLES = {

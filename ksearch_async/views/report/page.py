@@ -16,7 +16,7 @@ from ksearch_async.runs.candidates import Version, Versions, diff_lines
 from ksearch_async.runs.folder import RunFolder, read_run
 from ksearch_async.runs.run import Best, BestScore, Run, Spend, repeats_known
 from ksearch_async.settings.options import SETTINGS
-from ksearch_async.settings.table import ModelSettings, RunConfig, flatten, load_config
+from ksearch_async.settings.run_config import ModelSettings, RunConfig, flatten, load_config
 from ksearch_async.views.compare import Comparison, Entrant, best_words, compared, entrant_of, plain, rows_of
 from ksearch_async.views.lines import (
     confirmations_line,
@@ -39,7 +39,7 @@ from ksearch_async.views.text import (
     left_out,
     workload_cells,
 )
-from ksearch_async.views.tree import path_to_best
+from ksearch_async.views.tree_layout import path_to_best
 from messages.events import RunStarted
 from messages.facts import AttemptFinished
 from messages.verdicts import GOOD_FATES, Measured, Scored, score_text, worth_text

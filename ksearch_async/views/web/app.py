@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from ksearch_async import __version__
 from ksearch_async.runs.orders import Line, begun, give, steer
 from ksearch_async.runs.run import Run
+from ksearch_async.views.web.access import Guard, Terms, has_token, problem
 from ksearch_async.views.web.details import (
     UnknownPartError,
     candidate_details,
@@ -31,7 +32,6 @@ from ksearch_async.views.web.details import (
     roster_told,
     task_details,
 )
-from ksearch_async.views.web.guard import Guard, Terms, has_token, problem
 from ksearch_async.views.web.runs import OpenedRun, Shelf, UnknownRunError, told_runs, told_updates
 from messages.base import ConfigError, KsearchError
 from messages.events import ContinueRequested, PauseRequested, StopRequested

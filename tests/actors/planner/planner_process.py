@@ -12,7 +12,7 @@ import anyio
 
 from actors.bus.nats import NatsOptions, open_nats
 from actors.llm.base import Answer, Request, ScriptedModel
-from actors.planner.lease import LeaseTerms, lead
+from actors.planner.leadership import LeaseTerms, lead
 from tests.actors.planner.rig import planner_answers
 
 THINKS_S = 0.5

@@ -17,7 +17,7 @@ from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash
 from actors.planner.history import fold
 from actors.planner.jobs import queues_of
-from actors.planner.lease import lead
+from actors.planner.leadership import lead
 from messages.base import ModelError
 from messages.codec import Body, decode_body, encode
 from messages.events import RunStarted

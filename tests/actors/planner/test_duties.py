@@ -10,7 +10,7 @@ import pytest
 
 from actors.planner.core.state import Job, SearchState, put
 from actors.planner.history import fold
-from actors.planner.lease import lead
+from actors.planner.leadership import lead
 from actors.planner.unserved import UnservedWatch
 from messages.base import Role
 from messages.codec import encode

@@ -16,7 +16,7 @@ from anyio.abc import Process
 
 from actors.bus.base import UnknownQueueError
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from actors.bus.stream import body_of
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, state_hash

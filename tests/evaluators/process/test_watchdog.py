@@ -18,7 +18,7 @@ from evaluators.judge.time.cores import threads_of
 from evaluators.judge.time.urgency import is_permitted
 from evaluators.local import LocalEvaluator
 from evaluators.process import judge
-from evaluators.process.lease import HostLease
+from evaluators.process.device_lease import HostLease
 from evaluators.process.watchdog import Pulse, demote, is_urgent
 from messages.base import EvaluatorError
 from messages.events import Built

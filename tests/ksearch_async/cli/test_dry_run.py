@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.cli import main
-from ksearch_async.settings.table import EFFORTS
+from ksearch_async.settings.effort import EFFORTS
 
 PLUS_ONE = """
 import torch

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from evaluators.tasks import load_task
 from evaluators.tasks.flashinfer.trace_set import parse_solution
 from ksearch_async.cli import main
-from ksearch_async.evaluation.sources import read_kernel
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.evaluation.candidates import read_kernel
+from ksearch_async.settings.run_config import RunConfig
 from messages.codec import Record, encode_line
 from messages.events import RunStarted
 from messages.facts import ConfirmationOwed, Decided, RunFinished, RunStopping

@@ -20,7 +20,7 @@ import pytest
 
 from ksearch_async import cli
 from ksearch_async.cli import main
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from ksearch_async.views.text import columns_of
 from messages.codec import Body
 from messages.events import CandidateBuilt, CandidateWritten, RunStarted

@@ -17,7 +17,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import find_server
+from actors.bus.nats.local_server import find_server
 
 pytestmark = pytest.mark.nats
 

@@ -15,7 +15,7 @@ import pytest
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from actors.llm.base import ScriptedModel
 from actors.planner.actor import plan_run
 from ksearch_async.fleet.status import read_chronicle

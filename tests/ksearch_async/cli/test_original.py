@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.judge.time.stopwatch import POLICIES
+from evaluators.judge.time.sampling import POLICIES
 from evaluators.tasks.kernelbench import find_problem
 from ksearch_async.cli import main
 from ksearch_async.cli.original import (

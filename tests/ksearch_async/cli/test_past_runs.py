@@ -10,7 +10,7 @@ import pytest
 
 from ksearch_async.cli import main
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from messages.base import Usage
 from messages.models import Price
 from tests.ksearch_async.stories import FASTER_KERNEL, KERNEL, RUN_ID, on_disk, sequel, story

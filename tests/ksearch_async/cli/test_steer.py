@@ -12,7 +12,7 @@ import pytest
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from messages.codec import encode
 from messages.events import RunStarted
 from messages.facts import Decided, Fact, RunFinished, RunPaused, RunStopping, SearchOpened

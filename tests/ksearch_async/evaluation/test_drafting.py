@@ -14,7 +14,7 @@ from evaluators.tasks import load_task
 from evaluators.tasks.own.drafts import accept_draft, write_draft
 from ksearch_async.evaluation.drafts import TRIES, draft_task, read_answer
 from ksearch_async.evaluation.tasks import check_accepted
-from ksearch_async.settings.table import ModelSettings
+from ksearch_async.settings.run_config import ModelSettings
 from messages.base import ConfigError, ModelError
 from tests.ksearch_async.answering import answering
 from tests.ksearch_async.drafts import DOCUMENT, NAME, REFERENCE, answer

@@ -12,13 +12,13 @@ from actors.bus.journal import read_journal
 from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
 from actors.llm.base import ScriptedModel
-from actors.planner.lease import LeaseTerms, lead
+from actors.planner.leadership import LeaseTerms, lead
 from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.errors import single_error
-from ksearch_async.fleet.runs import WORKERS, OwnWorkers, Post, claimed, lead_distributed, resumption
+from ksearch_async.fleet.nats_runs import WORKERS, OwnWorkers, Post, claimed, lead_distributed, resumption
 from ksearch_async.fleet.status import ask, has_stream, live_leader, read_chronicle
-from ksearch_async.runs.session import Session, StopSwitch, check_messages_stay
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.runs.resume import Session, StopSwitch, check_messages_stay
+from ksearch_async.settings.run_config import RunConfig
 from messages.base import ConfigError, Role
 from messages.codec import Record, encode
 from messages.events import ContinueRequested, PauseRequested, RunResumed, StopRequested

@@ -12,7 +12,7 @@ from actors.bus.base import QueueSpec, UnknownBlobError, UnknownQueueError
 from actors.bus.memory import MemoryBus
 from actors.bus.nats import NatsBus
 from actors.bus.stream import MemoryStore
-from actors.planner.lease import Lease, LeaseTerms
+from actors.planner.leadership import Lease, LeaseTerms
 from ksearch_async.fleet.status import find_run_id, forget_run, has_stream
 from messages.base import BusError, ConfigError
 from messages.presence import RunCard, encode_entry, lease_key, run_key

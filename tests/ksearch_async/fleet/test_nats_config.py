@@ -9,9 +9,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from actors.bus.nats.server import find_server
+from actors.bus.nats.local_server import find_server
 from ksearch_async.fleet.access import RIGHTS, TEAM, TeamRole, read_credentials
-from ksearch_async.fleet.server import SignIn, TlsFiles, hashed, make_team, server_config, tls_block
+from ksearch_async.fleet.server_config import SignIn, TlsFiles, hashed, make_team, server_config, tls_block
 from messages.base import ConfigError
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from evaluators.simulated import SIMULATED
+from ksearch_async.fleet.nats_runs import WORKERS, check_can_serve, check_rights, roles_here
 from ksearch_async.fleet.nodes import check_may_be
-from ksearch_async.fleet.runs import WORKERS, check_can_serve, check_rights, roles_here
 from ksearch_async.settings.models import model_name
-from ksearch_async.settings.table import ModelSettings, ProgramSettings, RunConfig, WorkerSettings
+from ksearch_async.settings.run_config import ModelSettings, ProgramSettings, RunConfig, WorkerSettings
 from messages.base import ConfigError, Role
 from messages.tasks import Target
 from tests.ksearch_async.nats_servers import Team, serve_team

@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
 from actors.llm.base import Model, ScriptedModel
-from actors.planner.lease import LeaseTerms
+from actors.planner.leadership import LeaseTerms
 from actors.recorder.projection import Projection
 from actors.worker.member import Member
 from ksearch_async.fleet.nodes import NodeTerms, presence_of, run_node
 from ksearch_async.fleet.standby import Planning
 from ksearch_async.runs.folder import RunFolder, read_run
-from ksearch_async.settings.table import ModelSettings, load_config
+from ksearch_async.settings.run_config import ModelSettings, load_config
 from messages.codec import encode
 from messages.events import ClockTicked, RunStarted
 from messages.presence import RunCard, decode_card, encode_entry, lease_key, run_key

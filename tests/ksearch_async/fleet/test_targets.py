@@ -8,8 +8,8 @@ import pytest
 from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
 from evaluators.simulated import SIMULATED
-from ksearch_async.fleet.runs import check_platform, choose_target
-from ksearch_async.runs.session import Start
+from ksearch_async.fleet.nats_runs import check_platform, choose_target
+from ksearch_async.runs.resume import Start
 from messages.base import ConfigError
 from messages.presence import Presence, Served, WorkerState, encode_entry, node_key
 from messages.tasks import Target

@@ -13,8 +13,8 @@ from actors.bus.memory import MemoryBus
 from actors.bus.stream import MemoryStore
 from ksearch_async.fleet.status import Place, find_place, find_run_id, tell_leader
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.runs.session import follow
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.runs.resume import follow
+from ksearch_async.settings.run_config import RunConfig, save_config
 from messages.base import ConfigError
 from messages.codec import Body, Record, encode
 from messages.facts import Decided, RunFinished, SearchReopened

@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 
 from ksearch_async.follow.notices import noticed
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import NotifySettings
+from ksearch_async.settings.run_config import NotifySettings
 from messages.base import BusError
 from messages.codec import Record, encode_line
 from messages.events import JobLost, JobsUnserved

@@ -6,7 +6,7 @@ import pytest
 
 from ksearch_async.runs.estimate import Earlier, Estimate, Forecast, estimate
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from messages.base import Usage
 from messages.models import Lineup, Offer, Price
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ksearch_async.runs.estimate import earlier_run, forecast
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from messages.events import RunStarted
 from messages.settings import Budget, SearchSettings, WorldModel
 from tests.ksearch_async.stories import TARGET, TASK, on_disk, story

@@ -12,8 +12,8 @@ from actors.planner.core.decide import decide
 from actors.planner.core.evolve import evolve
 from actors.planner.core.state import SearchState, in_order
 from ksearch_async.runs.folder import RunFolder, read_run
-from ksearch_async.runs.start import MAX_CANDIDATES_BYTES, read_heritage, read_solution
-from ksearch_async.settings.table import ContinueSettings, RunConfig
+from ksearch_async.runs.warm_start import MAX_CANDIDATES_BYTES, read_heritage, read_solution
+from ksearch_async.settings.run_config import ContinueSettings, RunConfig
 from messages.base import ConfigError
 from messages.settings import Heritage
 from messages.tasks import Target, TaskSpec
@@ -89,8 +89,8 @@ async def test_a_snapshot_is_read_as_history(earlier: RunFolder, tmp_path: Path)
 
 async def test_what_it_brings_is_bounded(earlier: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_CANDIDATES_BYTES < 8 << 20, "it travels in one event"
-    monkeypatch.setattr("ksearch_async.runs.start.MAX_CANDIDATES_BYTES", 100)
-    monkeypatch.setattr("ksearch_async.runs.start.MAX_NODES", 3)
+    monkeypatch.setattr("ksearch_async.runs.warm_start.MAX_CANDIDATES_BYTES", 100)
+    monkeypatch.setattr("ksearch_async.runs.warm_start.MAX_NODES", 3)
     found = heritage(tmp_path, "earlier")
     assert len(found.nodes) == 3
     assert sum(node.candidate is not None for node in found.nodes) == 1

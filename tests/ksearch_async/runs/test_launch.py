@@ -21,10 +21,10 @@ from evaluators.simulated import SimulatedBuilder, SimulatedEvaluator
 from ksearch_async.cli.session import conduct, heed_signals
 from ksearch_async.errors import single_error
 from ksearch_async.runs.folder import RunFolder
+from ksearch_async.runs.resume import Opened, Opening, Session, Start, StopSwitch, Tools, check_reopening, lead_session
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import Opened, Opening, Session, Start, StopSwitch, Tools, check_reopening, lead_session
 from ksearch_async.settings.models import lineup_of
-from ksearch_async.settings.table import RunConfig, load_config, save_config
+from ksearch_async.settings.run_config import RunConfig, load_config, save_config
 from messages.base import BusError, ConfigError, ModelError
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, RunResumed, RunStarted, StopRequested

@@ -9,7 +9,7 @@ import pytest
 
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.orders import LocalLine, Verb, steer
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from messages.base import ConfigError
 from messages.codec import encode_line
 from messages.events import PauseRequested, StopRequested

@@ -12,7 +12,7 @@ import pytest
 from actors.bus.base import Bus
 from actors.bus.journal import SPAN_BYTES
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import ServerSettings, serve_nats
+from actors.bus.nats.local_server import ServerSettings, serve_nats
 from ksearch_async.runs.feed import Batch, Feed, JournalFeed, JournalReader, StreamFeed
 from messages.base import BusError, Role, Usage
 from messages.codec import Record, encode, encode_line

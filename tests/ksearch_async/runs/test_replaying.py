@@ -26,9 +26,9 @@ from ksearch_async.cli.session import has_missed
 from ksearch_async.runs import replay
 from ksearch_async.runs.folder import read_run
 from ksearch_async.runs.replay import read_recording, replay_run
-from ksearch_async.runs.session import Session, StopSwitch, Tools, lead_session
+from ksearch_async.runs.resume import Session, StopSwitch, Tools, lead_session
 from ksearch_async.settings.models import rules_answer_misses
-from ksearch_async.settings.table import ModelSettings
+from ksearch_async.settings.run_config import ModelSettings
 from messages.base import ConfigError
 from messages.codec import Record
 from messages.events import CandidateEvaluated, CandidateWritten, EditsProposed, Event, RunResumed

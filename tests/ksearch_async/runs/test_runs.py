@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.runs.folder import RunFolder, create_run, find_run, list_runs, new_run_id, run_id_of
-from ksearch_async.settings.table import ModelSettings, RunConfig, load_config, save_config
+from ksearch_async.settings.run_config import ModelSettings, RunConfig, load_config, save_config
 from messages.base import ConfigError
 from messages.subjects import checked_id
 

@@ -15,7 +15,7 @@ from ksearch_async.settings.models import (
     remember,
     sampling_of,
 )
-from ksearch_async.settings.table import ModelSettings
+from ksearch_async.settings.run_config import ModelSettings
 from messages.base import ConfigError
 
 URL = "http://127.0.0.1:1/v1"

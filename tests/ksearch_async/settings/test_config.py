@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ksearch_async.settings.effort import EFFORTS
 from ksearch_async.settings.models import dialect_of, model_words
 from ksearch_async.settings.options import SETTINGS
 from ksearch_async.settings.resolve import resolve_config, trace_config
-from ksearch_async.settings.table import (
-    EFFORTS,
+from ksearch_async.settings.run_config import (
     OTHER_VARIABLES,
     RunConfig,
     changed_keys,

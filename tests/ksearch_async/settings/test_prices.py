@@ -9,7 +9,7 @@ import pytest
 from ksearch_async.settings.models import lineup_of
 from ksearch_async.settings.prices import read_prices
 from ksearch_async.settings.resolve import resolve_config
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from messages.base import ConfigError, Usage
 from messages.models import Price
 

@@ -17,7 +17,7 @@ from ksearch_async.settings.models import (
     writer_names,
 )
 from ksearch_async.settings.resolve import resolve_config, trace_config
-from ksearch_async.settings.table import RunConfig, load_config, planner_settings, save_config, writers
+from ksearch_async.settings.run_config import RunConfig, load_config, planner_settings, save_config, writers
 from messages.base import ConfigError, ModelError
 from tests.actors.llm.endpoint import completion, endpoint
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.planner.core.state import Score, SearchState
 from ksearch_async.runs.run import Run
 from ksearch_async.views.text import columns_of
-from ksearch_async.views.tree import tree_lines
+from ksearch_async.views.tree_layout import tree_lines
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story
 
 

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from ksearch_async.runs.folder import RunFolder
 from ksearch_async.runs.run import Run
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from ksearch_async.views.live import Canvas, LiveView, can_be_live, frame_lines
 from ksearch_async.views.plain import PlainView
 from ksearch_async.views.terminal import legible

@@ -13,7 +13,7 @@ from actors.planner.core.state import ancestors
 from ksearch_async.runs.run import Run
 from ksearch_async.views.lines import Narrator
 from ksearch_async.views.progress import Progress, Work
-from ksearch_async.views.tree import chosen_rows
+from ksearch_async.views.tree_layout import chosen_rows
 from messages.base import ROOT, EndpointFault, Usage
 from messages.codec import Record
 from messages.edits import Refusal

@@ -13,7 +13,7 @@ import pytest
 from anyio.from_thread import BlockingPortal
 
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 
 
 class Server:

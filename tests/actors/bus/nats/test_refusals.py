@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from actors.bus.base import Bus
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import ServerSettings, serve_nats
+from actors.bus.nats.local_server import ServerSettings, serve_nats
 from messages.base import BusError
 from tests.actors.bus.nats.conftest import Server
 from tests.actors.bus.nats.words import PATIENCE_S, follow, spec

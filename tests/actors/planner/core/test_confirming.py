@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.planner.core.supply import SHARE
+from actors.planner.core.scheduling import SHARE
 from messages.edits import EditScript
 from messages.events import ContinueRequested, JobLost, PauseRequested, RunResumed, StopRequested
 from messages.facts import (

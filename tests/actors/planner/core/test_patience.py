@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from rpds import HashTrieMap
 
+from actors.planner.core.scheduling import window_of
 from actors.planner.core.state import Incumbent, Score, SearchState, root_node
-from actors.planner.core.supply import window_of
 from messages.base import ROOT
 from messages.settings import SearchSettings, Selection
 

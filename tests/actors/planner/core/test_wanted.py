@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from actors.planner.core.scheduling import _wanted
 from actors.planner.core.state import SearchState
-from actors.planner.core.supply import _wanted
 
 
 def wanted(slots: int, open_nodes: int, begun: int) -> int:

@@ -27,7 +27,7 @@ from evaluators.judge.data.families import (
 from evaluators.judge.intake.examining import wrong_share
 from evaluators.judge.reference.problem import Problem
 from evaluators.judge.time.gpu import POLICIES as GPU_POLICIES
-from evaluators.judge.time.stopwatch import POLICIES
+from evaluators.judge.time.sampling import POLICIES
 from messages.tasks import TaskSpec, Tolerance
 from tests.evaluators.judge.kernels import MASKED, NORM, SOFTMAX, task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from evaluators.judge.time.control import WAITING_NS, Usual, Watch
+from evaluators.judge.time.disturbance import WAITING_NS, Usual, Watch
 from tests.evaluators.judge.running import running
 
 CORE = max(os.sched_getaffinity(0))

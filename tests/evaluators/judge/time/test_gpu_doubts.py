@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from evaluators.judge.time.gpu import settle_doubts
-from evaluators.judge.time.rounds import Rounds
-from evaluators.judge.time.stopwatch import Pair, summarize
+from evaluators.judge.time.sampling import Pair, summarize
+from evaluators.judge.time.timing import Rounds
 
 ROUNDS = Rounds(timings=(), together=summarize([Pair(candidate_ns=1000, reference_ns=2000)] * 4))
 HOPELESS = replace(ROUNDS, together=replace(ROUNDS.together, hopeless=True))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evaluators.judge.time.stopwatch import FOUR, Pair, TimingPolicy, interval_of_four, median_interval, time_pairs
+from evaluators.judge.time.sampling import FOUR, Pair, TimingPolicy, interval_of_four, median_interval, time_pairs
 
 RUNS = 2000
 LEAST_COVERAGE = 0.935

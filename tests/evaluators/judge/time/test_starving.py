@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 
-from evaluators.judge.time.control import Starving, cpu_s
+from evaluators.judge.time.disturbance import Starving, cpu_s
 from tests.evaluators.judge.programs import program
 
 BUSY = "import os; print(flush=True); os.sched_setaffinity(0, {core})\nwhile True: pass"

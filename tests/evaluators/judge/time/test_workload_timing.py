@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaluators.judge.time.cpu import between_processes
-from evaluators.judge.time.stopwatch import Timing
+from evaluators.judge.time.sampling import Timing
 from messages.verdicts import Interval
 
 

@@ -14,7 +14,7 @@ from structlog.typing import EventDict
 
 from ksearch_async.follow.beside import tracked
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import RunConfig, TrackingSettings, save_config
+from ksearch_async.settings.run_config import RunConfig, TrackingSettings, save_config
 from tests.ksearch_async.stories import on_disk, story
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(200)]

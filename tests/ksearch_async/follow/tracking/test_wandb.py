@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ksearch_async.settings.table import flatten
+from ksearch_async.settings.run_config import flatten
 from tests.contracts.trackers import SECRET, Seen, TrackerContract
 from tests.ksearch_async.follow.tracking.offline import records_in
 from tests.ksearch_async.stories import RUN_ID

@@ -16,7 +16,7 @@ from ksearch_async.views.report.data import (
     value_at,
     workloads_of,
 )
-from ksearch_async.views.tree import path_to_best
+from ksearch_async.views.tree_layout import path_to_best
 from tests.ksearch_async.stories import sequel, story
 from tests.ksearch_async.views.report.recorded import gpu_records, priced, seeded, timed, with_workloads
 

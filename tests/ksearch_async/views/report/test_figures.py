@@ -17,7 +17,7 @@ from ksearch_async.views.report import ink
 from ksearch_async.views.report.curves import best_so_far, search_trace
 from ksearch_async.views.report.data import Series
 from ksearch_async.views.report.gallery import Drawn, pictures_of, rendered
-from ksearch_async.views.report.tree import rows_shown, tree
+from ksearch_async.views.report.search_tree import rows_shown, tree
 from ksearch_async.views.report.workloads import fractions, workloads
 from messages.codec import Record
 from tests.ksearch_async.stories import decided, inserted, records_of, sequel, story, untimed_story

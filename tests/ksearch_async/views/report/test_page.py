@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ksearch_async.runs.folder import RunFolder
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from ksearch_async.views.report.page import Dossier, dossier_of, page_of
 from messages.base import ConfigError
 from messages.codec import Record

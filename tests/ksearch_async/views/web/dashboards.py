@@ -13,8 +13,8 @@ import httpx
 import msgspec
 
 from actors.llm.served.server import listening_socket, serve_app
+from ksearch_async.views.web.access import Terms
 from ksearch_async.views.web.app import Dashboard
-from ksearch_async.views.web.guard import Terms
 from ksearch_async.views.web.runs import IDLE_S, FolderPlace, Place, Shelf
 
 TOKEN = "a-token-of-these-tests"  # noqa: S105 - of tests

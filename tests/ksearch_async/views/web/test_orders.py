@@ -10,7 +10,7 @@ import pytest
 
 from actors.bus.journal import read_journal
 from ksearch_async.runs.folder import RunFolder, read_run
-from ksearch_async.settings.table import RunConfig, save_config
+from ksearch_async.settings.run_config import RunConfig, save_config
 from ksearch_async.views.web.app import MAX_BODY_BYTES
 from messages.facts import RunPaused
 from messages.steering import Instruct, NodeBoosted, NodeForbidden, NodePinned, NodeReleased, SteeringRequested

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from actors.bus.nats import NatsBus, NatsOptions, open_nats
-from actors.bus.nats.server import NatsServer, ServerSettings, serve_nats
+from actors.bus.nats.local_server import NatsServer, ServerSettings, serve_nats
 from ksearch_async.views.web.runs import KEPT_RUNS, FolderPlace, ServerPlace, Shelf, UnknownRunError
 from messages.presence import Presence, RunCard, encode_entry, lease_key, node_key, run_key
 from tests.ksearch_async.runs.test_reading import StreamRun

@@ -22,7 +22,7 @@ from statistics import median, quantiles
 
 import msgspec
 
-from evaluators.judge.time.stopwatch import Pair, Timing, TimingPolicy, time_pairs
+from evaluators.judge.time.sampling import Pair, Timing, TimingPolicy, time_pairs
 
 _SHARE = 0.1
 """Of a call's time: less is no matter."""

@@ -7,7 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from evaluators.judge.time.stopwatch import (
+from evaluators.judge.time.sampling import (
     Pair,
     Timing,
     TimingPolicy,

@@ -17,7 +17,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from actors.bus.nats import NatsOptions, open_nats
-from actors.bus.nats.server import BINARY_VARIABLE, NatsServer, ServerSettings, find_server, serve_nats
+from actors.bus.nats.local_server import BINARY_VARIABLE, NatsServer, ServerSettings, find_server, serve_nats
 from messages.base import BusError, ConfigError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.nats]
@@ -28,7 +28,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is tested is that it is refused
 _LAUNCHER = """
 import anyio, sys
 from pathlib import Path
-from actors.bus.nats.server import ServerSettings, serve_nats
+from actors.bus.nats.local_server import ServerSettings, serve_nats
 
 async def main():
     async with serve_nats(ServerSettings(store=Path(sys.argv[1]))) as server:
@@ -240,7 +240,7 @@ async def test_a_guard_that_is_killed_takes_the_server_along(server: NatsServer)
 
 
 async def test_a_server_that_does_not_heed_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.bus.nats.server._STOP_S", 0.2)
+    monkeypatch.setattr("actors.bus.nats.local_server._STOP_S", 0.2)
     async with serve_nats(ServerSettings(store=tmp_path)) as server:
         pid = server.pid
         os.kill(pid, signal.SIGSTOP)

@@ -20,6 +20,7 @@ import msgspec
 from actors.llm.base import ReasoningEffort
 from evaluators.tasks import is_gone
 from ksearch_async.errors import refusal
+from ksearch_async.settings.effort import Effort
 from messages.base import EditFormat, Isolation, Language
 from messages.models import Choice
 from messages.settings import Positive, SearchSettings, Share
@@ -179,36 +180,6 @@ FOREIGN_VARIABLES = frozenset({"KSEARCH_ROOT"})
 DEFAULT_RUNS_DIR = "runs"
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
-Effort: TypeAlias = Literal["quick", "standard", "full"]
-
-EFFORTS: Mapping[Effort, Mapping[str, object]] = {
-    "quick": {
-        "search.branches": 4,
-        "search.stagnation_window": 2,
-        "search.repair_window": 3,
-        "search.max_tries": 2,
-        "search.budget.max_rounds": 16,
-    },
-    "standard": {
-        "search.branches": 4,
-        "search.stagnation_window": 3,
-        "search.repair_window": 5,
-        "search.max_tries": 3,
-        "search.budget.max_rounds": 40,
-    },
-    "full": {
-        "search.branches": 8,
-        "search.stagnation_window": 3,
-        "search.repair_window": 7,
-        "search.max_tries": 3,
-        "search.budget.max_rounds": 120,
-    },
-}
-"""Settings of each effort: dotted path → value. `standard` is the defaults; 120 rounds are what the K-Search paper
-(arXiv 2602.19128) gives each run, a window of 7 what its scripts give its hardest kernels, for repairs. A correct
-branch has less: docs/design/0009 says why."""
-
-
 ModelKind: TypeAlias = Literal["auto", "offline", "chat", "responses", "replay", "manual"]
 
 

@@ -7,7 +7,7 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from evaluators.judge.time.control import Control, Sample
+from evaluators.judge.time.disturbance import Control, Sample
 
 
 def reference(*latencies_us: float) -> Callable[[], Sample]:

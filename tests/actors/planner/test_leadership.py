@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from actors.llm.base import Answer, Request, ScriptedModel
 from actors.planner.history import fold
-from actors.planner.lease import LeaseTerms, lead
+from actors.planner.leadership import LeaseTerms, lead
 from messages.codec import encode
 from messages.events import ContinueRequested, PauseRequested
 from messages.facts import Decided, RunPaused, TimeNoted

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.recorder.folder import Evidence, Manifest
-from ksearch_async.evaluation.sources import read_kernel, read_program
+from ksearch_async.evaluation.candidates import read_kernel, read_program
 from messages.base import ConfigError, Language
 from messages.codec import to_json
 from messages.tasks import Candidate, SourceFile, TaskSpec

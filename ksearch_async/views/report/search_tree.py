@@ -23,7 +23,7 @@ from ksearch_async.views.report.ink import (
     scale_speedups,
     shown,
 )
-from ksearch_async.views.tree import Row, kept, path_to_best, rows_of
+from ksearch_async.views.tree_layout import Row, kept, path_to_best, rows_of
 from messages.base import ROOT
 from messages.verdicts import NO_FAILURES, worth_text
 

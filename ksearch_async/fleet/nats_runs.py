@@ -31,7 +31,7 @@ from actors.coder.actor import serve_writes
 from actors.evaluator import serve_evaluations
 from actors.llm.base import Model
 from actors.planner.jobs import queues_of, write_queues
-from actors.planner.lease import LeaseTerms, lead
+from actors.planner.leadership import LeaseTerms, lead
 from actors.recorder import record_past, record_run
 from actors.supervision import supervise
 from actors.worker.artifacts import FetchingEvaluator, ShippingBuilder
@@ -54,8 +54,7 @@ from ksearch_async.fleet.workers import (
     slots_of,
 )
 from ksearch_async.runs.folder import RunFolder, create_run, new_run_id
-from ksearch_async.runs.run import Run
-from ksearch_async.runs.session import (
+from ksearch_async.runs.resume import (
     Opened,
     Session,
     Start,
@@ -66,9 +65,10 @@ from ksearch_async.runs.session import (
     heed,
     is_spent,
 )
-from ksearch_async.runs.start import read_heritage, read_solution
+from ksearch_async.runs.run import Run
+from ksearch_async.runs.warm_start import read_heritage, read_solution
 from ksearch_async.settings.models import lineup_of, model_name, open_model, writer_dialect, writer_names
-from ksearch_async.settings.table import RunConfig, load_config, planner_settings, save_config
+from ksearch_async.settings.run_config import RunConfig, load_config, planner_settings, save_config
 from messages.base import Language, Role
 from messages.codec import Record, encode
 from messages.events import RunResumed, RunStarted
@@ -518,7 +518,7 @@ async def _meeting(
             start.doing = "reading the run" if folder.journal.exists() else "checking the reference"
             yield bus, config.nats or ""
         return
-    from actors.bus.nats.server import ServerSettings, serve_nats  # noqa: PLC0415
+    from actors.bus.nats.local_server import ServerSettings, serve_nats  # noqa: PLC0415
 
     settings = ServerSettings(store=folder.nats, sync=config.sync)
     async with serve_nats(settings) as server, open_bus(server.url, {}, role="admin") as bus:

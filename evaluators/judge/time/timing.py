@@ -25,7 +25,7 @@ from evaluators.judge.candidate.candidate import CandidateFailedError, Candidate
 from evaluators.judge.check.wrong import Failure, WrongOutputError, named
 from evaluators.judge.data.draws import Draws
 from evaluators.judge.data.families import DataSet, TimedData
-from evaluators.judge.time.stopwatch import (
+from evaluators.judge.time.sampling import (
     FOUR,
     Pair,
     Timing,

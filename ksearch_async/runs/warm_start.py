@@ -17,10 +17,10 @@ from actors.planner.core.state import Node, SearchState, in_order
 from actors.planner.core.steering import MAX_CANDIDATE_BYTES, cleaned
 from actors.recorder.folder import Snapshot
 from ksearch_async.errors import refusal, suggestion
-from ksearch_async.evaluation.sources import read_given
+from ksearch_async.evaluation.candidates import read_given
 from ksearch_async.runs.folder import RunFolder, list_runs, read_run
 from ksearch_async.runs.run import Run
-from ksearch_async.settings.table import RunConfig
+from ksearch_async.settings.run_config import RunConfig
 from messages.base import ROOT
 from messages.events import RunStarted
 from messages.settings import Heritage, InheritedNode

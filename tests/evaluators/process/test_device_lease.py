@@ -14,8 +14,8 @@ import anyio
 import pytest
 
 from actors.worker.member import Member
-from evaluators.process import lease as leases
-from evaluators.process.lease import HostLease, waits
+from evaluators.process import device_lease as leases
+from evaluators.process.device_lease import HostLease, waits
 from ksearch_async.evaluation import judging
 from ksearch_async.evaluation.judging import saying_waits
 from messages.base import EvaluatorError
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 HOLDS = """
 import sys, anyio
 from pathlib import Path
-from evaluators.process.lease import HostLease
+from evaluators.process.device_lease import HostLease
 async def main():
     async with HostLease("cpu", folder=Path(sys.argv[1])).hold("run-7"):
         print("held", flush=True)

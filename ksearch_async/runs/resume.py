@@ -47,9 +47,9 @@ from ksearch_async.fleet.workers import (
 from ksearch_async.runs.folder import RunFolder, create_run, new_run_id, read_run
 from ksearch_async.runs.mailbox import open_mailbox
 from ksearch_async.runs.run import Run
-from ksearch_async.runs.start import read_heritage, read_solution
+from ksearch_async.runs.warm_start import read_heritage, read_solution
 from ksearch_async.settings.models import lineup_of, open_model, writer_dialect
-from ksearch_async.settings.table import (
+from ksearch_async.settings.run_config import (
     ContinueSettings,
     RunConfig,
     changed_keys,
@@ -383,7 +383,7 @@ async def open_session(
         async with open_run(config, run_id=run_id) as (session, tools):
             yield session, partial(lead_session, session, tools)
         return
-    from ksearch_async.fleet.runs import open_distributed  # noqa: PLC0415 - a local run needs no client of NATS
+    from ksearch_async.fleet.nats_runs import open_distributed  # noqa: PLC0415 - a local run needs no client of NATS
 
     async with open_distributed(config, run_id=run_id, start=start or Start()) as opened:
         yield opened
@@ -416,7 +416,7 @@ async def reopen_session(folder: RunFolder, config: RunConfig, *, start: Start |
             tools = Tools(model=model, builder=workers.builder, evaluator=workers.evaluator)
             yield session, partial(lead_session, session, tools)
         return
-    from ksearch_async.fleet.runs import reopen_distributed  # noqa: PLC0415
+    from ksearch_async.fleet.nats_runs import reopen_distributed  # noqa: PLC0415
 
     async with reopen_distributed(folder, config, start=start or Start()) as opened:
         yield opened

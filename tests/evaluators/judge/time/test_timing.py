@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from evaluators.judge.time.rounds import Lane, measured_together, repeat_lane, time_lanes, together
-from evaluators.judge.time.stopwatch import Pair, Timing, TimingPolicy
+from evaluators.judge.time.sampling import Pair, Timing, TimingPolicy
+from evaluators.judge.time.timing import Lane, measured_together, repeat_lane, time_lanes, together
 from messages.verdicts import Interval, Measured, Unstable, credit_of
 
 NO_HURRY = TimingPolicy(lease_s=60.0, stretched_lease_s=60.0)
