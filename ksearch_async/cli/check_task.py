@@ -17,7 +17,7 @@ from evaluators.tasks.own.drafts import accept_draft, draft_of
 from ksearch_async.cli import exits
 from ksearch_async.cli.eval import as_object
 from ksearch_async.cli.flags import JsonFlag
-from ksearch_async.cli.session import explained
+from ksearch_async.cli.waiting import explained
 from ksearch_async.errors import refusal
 from ksearch_async.evaluation.judging import Judge, open_judge
 from ksearch_async.evaluation.settings import Evaluation

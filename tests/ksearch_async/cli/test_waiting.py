@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ksearch_async.cli.session import explained
+from ksearch_async.cli.waiting import explained
 from tests.ksearch_async.test_cli import ksearch
 
 
