@@ -19,7 +19,7 @@ import msgspec
 
 from actors.llm.base import ReasoningEffort
 from ksearch_async.settings.effort import Effort
-from ksearch_async.settings.run_config import ModelKind, RunConfig, flatten, may_change
+from ksearch_async.settings.run_config import ModelKind, RunConfig, flatten
 from messages.base import EditFormat, Isolation, Language
 from messages.models import Choice
 from messages.settings import WorldModel
@@ -381,7 +381,7 @@ def _settings() -> tuple[Setting, ...]:
 _DEFAULTS = dict(flatten(msgspec.to_builtins(RunConfig(task=""))))
 SETTINGS = _settings()
 """All of them. Further fields of `RunConfig` can be set in a file."""
-SESSION_SETTINGS = tuple(setting for setting in SETTINGS if may_change(setting.path))
+SESSION_SETTINGS = tuple(setting for setting in SETTINGS if setting.keyword in SessionSettings.__annotations__)
 """Those that may differ when a run is resumed."""
 
 

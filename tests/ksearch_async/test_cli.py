@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,6 +69,7 @@ BAD_INPUT: dict[str, tuple[list[str], str]] = {
     "unwritable folder": (["run", "rmsnorm_silu", "--runs-dir", "file/runs"], "cannot write to 'file/runs'"),
     "unknown run to show": (["show", "nothing"], "no run 'nothing'"),
     "unknown run to resume": (["resume", "nothing"], "no run 'nothing'"),
+    "run to resume in a folder without any": (["resume", "--runs-dir", "other"], "no runs in 'other'"),
     "no runs at all": (["best"], "no runs in 'runs'"),
     "setting that a resumed run keeps": (
         ["resume", "one", "--branches", "2"],
@@ -178,14 +180,17 @@ def test_every_command_is_listed_under_a_heading_of_its_own_kind(capsys: pytest.
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if not name.startswith("-")])
-def test_each_option_of_a_command_has_a_text(
+def test_each_option_of_a_command_has_a_text_and_is_declared_once(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     main([command, "--help"])
     named = r"(?:--[a-z-]+|[A-Z][A-Z_]+(?: --[a-z-]+)?)(?: [A-Z]+)*"
     bare = re.compile(rf"^│ +(?:\* +)?{named} +(?:\[[^]]*\] *)*│$", re.MULTILINE)
-    assert [line.group() for line in bare.finditer(capsys.readouterr().out)] == []
+    page = capsys.readouterr().out
+    assert [line.group() for line in bare.finditer(page)] == []
+    options = re.findall(r"^│ +(?:\* +)?(?:[A-Z_]+ )?(--[a-z-]+)", page, re.MULTILINE)
+    assert [option for option, times in Counter(options).items() if times > 1] == []
 
 
 def test_errors_are_json_too_for_who_asks_for_json(folder: Path) -> None:
