@@ -193,7 +193,7 @@ class _Probing:
             state, said = "no", reply.answer.faults[-1].detail
         elif reply.answer is not None and not _keeps_to_schema(reply.answer.text):
             state = "unknown" if reply.answer.finish_reason == "length" else "no"
-            said = f"taken, and not kept to: {reply.answer.text[:_SHOWN]!r}"
+            said = f"accepted but not followed: {reply.answer.text[:_SHOWN]!r}"
         self._found["structured"] = state
         self._say("structured output", state, said)
 

@@ -37,15 +37,16 @@ _COMMANDS = {
     "resume": """Go on with a run that was stopped or killed.
 
     No question or measurement in its journal is repeated. Its configuration is the saved one: options that are not
-    given stay as they were; budget, model and workers may change, anything else is refused by name. Ends as
-    `ksearch run` does. Of an ended run only the summary is printed, unless its budget is raised.""",
-    "watch": """Follow a run, in a folder here or on a NATS server: first its past, then its news.
+    given stay as they were. Only budget, model and workers may change; the error names any other changed option. Ends
+    as `ksearch run` does. For a run that has ended only the summary is printed, unless its budget is raised.""",
+    "watch": """Follow a run in a folder or on a NATS server: past events, then new ones as they arrive.
 
     Changes nothing. Ends as `ksearch run` does when the run is over. Ctrl-C ends the view (130), not the run.""",
     "web": """Serve the dashboard: runs in a folder, or on a NATS server, in a browser.
 
     Prints its address; the part behind # holds the token that lets the page steer runs. Other hosts reach it only if
-    a token is set. Ends with Ctrl-C or SIGTERM; 0 then, 2 for bad input, 3 if the NATS server cannot be reached.""",
+    a token is set. Runs until Ctrl-C or SIGTERM. Exit codes: 0 then, 2 for bad input, 3 if the NATS server cannot be
+    reached.""",
     "stop": """Stop a run: evaluations in flight are finished, and it can be resumed.
 
     Ends with 0 once the planner has accepted it, or if the run is stopping or over already; 2 if its process was
@@ -57,8 +58,8 @@ _COMMANDS = {
     "continue": "Continue a paused run.",
     "tell": """Tell a run's models something: it is part of every later prompt until it is forgotten.
 
-    `--list` shows earlier notes, `--forget N` takes one back. Works on a running run, and on an ended one, where
-    it counts once the run is resumed; the other steering commands do the same.""",
+    `--list` shows earlier notes, `--forget N` takes one back. On a run that has ended, the note takes effect when the
+    run is resumed. Both hold for all steering commands.""",
     "pin": "Choose an action next, once, regardless of its score.",
     "boost": "Add to an action's score; `ksearch tree RUN --why` shows it.",
     "forbid": "Never choose an action, or any below it.",
@@ -66,10 +67,10 @@ _COMMANDS = {
     "inject": """Add your own kernel to a run's tree.
 
     It is built, evaluated and attached as any other, and counts as a round.""",
-    "ls": "List runs, the one written to last first.",
+    "ls": "List runs, the most recently written first.",
     "show": "Show a run: state, best kernel, tree, attempts by status; or the attempts of a node.",
     "tree": "Draw a run's tree: each action's best result, state, V, and how its attempts failed.",
-    "best": """Show the place and the speed of a run's best kernel.
+    "best": """Show the path and the speed of a run's best kernel.
 
     Ends with 1 if no candidate was correct and timed.""",
     "diff": "Show what changed from one candidate to another, as a unified diff.",
@@ -79,12 +80,11 @@ _COMMANDS = {
     different tasks.""",
     "report": """Write a report about runs: one page in one file, which needs no network.
 
-    Or figures for papers, with --svg and --png. Needs the extra `plot`; ends with 2 without it.""",
+    With --svg and --png: figures for papers. Needs `pip install ksearch-async[plot]`; exit code 2 without it.""",
     "replay": """Replay a run from its journal, and compare prompts, answers, decisions and tree.
 
-    Rebuilds every prompt, finds its answer by what was asked, reads it anew and decides again, with the recorded
-    verdicts; asks no model and evaluates nothing. Ends with 0 if all is the same, 1 if not, and lists the
-    differences.""",
+    Rebuilds each prompt, looks up its recorded answer, parses the answer again and repeats the decision with the
+    recorded verdicts. Asks no model and evaluates nothing. Lists the differences; exit code 0 without any, else 1.""",
     "cost": "Show the costs of runs: model calls and tokens by role, wall-clock, builds and evaluations.",
     "tasks": "List the bundled problems; `ksearch tasks show TASK` shows one.",
     "eval": """Build, check and time source files for a task, or measure the best kernel of a run again.
@@ -92,8 +92,8 @@ _COMMANDS = {
     Ends with 0 if all were measured, 1 for any other verdict, 2 for bad input, 3 if the evaluator itself failed.""",
     "export": """Write a run's best kernel as one module that does not need ksearch.
 
-    It has a callable, the verdict that the kernel was exported with, and a self-test. Ends with 0 when it is written, 1
-    if the export needed an evaluation and the kernel failed it, 2 for bad input, 3 if the evaluator itself failed.""",
+    The module contains a callable, the receipt of the kernel's measurement and a self-test. Ends with 0 when it is
+    written, 1 if the export needed an evaluation and the kernel failed it, 2 for bad input, 3 if the evaluator itself failed.""",
     "bench": """Evaluate candidates for a set of a benchmark's problems, and print its metrics.
 
     `ksearch bench kernelbench --level 1 --ids 1-20`. Ends with 0 if all were measured, 1 if not, 2 for bad input.""",
@@ -123,12 +123,13 @@ _COMMANDS = {
     bad input, 3 if the server cannot be reached, 130 if jobs had to be handed back.""",
     "builder": """Compile candidates for all runs of a NATS server with this host's compilers.
 
-    Builds known kernels first, and ends with 3 if that fails. Its other options are those of `ksearch coder`.""",
+    Builds known kernels first as a self-test; exit code 3 if that fails. Joining, leaving and the other exit codes are
+    as for `ksearch coder`.""",
     "evaluator": """Judge candidates for all runs of a NATS server on this host's device.
 
-    Checks and times known kernels first, and ends with 3 if that fails. Its other options are those of `ksearch
-    coder`. Candidates are
-    programs that models wrote, and are executed here: docs/guides/distributed.md describes the precautions.""",
+    Checks and times known kernels first as a self-test; exit code 3 if that fails. Joining, leaving and the other exit
+    codes are as for `ksearch coder`. Candidates are programs that models wrote, and they are executed here:
+    docs/guides/distributed.md describes the precautions.""",
     "nodes": "List the nodes of a NATS server, their work, and its runs.",
     "nats": """Run a NATS server for many hosts, prepare one, or write the configuration of one.
 

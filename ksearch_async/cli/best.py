@@ -25,7 +25,7 @@ def best_command(
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Show the place and the speed of a run's best kernel.
+    """Show the path and the speed of a run's best kernel.
 
     Args:
         run: A run's id, its folder, or `latest`.

@@ -1,4 +1,4 @@
-"""`ksearch ls`: the runs of a folder, the one written to last first."""
+"""`ksearch ls`: the runs of a folder, the most recently written first."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ls_command(*, runs_dir: Path | None = None, as_json: JsonFlag = False) -> int:
-    """List runs, the one written to last first.
+    """List runs, the most recently written first.
 
     Args:
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]

@@ -67,7 +67,7 @@ def _missed(told: Replayed, shown: int) -> Iterator[str]:
 
 
 def _otherwise(count: int) -> str:
-    return f"{count} mean something else" if count else "all mean what they meant"
+    return f"{count} read differently" if count else "all read the same"
 
 
 def _first(difference: Difference | None) -> str:

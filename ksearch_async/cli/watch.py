@@ -48,7 +48,7 @@ def watch_command(
     view: ViewFlag = "auto",
     as_json: JsonFlag = False,
 ) -> int:
-    """Follow a run, in a folder here or on a NATS server: first its past, then its news.
+    """Follow a run in a folder or on a NATS server: past events, then new ones as they arrive.
 
     Args:
         run: A run's id, its folder, or `latest`; may be left out if only one is there.

@@ -322,7 +322,7 @@ class RunSettings(SessionSettings, total=False):
     continue_from_solution: Annotated[str, Option("continue_from.solution", SEARCH)]
     """Begin with this kernel: a source file, a run's `best` folder, or a run. It is measured first.
 
-    It hangs under the root. See [steering](../guides/steering.md#beginning-with-what-is-there).
+    It hangs under the root. See [steering](../guides/steering.md#starting-from-existing-results).
     """
     continue_from_world_model: Annotated[str, Option("continue_from.world_model", SEARCH)]
     """Begin with the tree of a run, of a file, or (`auto`) of the latest run of this task. Its results are measured

@@ -189,7 +189,7 @@ def test_each_option_of_a_command_has_a_text_and_is_declared_once(
     bare = re.compile(rf"^│ +(?:\* +)?{named} +(?:\[[^]]*\] *)*│$", re.MULTILINE)
     page = capsys.readouterr().out
     assert [line.group() for line in bare.finditer(page)] == []
-    options = re.findall(r"^│ +(?:\* +)?(?:[A-Z_]+ )?(--[a-z-]+)", page, re.MULTILINE)
+    options = re.findall(r"^│ {1,4}(?:\* +)?(?:[A-Z_]+ )?(--[a-z-]+)", page, re.MULTILINE)
     assert [option for option, times in Counter(options).items() if times > 1] == []
 
 
