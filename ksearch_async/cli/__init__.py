@@ -93,7 +93,8 @@ _COMMANDS = {
     "export": """Write a run's best kernel as one module that does not need ksearch.
 
     The module contains a callable, the receipt of the kernel's measurement and a self-test. Ends with 0 when it is
-    written, 1 if the export needed an evaluation and the kernel failed it, 2 for bad input, 3 if the evaluator itself failed.""",
+    written, 1 if the export needed an evaluation and the kernel failed it, 2 for bad input, 3 if the evaluator
+    itself failed.""",
     "bench": """Evaluate candidates for a set of a benchmark's problems, and print its metrics.
 
     `ksearch bench kernelbench --level 1 --ids 1-20`. Ends with 0 if all were measured, 1 if not, 2 for bad input.""",
@@ -138,8 +139,7 @@ _COMMANDS = {
     "completion": "Print the script with which a shell completes commands and options.",
     "--version": "Print the versions of ksearch-async, Python and the packages that matter.",
 }
-"""Summaries of the commands for `--help`. It stands here so that the list of commands can be shown without loading
-any."""
+"""Summaries of the commands for `--help`, kept here so that listing the commands loads none of them."""
 
 _GROUPS = {
     cyclopts.Group("Search", sort_key=1): ("run", "resume", "eval", "bench", "export"),
@@ -177,13 +177,13 @@ _GROUPS = {
     ),
     cyclopts.Group("Set up", sort_key=5): ("tasks", "new-task", "check-task", "doctor", "offline-model", "completion"),
 }
-"""Under which heading it lists them."""
+"""Commands by the heading under which `--help` lists them."""
 
 _MODULES = {
     **dict.fromkeys(("tell", "pin", "boost", "forbid", "release", "inject", "stop", "pause", "continue"), "steer"),
     **dict.fromkeys(("coder", "builder", "evaluator"), "node"),
 }
-"""Where a command is, if not in a module of its own name."""
+"""Module of each command that has none of its own name."""
 
 app = cyclopts.App(
     name="ksearch",

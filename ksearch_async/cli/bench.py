@@ -56,11 +56,11 @@ class SearchFlags:
     max_rounds: Count = 5
     """Evaluations to spend in each search."""
     model: str | None = None
-    """The model that plans and writes; without one the built-in rules, which know a few kinds of problems."""
+    """The model that plans and writes. Without one, the built-in rules, which know a few kinds of problems."""
     base_url: str | None = None
-    """Of the model's endpoint."""
+    """Address of the model's endpoint."""
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None
-    """A file with the other settings of `ksearch run`."""
+    """A file with other settings of `ksearch run`."""
     runs_dir: Path | None = None
     """Folder for the runs. [env: KSEARCH_RUNS_DIR] [default: runs]"""
 
@@ -85,21 +85,23 @@ def bench_command(
     """Evaluate candidates for a set of problems and print the benchmark's metrics.
 
     Args:
-        benchmark: Which one.
-        level: Of KernelBench's problems: 1, 2 or 3.
-        ids: Their numbers: 1-20, or 3,7,23-30; of GPUMode's problems their folders' names. [default: all]
-        root: A checkout of the benchmark [env: KSEARCH_KERNELBENCH]; for GPUMode the folder of one problem, or a
-            folder of several problems.
-        size: `published`, or `cpu`: with sizes that a CPU judges in seconds. [default: on a CPU `cpu`]
-        candidates: A folder of them: level_1_problem_23_sample_0_kernel.py, or 23.py; of GPUMode's problems NAME.py.
-            [default: each problem's reference is evaluated as if it were a candidate, and gets about 1.00x]
-        sample: Which of several generations in that folder.
-        searching: How they are searched for instead.
-        flags: How they are evaluated.
-        num_correct_trials: Number of checked calls upstream: problems with fewer checked calls here are listed.
-            Every timed call is checked, too.
-        num_perf_trials: Number of timed calls upstream: problems with fewer timed pairs here are listed. Timing ends
-            when the interval is narrow.
+        benchmark: The benchmark.
+        level: Level of KernelBench: 1, 2 or 3.
+        ids: Problems to evaluate: for KernelBench numbers (1-20, or 3,7,23-30), for GPUMode names of folders. [default:
+            all]
+        root: A checkout of the benchmark [env: KSEARCH_KERNELBENCH]; for GPUMode the folder of one problem, or a folder
+            of several problems.
+        size: Problem sizes: `published`, or `cpu` for smaller ones that a CPU evaluates in seconds. [default: `cpu` on
+            a CPU]
+        candidates: Folder of candidate files: for KernelBench level_1_problem_23_sample_0_kernel.py, or 23.py; for
+            GPUMode NAME.py. [default: each problem's reference is evaluated as a candidate, which gives about 1.00x]
+        sample: Number of the generation in that folder, where there are several.
+        searching: Settings of a search for each problem, instead of candidates from files.
+        flags: Settings of the evaluation.
+        num_correct_trials: Checked calls of the benchmark's own harness. Problems that got fewer checked calls here are
+            listed; every timed call is checked, too.
+        num_perf_trials: Timed calls of the benchmark's own harness. Problems that got fewer timed pairs here are
+            listed; timing ends when the interval is narrow.
         at_once: Problems in work at once; one is timed at a time.
         as_json: Print one JSON object.
     """

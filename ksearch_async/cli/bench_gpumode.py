@@ -34,18 +34,18 @@ _COLUMNS = (
 )
 _LONGEST_NOTE = 100
 _DEPTH = 3
-"""How far below the root problems are looked for: `problems/bioml/trimul`."""
+"""How many folders below the root problems may lie: `problems/bioml/trimul`."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One problem of the set."""
 
     name: str
-    """Of its folder."""
+    """Name of the problem's folder."""
     case: Case | None
     competition: Competition | None
     why_not: str = ""
-    """Why it cannot be evaluated; empty: it can."""
+    """Reason why it cannot be evaluated; empty if it can."""
 
 
 def bench_gpumode(
@@ -61,10 +61,10 @@ def bench_gpumode(
     """Evaluate each problem's candidate, print the figures, and return the exit code.
 
     Args:
-        root: a problem's folder, or one that holds some.
-        settings: how they are evaluated.
-        names: of their folders, with commas; null: all.
-        candidates: a folder with a `NAME.py` for each; null: each reference takes the candidate's place.
+        root: a problem's folder, or a folder of several.
+        settings: settings of the evaluation.
+        names: names of the problems' folders, separated by commas; null: all.
+        candidates: a folder with a `NAME.py` for each problem; null: each reference is evaluated as a candidate.
         for_cpu: only the smallest tests, which have no figure.
         at_once: problems in work at once.
         as_json: print one JSON object.

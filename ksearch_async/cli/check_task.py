@@ -45,16 +45,16 @@ def check_task_command(
     accept: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Say whether a task can tell a kernel from an answer that computes nothing, and evaluate its own reference.
+    """Check whether a task can tell a kernel from an answer that computes nothing, and evaluate its own reference.
 
     Args:
         task: A bundled problem's name (NAME or NAME:gpu), a problem file in KernelBench's format, a folder with a
             task.toml, or SOURCE:….
-        device: Where the reference runs: `cpu`, or `cuda:0`.
-        tolerance: How far outputs may lie from the reference: `strict`, or what another harness lets through:
+        device: Device on which the reference runs: `cpu`, or `cuda:0`.
+        tolerance: How far outputs may differ from the reference: `strict`, or the rule of another harness:
             `kernelbench`, `flashinfer`, `gpumode:RTOL,ATOL`.
-        accept: Say yes to a task that a model drafted (ksearch new-task --from), so that it can be searched on; not
-            where it is refused, or its reference is not right.
+        accept: Approve a task that a model drafted (ksearch new-task --from), so that it can be searched on. No effect
+            if the task is refused or its reference is wrong.
         as_json: Print one JSON object.
     """
     configure_logs()
@@ -79,7 +79,7 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
     description: TaskDescription
     intake: Intake
     itself: Evaluation | None
-    """Its reference as a candidate; null: the task is refused, and it was not tried."""
+    """Result of the reference as a candidate; null: the task is refused, and the reference was not evaluated."""
 
     @property
     def may_be_accepted(self) -> bool:

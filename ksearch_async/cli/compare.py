@@ -53,9 +53,9 @@ def compare_command(
 ) -> int:
     """Compare runs of one task: results and costs.
 
-    Runs that differ by their seeds alone are one group: medians, and in brackets the range. Runs on different devices
-    are never one. A speedup is reached when the whole interval of a best kernel lies there or above. A best kernel
-    counts from its confirmation on, which may be rounds after the one that it was found in.
+    Runs that differ only in their seeds form one group, shown as medians with ranges in brackets. Runs on different
+    devices never share a group. A speedup is reached when the whole interval of a best kernel is at or above it. A best
+    kernel counts from its confirmation, which may be some rounds after the round that found it.
 
     Args:
         runs: Ids or folders of runs, two or more.

@@ -13,7 +13,7 @@ def completion_command(shell: Literal["bash", "zsh", "fish"], /, *, as_json: Jso
     """Print the script with which a shell completes ksearch's commands and options.
 
     Args:
-        shell: The shell that is to read it.
+        shell: The shell to print it for.
         as_json: Print one JSON object: `{"shell": …, "script": …}`.
     """
     script = app.generate_completion(shell=shell)

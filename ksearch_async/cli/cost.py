@@ -60,9 +60,9 @@ class RoleCost(msgspec.Struct, frozen=True, kw_only=True):
 
     usage: Usage = Usage()
     latencies_s: tuple[float, ...] = ()
-    """Of each call, as the caller saw it."""
+    """Latency of each call, as seen by the caller."""
     cost_usd: float | None = 0.0
-    """Null: a price is not known."""
+    """Null if a price is not known."""
 
     def plus(self, other: RoleCost) -> RoleCost:
         """Return the sum of both."""
@@ -84,20 +84,20 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     planner: RoleCost = NOTHING
     coder: RoleCost = NOTHING
     wall_clock_s: float = 0.0
-    """Over all sessions."""
+    """Of all sessions together."""
     rounds: int = 0
     builds: int = 0
     """Compiler runs; a candidate that was built before is not built again."""
     build_cpu_s: float = 0.0
     evaluations: int = 0
     evaluation_s: float = 0.0
-    """Wall-clock of evaluations, some of them side by side."""
+    """Wall-clock seconds of evaluations, summed; some run at the same time."""
     lease_s: float = 0.0
-    """Of these, alone on the device."""
+    """The part of them in which an evaluation had the device to itself."""
     confirmations: int = 0
-    """Of the evaluations, those that measured a candidate a second time."""
+    """Evaluations that measured a candidate a second time."""
     confirm_lease_s: float = 0.0
-    """Seconds alone on the device for them."""
+    """Seconds in which they had the device to themselves."""
     outpaced: int = 0
     """Screenings that were stopped early, since the candidate was clearly too slow."""
     outpaced_lease_s: float = 0.0
@@ -132,10 +132,10 @@ def cost_command(
 
     Args:
         runs: Ids or folders of runs, or `latest`. [default: latest]
-        prompt_usd: Dollars per million prompt tokens, of all models, instead of the prices that a run began with.
-        cached_usd: Dollars per million prompt tokens that came from the endpoint's cache. [default: --prompt-usd]
+        prompt_usd: Dollars per million prompt tokens, for all models, instead of the prices saved with a run.
+        cached_usd: Dollars per million prompt tokens that the endpoint had in its cache. [default: --prompt-usd]
         completion_usd: Dollars per million completion tokens.
-        prices: A file of prices to go by instead, as for `ksearch run --prices`.
+        prices: A file of prices to use instead, as for `ksearch run --prices`.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"runs": [{…}, …], "total": {…}}`.
     """

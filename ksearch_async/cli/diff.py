@@ -12,7 +12,7 @@ from ksearch_async.settings.run_config import runs_dir_or_default
 from ksearch_async.views.terminal import coloured, in_colour, note, one_line, put_json, put_lines, put_styled
 
 _COLOURS = {"---": "1", "+++": "1", "@@ ": "36", "-": "31", "+": "32"}
-"""SGR codes by how a line begins, the longest first."""
+"""Colour codes (SGR) by the first characters of a line, the longest first."""
 
 
 def diff_command(
@@ -28,10 +28,10 @@ def diff_command(
 
     Args:
         run: A run's id, its folder, or `latest`.
-        a: A round's number, a node's id (its best candidate), the beginning of a candidate's id, `best`, or `base`
-            (also `parent`): the program that the other one was started from. `n0` is the reference, before any
-            kernel. Alone it is compared with its base.
-        b: The newer one, named likewise. Without either, the best kernel is compared with its base.
+        a: The older candidate: a round's number, a node's id (its best candidate), the beginning of a candidate's id,
+            `best`, `n0` (the reference, before any kernel), or `base` (the program that the other candidate was derived
+            from; also `parent`). If only this one is given, it is compared with its base.
+        b: The newer candidate, named likewise. If neither is given, the best kernel is compared with its base.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: both versions, and the diff as text.
     """

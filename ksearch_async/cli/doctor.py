@@ -28,7 +28,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     status: str
-    """`ok`, `note` (a search goes without it) or `missing`."""
+    """`ok`, `note` (a search works without it) or `missing`."""
     detail: str
 
 
@@ -42,10 +42,10 @@ def doctor_command(
     """Check what a search needs on this machine, or what a model's endpoint can do.
 
     Args:
-        model: Ask this model a few small questions, find out what its endpoint can do, and remember it for later runs;
-            the machine is not checked then.
-        base_url: A model endpoint to reach. [env: KSEARCH_BASE_URL]
-        runs_dir: Where runs would be written. [env: KSEARCH_RUNS_DIR] [default: runs]
+        model: Ask this model a few small questions, and remember for later runs what its endpoint can do. The machine
+            is not checked then.
+        base_url: Address of the model's endpoint. [env: KSEARCH_BASE_URL]
+        runs_dir: Folder in which runs would be written. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object.
     """
     address = base_url or os.environ.get("KSEARCH_BASE_URL")

@@ -43,11 +43,11 @@ _COLUMNS = (Column("setting"), Column("value"), Column("from"))
 
 
 def rehearse(resolved: Resolved, *, run_id: str | None, as_json: bool) -> int:
-    """Check everything that `ksearch run` checks before it asks a model, and say what it would do.
+    """Check everything that `ksearch run` checks before it asks a model, and report what it would do.
 
     Args:
-        resolved: the configuration, traced.
-        run_id: what the run would be called; null: by task and time.
+        resolved: the configuration, with the origin of each value.
+        run_id: the run's id; null: derived from task and time.
         as_json: print one JSON object.
     """
     configure_logs()

@@ -294,23 +294,22 @@ def eval_command(
     runs_dir: Path | None = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Build, check and time source files against a task, or a run's best kernel once more.
+    """Build, check and time source files for a task, or measure a run's best kernel once more.
 
     Args:
         task: A bundled problem's name, a problem file in KernelBench's format, a folder with a task.toml, or SOURCE:…;
             with --score-with a program. Without sources: a run's id, its folder, or `latest`.
-        sources: Source files, or a run's `best` folder (or one of its `candidates/`); for FlashInfer-Bench's tasks
-            a solution's JSON too. One judge serves all.
-        flags: How they are evaluated.
+        sources: Source files, or a run's `best` folder (or one of its `candidates/`); for FlashInfer-Bench's tasks also
+            a solution's JSON. One judge process evaluates all of them.
+        flags: Settings of the evaluation.
         repeat: Number of evaluations of each source, in fresh processes; the spread of the results is printed.
         purpose: `screen`: the measurement of every candidate in a search; `confirm`: the longer one of a new best.
             [default: screen; confirm for the best of a run]
-        profile: On a GPU: also say which kernels run in a call of what was measured, for how long, and how well they
-            fill the GPU.
-        role: `baseline`: the source is a program to compare with. It may call any library, and the task may be one
-            on which trivial answers pass. Without a source it is the task's own reference.
-        compile_for: Evaluate nothing: compile the kernels of a Triton program for this architecture (sm_90, ...). Needs
-            no GPU, and says nothing about numbers or speed.
+        profile: On a GPU: also list the kernels that one measured call launches, with their times and occupancies.
+        role: `baseline`: the source is a program to compare with; any library is allowed, and so are tasks on which
+            trivial answers pass. Without a source, the task's own reference is measured.
+        compile_for: Only compile the kernels of a Triton program for this architecture (sm_90, ...). Needs no GPU, and
+            checks neither results nor speed.
         score_with: The task is a Python program, and the `evaluate(program_path)` of this file scores it.
         eval_timeout: Seconds that scoring a program may take.
         eval_memory: Gibibytes that a program may take.
@@ -357,7 +356,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
     as_json: bool
     competition: Competition | None
-    """By which submissions are ranked; null: the task is of none."""
+    """The competition that ranks submissions to this task; null: there is none."""
 
 
 async def _evaluated(

@@ -37,9 +37,9 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
     round: int
     screen_speedup: float
-    """Its only measurement."""
+    """Speedup in its only measurement."""
     way_on: str
-    """Command that has it confirmed; empty: none is needed, as the run goes on, or none would do it."""
+    """Command that confirms it; empty: none is needed since the run continues, or none would confirm it."""
 
 
 def export_command(
@@ -59,15 +59,16 @@ def export_command(
 
     Args:
         source: A run's id, its folder, or `latest`; a run's `best` folder; or, with --task, a source file, which is
-            evaluated first: only what was measured is exported.
+            evaluated first: only measured kernels are exported.
         output: File to write.
-        candidate: Which of a run's: a round's number, a node's id, the beginning of a candidate's id, or `best`.
-        form: `module`: with a callable, its receipt and a self-test. `kernelbench`: a file with `ModelNew` that
-            KernelBench's harness takes, and nothing else. `gpumode`: a `submission.py` for the GPUMode competition.
-            `flashinfer`: a solution's JSON for FlashInfer-Bench.
-        task: What a source file is for: a bundled problem's name, or a problem file in KernelBench's format.
-        flags: How a source file is evaluated.
-        force: Replace a file that is there.
+        candidate: The run's candidate to export: a round's number, a node's id, the beginning of a candidate's id, or
+            `best`.
+        form: `module`: a Python module with a callable, the receipt of its measurement and a self-test. `kernelbench`:
+            a file with `ModelNew` that KernelBench's harness takes, and nothing else. `gpumode`: a `submission.py` for
+            the GPUMode competition. `flashinfer`: a solution's JSON for FlashInfer-Bench.
+        task: The task that a source file solves: a bundled problem's name, or a problem file in KernelBench's format.
+        flags: Settings of the evaluation of a source file.
+        force: Replace an existing file.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: `{"path": …, "candidate_id": …, "run": …, "waiting": {…} | null, …}`.
     """
@@ -133,12 +134,12 @@ def _note_waiting(waiting: Waiting | None) -> None:
 
 
 def _text_of(winner: Winner, form: Form, named: str) -> str:
-    """Return what is written.
+    """Return the text of the exported file.
 
     Args:
-        winner: what is exported.
-        form: as what.
-        named: how its task was named.
+        winner: the kernel to export.
+        form: the form to export it in.
+        named: the task as the user named it.
     """
     if form == "module":
         return write_module(winner)
@@ -156,13 +157,13 @@ def _text_of(winner: Winner, form: Form, named: str) -> str:
 
 
 def _check_form(task: TaskSpec, candidate: Candidate, form: Form, named: str) -> None:
-    """Accept a kernel that can be put into a form, before anything is measured.
+    """Check that a kernel can be exported in a form, before anything is measured.
 
     Args:
-        task: what it is for.
+        task: the kernel's task.
         candidate: the kernel.
-        form: as what it is exported.
-        named: how the task was named.
+        form: the form to export it in.
+        named: the task as the user named it.
     """
     if form == "gpumode":
         from evaluators.tasks.gpumode.packing import write_submission  # noqa: PLC0415 - of one source

@@ -26,7 +26,7 @@ ViewFlag: TypeAlias = Annotated[Literal["auto", "live", "plain"], Parameter(name
 """`--view`, of the commands that lead a search."""
 
 DetachFlag: TypeAlias = Annotated[bool, Parameter(negative="", show_default=False)]
-"""`--detach`, likewise."""
+"""`--detach`, of the same commands."""
 
 CredentialsFlag: TypeAlias = Annotated[Path | None, Parameter(group=_GROUPS[NATS])]
 """`--credentials`, of the commands that lead a search."""
@@ -45,12 +45,12 @@ _OF_EVALUATIONS: Mapping[str, str] = {
     "allow_library": "",
     "allow_trivial": "",
 }
-"""Keywords of the settings that `eval`, `export` and `bench` have, and what else is to say of their defaults."""
+"""Settings that `eval`, `export` and `bench` have, and what `--help` adds about their defaults."""
 
 _OF_DRAFTS = ("model", "base_url", "model_kind", "timeout", "temperature", "max_answer_tokens", "reasoning_effort")
-"""Keywords of the settings that `new-task` has."""
+"""Settings that `new-task` has."""
 _OF_NODES = (*_OF_DRAFTS, "llm_seed", "structured", "early_stop", "mistakes")
-"""Keywords of the settings that planners and coders have."""
+"""Settings that planners and coders have."""
 
 
 def _flag(setting: Setting, *, default: str, group: Group | None) -> tuple[str, object, None]:

@@ -45,7 +45,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     max_rounds: int | None = None
     best: Best | BestScore | None = None
     age_s: float
-    """Since something was last written to its journal."""
+    """Seconds since the last record was written to its journal."""
     error: str = ""
 
 

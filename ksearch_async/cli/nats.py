@@ -55,11 +55,11 @@ class TlsFlags:
     """Certificates of the server (PEM)."""
 
     tls_cert: Path | None = None
-    """The server's certificate: everything is encrypted."""
+    """The server's certificate; connections are encrypted then."""
     tls_key: Path | None = None
-    """Its key."""
+    """Key of the certificate."""
     tls_ca: Path | None = None
-    """Clients must show a certificate that this one signed."""
+    """Require clients to show a certificate signed by this one."""
 
 
 NO_TLS = TlsFlags()
@@ -79,11 +79,11 @@ def init_command(
     """Prepare a running server for ksearch, or write the configuration of one.
 
     Args:
-        nats: Make what runs need on the server at this address. [env: KSEARCH_NATS]
-        credentials: File with which to sign in there as admin. [env: KSEARCH_NATS_CREDENTIALS]
-        replicas: How many servers of a cluster keep a copy of everything: 1, 3 or 5.
-        config: Write a server's configuration into this folder, with a user for each role and a file with the password
-            of each; `-` prints the configuration, and the files go to ./credentials.
+        nats: Address of a running server, on which everything that runs need is created. [env: KSEARCH_NATS]
+        credentials: File with the admin's credentials for that server. [env: KSEARCH_NATS_CREDENTIALS]
+        replicas: Number of servers of a cluster that keep a copy of all data: 1, 3 or 5.
+        config: Write a server's configuration into this folder, with a user for each role and a file with each user's
+            password. `-` prints the configuration, and writes the files to ./credentials.
         nkeys: Give users key pairs instead of passwords.
         tls: Certificates.
         as_json: Print one JSON object.
@@ -122,12 +122,12 @@ def serve_command(
     """Run a NATS server until Ctrl-C.
 
     Args:
-        host: Where to listen. Other addresses than this host's own need a configuration with users.
-        port: Where to listen; 0 takes a free port.
-        store: Folder that keeps all runs, empty or new at first; one server at a time uses it.
+        host: Address to listen on. Addresses other than this host's own need a configuration with users.
+        port: Port to listen on; 0 takes a free port.
+        store: Folder for all runs, empty or new at first. Only one server at a time may use it.
         config: A nats-server configuration, or the folder that `ksearch nats init --config` wrote.
-        sync: `always`: every message is on disk before it counts. `never`: messages survive a kill of the server,
-            but not a power cut.
+        sync: `always`: every message is on disk before it counts. `never`: messages survive a kill of the server, but
+            not a power cut.
         tls: Certificates, unless the configuration names them.
         as_json: Print the address as a JSON object.
     """
@@ -286,7 +286,7 @@ def runs_command(*, nats: str | None = None, credentials: Path | None = None, as
     """List the runs that a server keeps, and their sizes.
 
     Args:
-        nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
+        nats: Address of the NATS server; for a cluster several, separated by commas. [env: KSEARCH_NATS]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         as_json: Print one JSON object.
     """
@@ -304,11 +304,11 @@ def runs_command(*, nats: str | None = None, credentials: Path | None = None, as
 def forget_command(
     *runs: str, nats: str | None = None, credentials: Path | None = None, as_json: JsonFlag = False
 ) -> int:
-    """Remove runs from a server. Their folders stay; `ksearch resume` cannot go on with them.
+    """Remove runs from a server. Their folders stay, but `ksearch resume` can no longer continue them.
 
     Args:
         runs: Ids of runs, as `ksearch nats runs` lists them. Runs with a live planner are refused.
-        nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
+        nats: Address of the NATS server; for a cluster several, separated by commas. [env: KSEARCH_NATS]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         as_json: Print one JSON object.
     """

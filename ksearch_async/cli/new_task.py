@@ -26,7 +26,7 @@ class DraftFlags(ModelFlags):
     """Who drafts; as `ksearch run` has them."""
 
     config: Annotated[Path | None, Parameter(name=["--config", "-c"], group="Model")] = None
-    """A TOML file, as `ksearch run` takes it; its model is asked."""
+    """A TOML configuration, as for `ksearch run`; the model that it names writes the draft."""
 
 
 def new_task_command(
@@ -42,14 +42,13 @@ def new_task_command(
     """Write a task of your own: a folder with a commented task.toml and a reference that works.
 
     Args:
-        name: Of the task, of its folder, and of the function in its reference: letters, digits and _. With `--from` it
+        name: Name of the task, its folder and the function in its reference: letters, digits and _. With `--from` it
             may be left out: the model names the task.
-        text: What is to be computed, in a sentence: "batched matmul A x B, batch 32, bf16, bias and GELU". The model
-            drafts reference and workloads, ksearch check-task looks at them, and you say yes before anything is
-            searched.
-        folder: Where the task's folder is made.
-        flags: Who drafts.
-        device: Where a draft is looked at: `cpu`, or `cuda:0`.
+        text: What to compute, in a sentence: "batched matmul A x B, batch 32, bf16, bias and GELU". The model drafts
+            reference and workloads, `ksearch check-task` checks them, and nothing is searched before you approve.
+        folder: Folder in which the task's folder is made.
+        flags: The model that writes the draft.
+        device: Device on which a draft is checked: `cpu`, or `cuda:0`.
         as_json: Print one JSON object.
     """
     if text is not None:

@@ -50,9 +50,9 @@ class OperationFlags:
     """Options of all node commands."""
 
     metrics_port: Annotated[int | None, OPERATIONS] = None
-    """Serve metrics for Prometheus at this port, 0: at a free one. Needs the extra `metrics`."""
+    """Serve metrics for Prometheus at this port; 0: a free port. Needs `pip install ksearch-async[metrics]`."""
     metrics_host: Annotated[str, OPERATIONS] = "127.0.0.1"
-    """Address to serve them at; there is no authentication."""
+    """Address to serve the metrics at; there is no authentication."""
     log_json: Annotated[bool, Parameter(group=OPERATIONS.group, negative="", show_default=False)] = False
     """Log lines as JSON, one object each, for systemd, Slurm and the like. [env: KSEARCH_LOG_FORMAT=json]"""
 
@@ -99,15 +99,16 @@ class NodeFlags:
     """Settings of every node."""
 
     nats: Annotated[str | None, SERVER] = None
-    """Address of the NATS server, `nats://HOST:4222` (several of a cluster with commas). [env: KSEARCH_NATS]"""
+    """Address of the NATS server, `nats://HOST:4222`; for a cluster several, separated by commas. [env:
+    KSEARCH_NATS]"""
     credentials: Annotated[Path | None, SERVER] = None
-    """File that says who this node is to the server. [env: KSEARCH_NATS_CREDENTIALS]"""
+    """File with this node's credentials for the server. [env: KSEARCH_NATS_CREDENTIALS]"""
     slots: Annotated[int | None, NODE] = None
-    """Jobs done at once. [default: 2; of a coder 8]"""
+    """Jobs done at once. [default: 2; 8 for a coder]"""
     node_name: Annotated[str | None, NODE] = None
     """Name of the node; a suffix makes it unique. [default: role, host and process id]"""
     grace: Annotated[float, NODE] = GRACE_S
-    """Seconds for finishing jobs in hand when it has to leave; the rest is handed back."""
+    """Seconds to finish jobs in hand before it leaves; unfinished jobs are handed back."""
     exit_when_idle: Annotated[float | None, NODE] = None
     """Leave after this many seconds without a job."""
 
@@ -118,16 +119,16 @@ class DeviceFlags:
     """Settings of builders and evaluators."""
 
     device: Annotated[str, NODE] = "cpu"
-    """`cpu`; `cuda:0` and so on: a GPU of this host; or `simulated[:SECONDS]`: nothing is run, verdicts follow from
-    a candidate's hash after that time."""
+    """`cpu`; a GPU of this host, `cuda:0` and so on; or `simulated[:SECONDS]`: nothing is run, and after that time a
+    verdict is derived from the candidate's hash."""
     language: Annotated[tuple[Language, ...], Parameter(group=NODE.group, negative="", show_default=False)] = ()
-    """Serve only this language; may be given several times. [default: all that this host can]"""
+    """Serve only this language; may be given several times. [default: all that this host supports]"""
     isolation: Annotated[Literal["auto", "strict"], NODE] = "auto"
-    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run unless it has Landlock or a
-    private root, seccomp, and no network."""
+    """Protection of this host from candidates: `auto` uses every mechanism that the host offers; `strict` refuses to
+    run candidates without seccomp, a closed network, and either Landlock or a private root."""
     artifacts: Annotated[Path | None, NODE] = None
-    """Folder that keeps what was built, 2 GiB at most; processes of a host may share it.
-    [default: ~/.cache/ksearch/artifacts]"""
+    """Folder that keeps build products, 2 GiB at most; processes of a host may share it. [default:
+    ~/.cache/ksearch/artifacts]"""
 
 
 @Parameter(name="*")
@@ -136,7 +137,7 @@ class AskedFlags(EndpointFlags):
     """How a model is asked by a node."""
 
     latency: Annotated[float, MODEL] = 0.0
-    """Seconds that every answer of the built-in rules takes, to stand in for an endpoint."""
+    """Seconds that every answer of the built-in rules takes, as an endpoint would."""
 
 
 @Parameter(name="*")
@@ -147,7 +148,7 @@ class ModelFlags(AskedFlags):
     tier: Annotated[str | None, NODE] = None
     """Write for runs that ask for this tier. [default: default]"""
     seed: Annotated[int | None, MODEL] = None
-    """The built-in rules' answers follow from it. [default: 0]"""
+    """Seed of the built-in rules' answers. [default: 0]"""
 
 
 PLAIN_NODE = NodeFlags()
@@ -217,7 +218,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     exit_code: int
     detail: str
-    """Why it was unfit; empty if it was not."""
+    """Reason why it was unfit; empty if it was fit."""
     tally: Tally
 
 
@@ -317,8 +318,8 @@ def builder_command(
     """Compile candidates.
 
     Args:
-        node: What every node is started with.
-        work: For which device.
+        node: Settings of every node.
+        work: The device to compile for.
         operations: Logs and metrics.
         as_json: Print one JSON object after leaving.
     """
@@ -337,8 +338,8 @@ def coder_command(
     """Write candidates.
 
     Args:
-        node: What every node is started with.
-        work: With which model.
+        node: Settings of every node.
+        work: The model that writes.
         operations: Logs and metrics.
         as_json: Print one JSON object after leaving.
     """
@@ -355,8 +356,8 @@ def evaluator_command(
     """Judge candidates.
 
     Args:
-        node: What every node is started with.
-        work: On which device.
+        node: Settings of every node.
+        work: The device to evaluate on.
         operations: Logs and metrics.
         as_json: Print one JSON object after leaving.
     """

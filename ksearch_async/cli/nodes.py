@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _WATCH_S = 1.0
 _SHORT = 12
-"""Length of devices and runs where the terminal is narrow."""
+"""Length to which names of devices and runs are cut in a narrow terminal."""
 _DIM, _CLEAR = "2", "\x1b[H\x1b[J"
 
 _NODES = (
@@ -86,10 +86,10 @@ def nodes_command(
     watch: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Say who is there and which runs there are.
+    """List a server's nodes and runs.
 
     Args:
-        nats: Address of the NATS server (several of a cluster with commas). [env: KSEARCH_NATS]
+        nats: Address of the NATS server; for a cluster several, separated by commas. [env: KSEARCH_NATS]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         watch: Print the list again every second, until Ctrl-C.
         as_json: Print one JSON object; with `--watch` one per line.
@@ -147,9 +147,9 @@ def roster_lines(roster: Roster, *, width: int | None, dim: bool = False) -> Ite
     """Yield two tables: nodes, and runs.
 
     Args:
-        roster: who is there.
+        roster: the nodes and runs.
         width: of the terminal; null: nothing is left out.
-        dim: grey what has left.
+        dim: show nodes that have left in grey.
     """
     if not roster.nodes:
         yield "no worker is there; start one: ksearch evaluator --nats ADDRESS"

@@ -30,19 +30,19 @@ class FaultFlags:
     """Shares of requests that fail, 0 to 1."""
 
     rate_limit: float | None = None
-    """Answered with 429 and `Retry-After`. [default: 0]"""
+    """Share of questions, 0 to 1, that get HTTP 429 with `Retry-After`. [default: 0]"""
     server_error: float | None = None
-    """Answered with 500. [default: 0]"""
+    """Share of questions that get HTTP 500. [default: 0]"""
     hang: float | None = None
-    """Taken and never answered. [default: 0]"""
+    """Share of questions that never get an answer. [default: 0]"""
     cut: float | None = None
-    """Answered by half; then the connection closes. [default: 0]"""
+    """Share of answers that are cut in half, with the connection closed. [default: 0]"""
     endless: float | None = None
-    """Answered without an end. [default: 0]"""
+    """Share of answers that never end. [default: 0]"""
     faults: float = 0.0
-    """Share of each of the five faults above, unless its own option is given."""
+    """Share for each of the five faults above that is not set by its own option."""
     retry_after: float = 1.0
-    """Seconds that a 429 asks to wait."""
+    """Seconds to wait that a 429 asks for."""
 
 
 @Parameter(name="*")
@@ -51,17 +51,17 @@ class AnswerFlags:
     """How the rules answer."""
 
     seed: int = 0
-    """As `ksearch run --seed`: the same seed gives the same answers; it chooses mistakes and faults too."""
+    """Seed of the answers, mistakes and faults, as `ksearch run --seed`."""
     latency: float = 0.0
     """Seconds that every answer takes."""
     mistakes: float = 0.0
-    """Share of answers that get a mistake as models make them, 0 to 1."""
+    """Share of answers into which a mistake that models make is put, 0 to 1."""
     each_mistake: float = 0.0
-    """Share of answers that get each kind of mistake of their role, instead of `--mistakes`."""
+    """Share of answers for each kind of mistake separately, instead of `--mistakes`."""
     mistake_kinds: Annotated[
         tuple[MistakeKind, ...], Parameter(consume_multiple=True, negative="", show_default=False)
     ] = MISTAKES
-    """Which mistakes are made. [default: all of them]"""
+    """Kinds of mistakes to make. [default: all]"""
 
 
 NO_FAULTS = FaultFlags()
@@ -80,12 +80,12 @@ def offline_model_command(
     """Serve the built-in rules as an OpenAI-compatible endpoint.
 
     Args:
-        port: Where to listen on 127.0.0.1; 0 takes a free port.
-        api_key: Demand this key.
-        concurrency_limit: Answer 429 to requests above this many at once.
+        port: Port to listen on, on 127.0.0.1; 0 takes a free port.
+        api_key: Key that requests must have.
+        concurrency_limit: Answer 429 to requests beyond this many at once.
         answers: How the rules answer.
         failing: How often requests fail.
-        as_json: Print the address as a JSON object; the summary too.
+        as_json: Print the address, and at the end the summary, as JSON objects.
     """
     _check(port, concurrency_limit, answers, failing)
     listener = _listener(port)

@@ -20,7 +20,7 @@ from evaluators.tasks.kernelbench import find_problem
 from ksearch_async.errors import refusal
 
 CHECKED_CALLS = 8
-"""Calls on fresh inputs that are checked, at least, before a candidate gets any credit: the timed ones."""
+"""Least number of calls on fresh inputs that are checked before a candidate gets credit: the timed calls."""
 
 
 class OriginalFlag(msgspec.Struct, frozen=True):
@@ -28,15 +28,15 @@ class OriginalFlag(msgspec.Struct, frozen=True):
 
     name: str
     here: str
-    """Our flag; or `TASK`: part of the task's name; `always`: done anyway; `refused`: there is nothing like it."""
+    """Our flag; or `TASK`: part of the task's name; `always`: always done here; `refused`: has no counterpart."""
     said: str
-    """Differences, or the missing parts."""
+    """How ours differs, or what is missing."""
     instead: str = ""
     """Replacement for a refused flag."""
     limit: int | None = None
-    """Number that is always reached here; a larger one is refused."""
+    """Number that is always reached here. A larger one is refused."""
     is_switch: bool = False
-    """Takes no value."""
+    """True if the flag takes no value."""
 
 
 _STOPWATCH = "leave it out: pairs are timed until the speedup's interval is narrow (docs/how-we-measure.md)"
@@ -188,29 +188,29 @@ FLAGS = (
         "a problem's folder in a checkout of reference-kernels; also the variable `GPUMODE_TASK_DIR`",
     ),
 )
-"""All of them, in the guide's order."""
+"""All flags of the original, in the guide's order."""
 
 
 DATASET_VARIABLE = "DATASET_ROOT"
-"""Where the original's scripts look for a dataset."""
+"""Variable that names the dataset in the original's scripts."""
 _FLASHINFER_VARIABLES = (DATASET_VARIABLE, "FIB_DATASET_PATH")
 _OF_FLASHINFER = ("local", "definition", "feedback-workloads", "num-feedback-workloads")
 _OF_GPUMODE = ("gpumode-task-dir", "gpumode-mode")
 _EVAL_MODES: Mapping[str, tuple[str, ...]] = {"local": (), "modal": ("--device", "modal")}
 _OF_KERNELBENCH = ("kernelbench-level", "kernelbench-problem-id", "kernelbench-eval-mode")
 _OWN = {"flashinfer": _OF_FLASHINFER, "gpumode": _OF_GPUMODE, "kernelbench": _OF_KERNELBENCH}
-"""Flags that only a source's tasks have; of several sources that are named so, the first counts."""
+"""Flags that belong to one source's tasks. If several sources are named that way, the first counts."""
 _GPUMODE_VARIABLE = "GPUMODE_TASK_DIR"
 _GPUMODE_CASES = {"benchmark": "", "leaderboard": "", "test": ":test"}
 _SAID = {flag.name: flag.said.replace("`", "") for flag in FLAGS}
 
 
 def task_words(given: Mapping[str, str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the task that the flags name: no word where they leave it to TASK.
+    """Return the words that name the task by the original's flags; none if TASK names it.
 
     Args:
-        given: flags that say which task is meant, with their values.
-        environment: where a dataset may be named.
+        given: flags that name the task, with their values.
+        environment: environment that may name a dataset.
     """
     named = (source for source, flags in _OWN.items() if set(flags) & set(given))
     source = given.get("task-source") or next(named, "kernelbench")
@@ -294,15 +294,15 @@ class Translation(msgspec.Struct, frozen=True, kw_only=True):
 
     tokens: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """The notice about flags without an effect here."""
+    """Notices about flags that have no effect here."""
 
 
 def translated(tokens: Sequence[str], environment: Mapping[str, str]) -> Translation:
-    """Put the original's flags into ours; words that are not the original's stay as they are.
+    """Translate the original's flags into ours. Other words stay as they are.
 
     Args:
-        tokens: what follows `ksearch run`.
-        environment: where `DATASET_ROOT` is looked for.
+        tokens: the words after `ksearch run`.
+        environment: environment that may hold `DATASET_ROOT`.
     """
     waiting, ours, notes = deque(tokens), list[str](), list[str]()
     task: dict[str, str] = {}

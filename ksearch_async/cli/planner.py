@@ -36,7 +36,7 @@ from ksearch_async.settings.resolve import resolve_config
 from ksearch_async.settings.run_config import RunConfig, planner_settings
 
 _RENEWALS = 0.3
-"""Part of a lease's time after which it is renewed."""
+"""Share of a lease's time after which it is renewed."""
 _SHORTEST_S, _LONGEST_S = 2, 3600
 
 
@@ -94,15 +94,16 @@ class PlannerFlags(AskedFlags):
     """Settings of a planner node."""
 
     nats: Annotated[str | None, SERVER] = None
-    """Address of the NATS server, `nats://HOST:4222` (several of a cluster with commas). [env: KSEARCH_NATS]"""
+    """Address of the NATS server, `nats://HOST:4222`; for a cluster several, separated by commas. [env:
+    KSEARCH_NATS]"""
     credentials: Annotated[Path | None, SERVER] = None
-    """File that says who this node is to the server. [env: KSEARCH_NATS_CREDENTIALS]"""
+    """File with this node's credentials for the server. [env: KSEARCH_NATS_CREDENTIALS]"""
     runs_dir: Annotated[str | None, NODE] = None
-    """Folder that the folders of led runs are made in. [default: runs]"""
+    """Folder in which the folders of the runs that it leads are made. [default: runs]"""
     node_name: Annotated[str | None, NODE] = None
     """Name of the node; a suffix makes it unique. [default: role, host and process id]"""
     lease: Annotated[int, NODE] = 10
-    """Seconds of a planner's silence after which another one takes its run."""
+    """Seconds without a sign of life of its planner after which a run is taken over."""
     exit_when_idle: Annotated[float | None, NODE] = None
     """Leave after this many seconds without a run to lead."""
     model: Annotated[str | None, MODEL] = None
@@ -123,8 +124,8 @@ def planner_command(
     """Lead runs.
 
     Args:
-        runs: Ids of the runs to stand by for; without any, for all of the server.
-        work: Where, and with which model.
+        runs: Ids of the runs to stand by for. [default: all runs of the server]
+        work: The server and the model.
         operations: Logs and metrics.
         as_json: Print one JSON object after leaving.
     """

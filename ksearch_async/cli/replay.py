@@ -27,7 +27,7 @@ def replay_command(
         run: A run's id, its folder, or `latest`.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         misses: Number of changed prompts to list; the others are only counted.
-        as_json: Print one JSON object, with all of them.
+        as_json: Print one JSON object that lists all changed prompts.
     """
     folder = find_run(run, runs_dir_or_default(runs_dir))
     begun = time.perf_counter()

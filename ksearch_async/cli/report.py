@@ -31,7 +31,7 @@ def report_command(
 
     Args:
         runs: Ids or folders of runs, or `latest`. [default: latest]
-        output: Write one HTML file there, which needs no network and no script.
+        output: Write one HTML page to this file. It needs no network and no scripts.
         svg: Write the figures into this folder, as SVG.
         png: Write the figures into this folder, as PNG with 200 dots per inch.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]

@@ -42,12 +42,12 @@ def resume_command(
     Args:
         run: A run's id, its folder, or `latest`.
         config: A TOML file. Settings that cannot change in a run must be equal to those of the saved configuration.
-        flags: One for each setting that may change and has one.
-        credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
+        flags: The settings that may change.
+        credentials: File with the credentials for the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         detach: Go on in the background, even when the terminal closes; output goes to the run's folder.
-        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
-            terminal that can.
+        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` chooses `live` on
+            a terminal that supports it.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     sign_in_with(credentials)

@@ -34,16 +34,16 @@ def run_command(
     Args:
         task: A bundled problem's name, a problem file in KernelBench's format, a folder with a task.toml (ksearch
             new-task), or SOURCE:… with gpumode, flashinfer, tritonbench or kernelbench.
-        config: A TOML file.
-        flags: One for each setting that has one.
-        credentials: File that says who this process is to the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
-        run_name: Name of the run's folder. Without it the name is made of task and time.
-        target_gpu: What the run must be timed on, or it is refused; K-Search's flag.
-        dry_run: Say what would be done, with which settings and where they come from, and start nothing.
+        config: A TOML file with settings.
+        flags: The settings.
+        credentials: File with the credentials for the NATS server. [env: KSEARCH_NATS_CREDENTIALS]
+        run_name: Name of the run's folder. [default: made of task and time]
+        target_gpu: Refuse the run unless it is timed on this device (K-Search's flag).
+        dry_run: Report what the run would do and where each setting comes from, and start nothing.
         detach: Go on in the background, even when the terminal closes; output goes to the run's folder. `ksearch watch`
             shows it, `ksearch stop` stops it.
-        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` is `live` on a
-            terminal that can.
+        view: `live` redraws a picture of the search in place, `plain` prints a line per event; `auto` chooses `live` on
+            a terminal that supports it.
         as_json: Print one JSON object per event; the last one is `run.finished`.
     """
     sign_in_with(credentials)

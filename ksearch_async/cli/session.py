@@ -48,13 +48,13 @@ async def heed_signals(
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Ask for a stop at the first signal and cancel at the second; after that, signals do what they always do.
+    """Ask for a stop at the first signal and cancel at the second. Later signals have their usual effect.
 
     Args:
         stop: asked at the first signal.
         now: cancelled at the second.
         note: called with a line for the person at the terminal.
-        task_status: told when signals are heeded.
+        task_status: notified when signals are handled.
     """
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
@@ -82,13 +82,13 @@ ShownKind: TypeAlias = Literal["live", "plain", "json"]
 
 
 def conduct(opens: Callable[[Start], Opening], *, view: ViewKind, as_json: bool, detach: bool = False) -> int:
-    """Open and lead a session, and return the exit code that it earned.
+    """Open and lead a session, and return its exit code.
 
     Args:
-        opens: makes the opening; told by it what it is busy with.
-        view: how it is shown.
+        opens: makes the opening; it is given an object to which it reports its progress.
+        view: how the session is shown.
         as_json: print events as JSON instead.
-        detach: lead it in a process that needs no terminal, and return 0 once the run has begun.
+        detach: lead it in a process without a terminal, and return 0 once the run has begun.
     """
     if detach and view == "live":
         raise refusal("--view live and --detach cannot be given together", "ksearch watch RUN shows it live")

@@ -122,11 +122,11 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
     version: Version
     base: Version | None
-    """The start of its branch; null: the reference."""
+    """Candidate that its branch started from; null: the reference."""
     title: str
-    """Of its node."""
+    """Title of its node."""
     outcome: Built | DidNotBuild | None
-    """Of its latest compilation that says something."""
+    """Result of its latest conclusive compilation."""
     verdicts: tuple[CandidateEvaluated, ...]
 
 
@@ -243,12 +243,12 @@ def show_command(
 
     Args:
         run: A run's id, its folder, or `latest`.
-        node: A node's id (n3): what was tried for it, attempt by attempt. Or a round's number, the beginning of a
-            candidate's id, or `best`: what was written, and what compiler and evaluator said of it.
-        attempt: Which of the node's attempts, from 1. [default: the last]
-        prompt: Print what the coder was asked in that attempt, and nothing else.
-        answer: Print what it answered, to the letter.
-        source: Print the candidate's files, and nothing else.
+        node: A node's id (n3): its attempts, one by one. Or a round's number, the beginning of a candidate's id, or
+            `best`: the candidate, and the results of compiler and evaluator.
+        attempt: Number of the node's attempt, from 1. [default: the last]
+        prompt: Print only the coder's prompt in that attempt.
+        answer: Print only the coder's answer, verbatim.
+        source: Print only the candidate's files.
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object.
     """

@@ -35,7 +35,7 @@ class Reach:
     """Where a run is looked for."""
 
     nats: str | None = None
-    """Address of the NATS server. Without it: as the run's folder says, else KSEARCH_NATS."""
+    """Address of the NATS server. [default: the one in the run's folder, else KSEARCH_NATS]"""
     credentials: Path | None = None
     """File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]"""
     runs_dir: Path | None = None
@@ -63,7 +63,7 @@ def pin_command(
     Args:
         run: A run's id, its folder, or `latest`.
         node: The action's id, as `ksearch tree` shows it. A pruned action is opened again.
-        reach: Where the run is looked for.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     return order(Pin(node_id=node), run, reach, as_json=as_json)
@@ -78,13 +78,13 @@ def boost_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Add to an action's score, in place of what was added before.
+    """Add to an action's score. Replaces what was added before.
 
     Args:
         run: A run's id, its folder, or `latest`.
         node: The action's id, as `ksearch tree` shows it.
-        by: What is added, -1 to 1; the model's V goes from 0 to 1.
-        reach: Where the run is looked for.
+        by: Number to add, -1 to 1; the model's V is between 0 and 1.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     return order(Boost(node_id=node, by=by), run, reach, as_json=as_json)
@@ -99,13 +99,13 @@ def forbid_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Exclude an action, and all below it, from the search; branches at work there end after their attempt.
+    """Exclude an action, and all below it, from the search; branches at work there end after their current attempt.
 
     Args:
         run: A run's id, its folder, or `latest`.
         node: The action's id, as `ksearch tree` shows it.
-        reason: Why, for the planner's model.
-        reach: Where the run is looked for.
+        reason: The reason, for the planner's model.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     return order(Forbid(node_id=node, reason=reason), run, reach, as_json=as_json)
@@ -119,12 +119,12 @@ def release_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Take back what was ordered for an action: pin, boost and ban.
+    """Take back the orders for an action: pin, boost and ban.
 
     Args:
         run: A run's id, its folder, or `latest`.
         node: The action's id, as `ksearch tree` shows it.
-        reach: Where the run is looked for.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     return order(Release(node_id=node), run, reach, as_json=as_json)
@@ -169,12 +169,12 @@ def stop_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Have a run stop: evaluations in flight are finished, nothing new begins.
+    """Stop a run: evaluations in flight are finished, and nothing new begins.
 
     Args:
-        run: A run's id, its folder, or `latest`; may be left out if only one is there.
-        reason: Why, for readers of the run.
-        reach: Where the run is looked for.
+        run: A run's id, its folder, or `latest`; may be left out if there is only one.
+        reason: The reason, for readers of the run.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     order = StopRequested(reason=reason or "ksearch stop")
@@ -192,9 +192,9 @@ def pause_command(
     """Pause a run: jobs in flight are finished and counted, no new ones begin.
 
     Args:
-        run: A run's id, its folder, or `latest`; may be left out if only one is there.
-        reason: Why, for readers of the run.
-        reach: Where the run is looked for.
+        run: A run's id, its folder, or `latest`; may be left out if there is only one.
+        reason: The reason, for readers of the run.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     return _steer("pause", PauseRequested(reason=reason), run, reach, as_json=as_json)
@@ -210,8 +210,8 @@ def continue_command(
     """Continue a paused run.
 
     Args:
-        run: A run's id, its folder, or `latest`; may be left out if only one is there.
-        reach: Where the run is looked for.
+        run: A run's id, its folder, or `latest`; may be left out if there is only one.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     return _steer("continue", ContinueRequested(), run, reach, as_json=as_json)
@@ -265,11 +265,11 @@ def tell_command(
     Args:
         run: A run's id, its folder, or `latest`.
         text: The instruction.
-        file: A file that holds it, `-` for the standard input.
-        to: Who reads it: the model that plans, the one that writes, or both.
-        list_: List the instructions that hold, with their numbers.
-        forget: Take back the instruction of this number.
-        reach: Where the run is looked for.
+        file: A file with the instruction; `-` for the standard input.
+        to: Model that reads it: the planner's, the coder's, or both.
+        list_: List the instructions in force, with their numbers.
+        forget: Take back the instruction with this number.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
     if (text is not None) + (file is not None) + list_ + (forget is not None) != 1:
@@ -322,15 +322,15 @@ def inject_command(
     reach: Reach = ANYWHERE,
     as_json: JsonFlag = False,
 ) -> int:
-    """Add your own kernel to a run's tree: it is built, evaluated and attached as any other, and is a round.
+    """Add your own kernel to a run's tree. It is built, evaluated and attached like any other, and counts as a round.
 
     Args:
         run: A run's id, its folder, or `latest`.
         file: A source file, a run's `best` folder, or a folder of its `candidates`.
-        node: Under which node it hangs.
-        title: What it is called in the tree. Without it: by the file's name.
-        description: What it does, for the models that go on from it.
-        reach: Where the run is looked for.
+        node: Node below which it is attached.
+        title: Title of its node. [default: the file's name]
+        description: What it does, for the models that build on it.
+        reach: Where to find the run.
         as_json: Print one JSON object.
     """
 

@@ -28,7 +28,7 @@ tasks_app = cyclopts.App(name="tasks", group_commands=cyclopts.Group("Commands")
 
 _COLUMNS = (Column("tensor"), Column("role"), Column("shape"), Column("dtype", rank=1))
 _SHAPES_OF: Final = "cpp"
-"""A language to describe a task for: shapes and dtypes are the same in all. Functions are described as such."""
+"""Language in which `tasks show` describes a task; shapes and dtypes are the same in all."""
 
 
 @tasks_app.default

@@ -29,7 +29,7 @@ from ksearch_async.views.tree_layout import tree_lines
 from messages.base import ROOT, ConfigError
 
 _LEAST_TITLE = 12
-"""Characters of a title that are shown before parts of the score give way: they are what was asked for."""
+"""Characters of a title that are kept even where parts of the score have to be left out."""
 
 
 def _scored(state: SearchState, node: Node, terms: Terms) -> dict[str, object]:
@@ -103,10 +103,11 @@ def tree_command(
 
     Args:
         run: A run's id, its folder, or `latest`.
-        depth: Levels below the root to draw; what lies deeper is counted.
-        why: List, in place of the tree, the actions that may be chosen next, in that order, with the parts of their
+        depth: Levels below the root to draw; deeper nodes are counted.
+        why: Instead of the tree, list the actions that may be chosen next, in that order, with the parts of their
             scores.
-        nats: Read the run from this NATS server, and not from its folder here. [env: KSEARCH_NATS, for runs elsewhere]
+        nats: Read the run from this NATS server, not from its folder here. [env: KSEARCH_NATS, for runs without a
+            folder here]
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
         as_json: Print one JSON object: the nodes, and the path to the best; with --why the scores.

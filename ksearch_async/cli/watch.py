@@ -164,7 +164,7 @@ class WatchedPlace(msgspec.Struct, frozen=True):
 
     folder: RunFolder
     is_copy: bool = False
-    """It is made while watching."""
+    """True if the folder is made while watching."""
 
 
 class WatchedView(PlainView):

@@ -32,7 +32,7 @@ DEFAULT_PORT = 8787
 LOOPBACK = "127.0.0.1"
 TOKEN_VARIABLE = "KSEARCH_WEB_TOKEN"  # noqa: S105 - its name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
-"""Characters of an address; a short one can be guessed."""
+"""Characters that a token may have. A short token can be guessed."""
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class Where(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Path | None
     token: str
     is_given: bool
-    """The token was chosen by the user: every request needs it."""
+    """True if the user chose the token: then every request needs it."""
     host: str
 
 
@@ -63,10 +63,10 @@ def web_command(
 
     Args:
         runs_dir: Folder of the runs. [env: KSEARCH_RUNS_DIR] [default: runs]
-        nats: Address of a NATS server; its runs are shown, too.
+        nats: Address of a NATS server. Its runs are shown, too.
         credentials: File with the user's name and password, or an nkey's seed. [env: KSEARCH_NATS_CREDENTIALS]
-        port: Where to listen; 0 takes a free port.
-        host: Address to listen at; any but this host's own (127.0.0.1) needs a token.
+        port: Port to listen on; 0 takes a free port.
+        host: Address to listen on; any but this host's own (127.0.0.1) needs a token.
         token: Token that every request must have. [env: KSEARCH_WEB_TOKEN]
         open_: Open the page in a browser.
         as_json: Print one JSON object.

@@ -105,40 +105,40 @@ class SessionSettings(TypedDict, total=False):
     max_seconds: Annotated[float, Option("search.budget.wall_clock_s", LIMITS)]
     """Stop after this wall-clock time, over all sessions."""
     max_calls: Annotated[int, Option("search.budget.max_calls", LIMITS)]
-    """Stop after this many questions to models, planner and coders together.
+    """Stop after this many model calls, of planner and coders together.
 
-    Questions under way when a run is stopped or killed count as paid for.
+    Calls in flight when a run is stopped or killed count.
     """
     max_tokens: Annotated[int, Option("search.budget.max_tokens", LIMITS)]
     """Stop after this many tokens, prompts included.
 
-    A question is asked only if its answer is expected to fit, along with all that is under way.
+    A model is called only if its answer is expected to fit, together with all calls in flight.
     """
     max_cost: Annotated[float, Option("search.budget.max_cost_usd", LIMITS)]
-    """Ask no question that would bring the run above this many US dollars; needs a price for each model.
+    """Make no model call that would bring the cost above this many US dollars; needs a price for each model.
 
     See [prices](../guides/models.md#prices-and-a-budget-in-money).
     """
     target_speedup: Annotated[float, Option("search.budget.target_speedup", LIMITS)]
-    """Stop once the lower bound of the best kernel's speedup reaches it."""
+    """Stop once the lower bound of the best kernel's speedup reaches this."""
     model: Annotated[str, Option("model.name", MODEL)]
     """Name of the model at the endpoint."""
     base_url: Annotated[str, Option("model.base_url", MODEL)]
     """Address of an OpenAI-compatible endpoint. [default: that of the openai package]"""
     planner_model: Annotated[str, Option("model.planner.name", MODEL)]
-    """The model that plans, if it is another one.
+    """Model for the planner, if different from --model.
 
     See [roles](../guides/models.md#two-roles-two-models).
     """
     planner_base_url: Annotated[str, Option("model.planner.base_url", MODEL)]
-    """Its endpoint, if that is another one."""
+    """Endpoint of the planner's model, if different from --base-url."""
     coder_model: Annotated[str, Option("model.coder.name", MODEL)]
-    """The model that writes, if it is another one; or several, with weights: `small=3,large`."""
+    """Model for the coder, if different from --model; or several models, with weights: `small=3,large`."""
     coder_base_url: Annotated[str, Option("model.coder.base_url", MODEL)]
-    """Its endpoint, if that is another one."""
+    """Endpoint of the coder's model, if different from --base-url."""
     coder_choice: Annotated[Choice, Option("model.coder.choice", MODEL)]
-    """Choice among several models for each candidate: random by `weights`, or `bandit`, which prefers the models
-    that find correct and faster kernels at the lowest cost.
+    """How one of several coder models is chosen for each candidate: at random by `weights`, or by a `bandit`, which
+    prefers the models that find correct and faster kernels at the lowest cost.
 
     See [several models](../guides/models.md#several-models-that-write).
     """
@@ -156,27 +156,27 @@ class SessionSettings(TypedDict, total=False):
     Fewer as long as it answers HTTP 429.
     """
     requests_per_minute: Annotated[int, Option("model.requests_per_minute", MODEL)]
-    """Requests that an endpoint gets in any 60 seconds, at most. [default: as many as it takes]
+    """Most requests to an endpoint in any 60 seconds. [default: no limit]
 
     See [limits](../guides/models.md#limits-of-an-endpoint).
     """
     tokens_per_minute: Annotated[int, Option("model.tokens_per_minute", MODEL)]
-    """Tokens of prompts and answers in any 60 seconds, at most. [default: as many as it takes]"""
+    """Most tokens of prompts and answers in any 60 seconds. [default: no limit]"""
     prices: Annotated[str, Option("model.prices", MODEL)]
-    """A file of prices (TOML) that go before your own and the shipped ones."""
+    """A TOML file of prices that take precedence over your own and the shipped prices."""
     timeout: Annotated[float, Option("model.timeout_s", MODEL)]
-    """Seconds that one model call may take, with all its tries."""
+    """Seconds that one model call may take, retries included."""
     temperature: Annotated[float, Option("model.temperature", MODEL)]
     """Sampling temperature, 0 to 2. [default: that of the endpoint]"""
     max_answer_tokens: Annotated[int, Option("model.max_tokens", MODEL)]
-    """Tokens that one answer may have, hidden reasoning included. [default: that of the endpoint]
+    """Most tokens of one answer, hidden reasoning included. [default: that of the endpoint]
 
     Sent as `max_completion_tokens`.
     """
     reasoning_effort: Annotated[ReasoningEffort, Option("model.reasoning_effort", MODEL)]
-    """How much the model may think before it answers. [default: that of the endpoint]
+    """How much the model may reason before it answers. [default: that of the endpoint]
 
-    `none`, `minimal`, `low`, `medium`, `high` or `xhigh`, as far as the model knows them.
+    `none`, `minimal`, `low`, `medium`, `high` or `xhigh`, as far as the model supports them.
     """
     llm_seed: Annotated[int, Option("model.seed", MODEL)]
     """Seed of the endpoint's sampling, where it supports one. [default: none is sent]
@@ -184,16 +184,16 @@ class SessionSettings(TypedDict, total=False):
     Each question gets its own seed, derived from it.
     """
     structured: Annotated[Literal["auto", "on", "off"], Option("model.structured", MODEL)]
-    """Have the endpoint hold the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found that it
-    can."""
+    """Have the endpoint constrain the planner's answers to a JSON schema; `auto`: if `ksearch doctor --model` found
+    that it supports that."""
     early_stop: Annotated[bool, Option("model.early_stop", MODEL)]
     """Stream answers, and stop reading soon after they are complete."""
     replay: Annotated[str, Option("model.replay", MODEL)]
     """Take the models' answers from a recorded run (name or folder), at no cost."""
     replay_misses: Annotated[Literal["refuse", "ask"], Option("model.replay_misses", MODEL)]
-    """A question that the recorded run was not asked: `refuse` ends the run, `ask` asks --model."""
+    """Action where the recorded run has no answer: `refuse` ends the run, `ask` calls --model."""
     mistakes: Annotated[float, Option("model.mistakes", MODEL)]
-    """Share of the built-in rules' answers that get a mistake as models make them, 0 to 1.
+    """Share of the built-in rules' answers into which a mistake that models make is put, 0 to 1.
 
     See [the offline model](../guides/offline-model.md).
     """
@@ -215,64 +215,68 @@ class SessionSettings(TypedDict, total=False):
     """`always`: every event is on disk before the search acts on it. `never`: events survive a kill of the process,
     but not a power cut."""
     track: Annotated[str, Option("tracking.to", FOLLOWERS)]
-    """Report the run to experiment trackers: `wandb`, `mlflow`, or both with a comma. Each is an extra.
+    """Report the run to experiment trackers: `wandb`, `mlflow`, or both, separated by a comma. Each needs its optional
+    dependency, `pip install ksearch-async[wandb]`.
 
     See [tracking](../guides/tracking.md).
     """
     track_project: Annotated[str, Option("tracking.project", FOLLOWERS)]
     """Project of W&B, experiment of MLflow. [default: `WANDB_PROJECT` or `MLFLOW_EXPERIMENT_NAME`, else ksearch]"""
     notify: Annotated[str, Option("notify.url", FOLLOWERS)]
-    """Address of a webhook that gets notices as JSON. An address in the variable KSEARCH_NOTIFY is not saved with
+    """Address of a webhook that receives notices as JSON. An address in the variable KSEARCH_NOTIFY is not saved with
     the run.
 
     See [notices](../guides/tracking.md#notices).
     """
     notify_on: Annotated[str, Option("notify.on", FOLLOWERS)]
-    """Which notices to send: `best`, `finished`, `trouble`, with commas. [default: all]"""
+    """Notices to send: `best`, `finished`, `trouble`, separated by commas. [default: all]"""
     nats: Annotated[str, Option("nats", NATS)]
-    """Address of a NATS server (several of a cluster with commas, without credentials) that carries the run's jobs to
-    its workers; or `embedded`: a server of this run, which workers may join. [default: none: messages stay in this
-    process]
+    """Address of a NATS server that carries the run's jobs to its workers (for a cluster several, separated by commas;
+    no credentials in it); or `embedded`: a server of this run, which workers may join. [default: none; messages stay
+    in this process]
 
     See [many machines](../guides/distributed.md).
     """
     with_: Annotated[str, Option("workers.here", NATS)]
-    """Which workers are in this process: `coder`, `builder`, `evaluator` (several with commas), `all` or `none`.
+    """Workers in this process: `coder`, `builder`, `evaluator` (separated by commas), `all` or `none`.
     [default: all; none if --nats is an address]"""
     metrics_port: Annotated[int, Option("metrics.port", NATS)]
-    """Serve metrics for Prometheus at this port; 0: at a free one. Needs --nats and the extra `metrics`.
+    """Serve metrics for Prometheus at this port; 0: a free port. Needs --nats, and
+    `pip install ksearch-async[metrics]`.
 
     See [monitoring](../guides/distributed.md#monitoring).
     """
     metrics_host: Annotated[str, Option("metrics.host", NATS)]
-    """Address to serve them at; there is no authentication."""
+    """Address to serve the metrics at; there is no authentication."""
 
 
 class RunSettings(SessionSettings, total=False):
     """Settings that a run is started with."""
 
     effort: Annotated[Effort, Option("effort", SEARCH)]
-    """How long to search: `quick` means 16 rounds, `standard` 40, `full` 120 on 8 branches. A number that is set by
-    name counts instead.
+    """How long to search: `quick` means 16 rounds, `standard` 40, `full` 120 on 8 branches. A setting given
+    by itself (such as --max-rounds) overrides the preset.
 
     See [effort](#effort).
     """
     seed: Annotated[int, Option("seed", SEARCH)]
-    """The search's decisions follow from it and from the measured results."""
+    """Seed of the search: decisions depend on it and on the measured results only."""
     world_model: Annotated[WorldModel, Option("search.world_model", SEARCH)]
     """`evolving`: the model revises the tree of ideas as results come in (K-Search); `frozen`: it is asked once, for
-    the first actions; `off`: never, with direct attempts and variations of the best results only."""
+    the first actions; `off`: it is never asked, and only direct attempts and variations of the best results are
+    made."""
     branches: Annotated[int, Option("search.branches", SEARCH)]
-    """Branches of the tree refined at once."""
+    """Number of branches of the tree that are refined at once."""
     window: Annotated[int, Option("search.stagnation_window", SEARCH)]
     """A branch ends after this many attempts in a row without improvement."""
     repair_window: Annotated[int, Option("search.repair_window", SEARCH)]
     """The same for a branch that has no correct candidate yet."""
     samples: Annotated[int, Option("search.samples", SEARCH)]
-    """Drafts of one attempt, written and evaluated at once; the best goes on, each counts as a round."""
+    """Candidates that are written and evaluated at once for one attempt. The best is kept; each counts as a round."""
     selection: Annotated[Literal["auto", "paper", "spread"], Option("search.selection.rule", SEARCH)]
-    """How the next action is chosen: `paper`, the largest V, ties to the simpler (K-Search's rule); `spread`, with
-    evidence, exploration and a penalty for actions near those in work. [default: auto, `paper` with one branch]"""
+    """How the next action is chosen. `paper`: highest V, among equals the easier action (K-Search's rule). `spread`: V
+    with evidence, exploration and a penalty for actions near those in work. [default: `paper` with one branch, else
+    `spread`]"""
     max_difficulty: Annotated[int, Option("search.max_difficulty", SEARCH)]
     """Harder actions (1 to 5) wait until no easier one is open."""
     confirm: Annotated[bool, Option("search.confirm", SEARCH)]
@@ -281,8 +285,8 @@ class RunSettings(SessionSettings, total=False):
     See [confirmation](../how-we-measure.md#confirmation).
     """
     edit_format: Annotated[EditFormat, Option("search.edit_format", SEARCH)]
-    """How coders answer: with `whole` files, or `search-replace` blocks against the code they see. [default: auto,
-    whole files until the code has 12,000 characters]
+    """How coders answer: with `whole` files, or with `search-replace` blocks against the code they see. [default: whole
+    files until the code has 12,000 characters]
 
     An answer in the other form is accepted too.
     """
@@ -293,7 +297,7 @@ class RunSettings(SessionSettings, total=False):
     See [Triton without a GPU](../how-we-measure.md#triton-without-a-gpu) and [modules](../how-we-measure.md#modules).
     """
     threads: Annotated[int, Option("threads", SEARCH)]
-    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all.
+    """Number of CPU threads for candidate and reference, bound to as many cores; 0: all.
 
     The quietest cores are taken; 0 binds to none. See [time](../how-we-measure.md#time).
     """
@@ -307,26 +311,27 @@ class RunSettings(SessionSettings, total=False):
     See [what candidates may call](../how-we-measure.md#what-candidates-may-call).
     """
     allow_library: Annotated[str, Option("allow_library", SEARCH)]
-    """Exceptions from `deny`, with commas: operators (`aten::mm`), families (`matmul`), libraries (`cublas`)."""
+    """Exceptions from `deny`, separated by commas: operators (`aten::mm`), families (`matmul`), libraries
+    (`cublas`)."""
     tolerance: Annotated[str, Option("tolerance", SEARCH)]
-    """How far outputs may lie from the reference: `strict`, or the rule of another harness: `kernelbench`,
+    """How far outputs may differ from the reference: `strict`, or the rule of another harness: `kernelbench`,
     `flashinfer`, `gpumode:RTOL,ATOL`.
 
     See [tolerance profiles](../how-we-measure.md#tolerance-profiles).
     """
     allow_trivial: Annotated[bool, Option("allow_trivial", SEARCH)]
-    """Accept a task although an answer that computes nothing would pass.
+    """Accept a task on which an answer that computes nothing would pass.
 
     See [is the task fit](../how-we-measure.md#is-the-task-fit).
     """
     continue_from_solution: Annotated[str, Option("continue_from.solution", SEARCH)]
     """Begin with this kernel: a source file, a run's `best` folder, or a run. It is measured first.
 
-    It hangs under the root. See [steering](../guides/steering.md#starting-from-existing-results).
+    It is attached below the root. See [steering](../guides/steering.md#starting-from-existing-results).
     """
     continue_from_world_model: Annotated[str, Option("continue_from.world_model", SEARCH)]
     """Begin with the tree of a run, of a file, or (`auto`) of the latest run of this task. Its results are measured
-    anew; where task or device differ, models see them as history."""
+    again; if task or device differ, models see them as history."""
     score_with: Annotated[str, Option("program.evaluator", PROGRAMS)]
     """The task is a Python program, and the function `evaluate(program_path)` of this file scores it.
 
@@ -337,13 +342,13 @@ class RunSettings(SessionSettings, total=False):
     eval_memory: Annotated[float, Option("program.memory_gib", PROGRAMS)]
     """Gibibytes of private memory that one program may take."""
     weight: Annotated[int, Option("weight", NATS)]
-    """The run's share of the workers, beside other runs on the same server; 1 to 1000."""
+    """The run's share of the workers, relative to other runs on the same server; 1 to 1000."""
     tier: Annotated[str, Option("tier", NATS)]
-    """Which coders write: those that were started with this tier."""
+    """Only coders that were started with this tier write for the run."""
     arch: Annotated[str, Option("arch", NATS)]
-    """Target device if evaluators have several: part of its name, or its architecture."""
+    """Target device, if evaluators have different ones: part of its name, or its architecture."""
     runs_dir: Annotated[str, Option("runs_dir", HOST)]
-    """Folder that the run's own folder is made in."""
+    """Folder in which the run's folder is made."""
 
 
 def _texts() -> dict[str, str]:
